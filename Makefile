@@ -1,0 +1,48 @@
+# make demo | test | dev | test-fast | check: each sets everything up on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup java browser check test test-fast demo dev clean
+
+setup: $(READY)
+
+# Wheels only, pinned by requirements.lock; made anew when the lock or the project's own metadata change.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "rota needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+# Spark and the embedded ZooKeeper need a Java 17 or newer; no wheel serves it.
+java:
+	@{ "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | head -1 | grep -Eq '"(1[7-9]|[2-9][0-9])'; } || { \
+	  echo "Java 17 or newer not found (looked in JAVA_HOME, PATH). Spark and ZooKeeper need it. Try: apt install openjdk-17-jre-headless" >&2; exit 2; }
+
+# The page is tested in Debian's Chromium: Playwright's own browser build is not on PyPI.
+browser:
+	@command -v chromium >/dev/null || { echo "installing chromium for the tests of the page"; \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >/dev/null || { \
+	  echo "chromium not found and not installable here. Try: sudo apt install chromium" >&2; exit 2; }; }
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-fast: setup
+	$(BIN)/python -m pytest -q tests/core
+
+test: setup java browser
+	$(BIN)/python -m pytest
+
+demo: setup java
+	$(BIN)/rota demo
+
+dev: setup java
+	$(BIN)/rota up
+
+clean:
+	rm -rf $(VENV) .rota

@@ -1,0 +1,39 @@
+"""The commands, a file a verb. Law: `rota --help` imports nothing heavy; a command's imports stand inside it."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from rota.errors import RotaError
+
+# verb -> the module below rota.cli that holds a click command of the verb's name; loaded only when it is called.
+VERBS: dict[str, str] = {}
+
+
+class Verbs(click.Group):
+    """Commands found by name in `VERBS`, imported on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"rota.cli.{VERBS[cmd_name]}"), "command")  # noqa: B009
+        return command
+
+
+@click.command(cls=Verbs)
+@click.version_option(package_name="rota")
+def cli() -> None:
+    """Balanced, sticky, fenced assignment of source partitions to live Spark workers."""
+
+
+def main() -> None:
+    """The console script: an expected error is one red line and exit code 2, never a traceback."""
+    try:
+        cli.main(standalone_mode=True)
+    except RotaError as error:
+        click.secho(str(error), fg="red", err=True)
+        sys.exit(2)

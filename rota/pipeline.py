@@ -1,0 +1,210 @@
+"""What the user declares: a pipeline is a file in `pipelines/`, read by path; the file's name is its name.
+
+Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from rota.errors import ConfigError
+from rota.settings import checked_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Format = Literal["csv", "json", "parquet"]
+Start = Literal["earliest", "latest"] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Landing folders: one folder a partition below `path`, files of one `format`; an offset is a file's ordinal.
+
+    `schema` is Spark DDL. `start` holds for a partition first seen. A file whose size or time moved within `settle`
+    seconds waits. One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
+    `options` go to Spark's reader as they are.
+    """
+
+    path: str
+    format: Format
+    schema: str
+    start: Start = "earliest"
+    settle: float = 2.0
+    max_files: int = 1000
+    max_bytes: int = 4 << 30
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.format not in ("csv", "json", "parquet"):
+            raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
+        if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
+            raise ConfigError(
+                f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"
+            )
+        if self.settle < 0 or self.max_files < 1 or self.max_bytes < 1:
+            raise ConfigError(f"files({self.path!r}): settle must be >= 0, max_files and max_bytes >= 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `path` may hold `${VAR}`."""
+
+    path: str
+
+
+def files(path: str, *, format: Format, schema: str, **more: object) -> Files:
+    """A source of landing folders; see `Files` for the options."""
+    return Files(path=path, format=format, schema=schema, **more)  # type: ignore[arg-type]
+
+
+def delta(path: str) -> Delta:
+    """A Delta table; see `Delta`."""
+    return Delta(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A source, a transform and a table. `name` and `module` are filled in by `load` from the file.
+
+    `transform(df) -> df` works row by row and keeps `_partition` and `_offset`. Past `max_bad_ratio` of bad records in
+    a batch the partition stops and says so. `requires` are the labels a worker must have for its partitions.
+    """
+
+    source: Files
+    table: Delta
+    transform: "Callable[[DataFrame], DataFrame] | None" = None
+    group: str = "default"
+    max_bad_ratio: float = 0.1
+    requires: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    module: ModuleType | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checked_id("group", self.group)
+        if not 0 <= self.max_bad_ratio <= 1:
+            raise ConfigError(f"max_bad_ratio={self.max_bad_ratio!r}: give a ratio from 0 to 1")
+
+    def partition(self, key: str) -> str:
+        """The partition id of a source key: `<pipeline>-<key>`."""
+        return f"{self.name}-{key}"
+
+    def key(self, partition: str) -> str:
+        """The source key of one of this pipeline's partition ids."""
+        if not partition.startswith(f"{self.name}-"):
+            raise ConfigError(
+                f"Partition {partition!r} is not of pipeline {self.name!r}. Its ids start with {self.name}-"
+            )
+        return partition[len(self.name) + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A pool of workers balanced together. Durations in seconds; `budget` is the most voluntary moves of one epoch."""
+
+    name: str
+    assignor: str = "sticky"
+    options: Mapping[str, object] = field(default_factory=dict)
+    protocol: Literal["assigned", "claim", "race"] = "assigned"
+    budget: int | None = None
+    cooldown: float = 0.0
+    grace: float = 0.0
+
+    def __post_init__(self) -> None:
+        checked_id("group", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything the folder declares, by name, in name order; `refused` says why a file gives no pipeline."""
+
+    pipelines: Mapping[str, Pipeline]
+    groups: Mapping[str, Group]
+    modules: tuple[ModuleType, ...]
+    refused: Mapping[str, str]
+
+    def of_group(self, group: str) -> tuple[Pipeline, ...]:
+        """The pipelines that the group serves, by name."""
+        return tuple(p for p in self.pipelines.values() if p.group == group)
+
+
+def load(folder: Path) -> Catalog:
+    """Every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError if there is no such folder.
+
+    A file that raises, declares a bad value, or shares a table or a group's name with an earlier one is refused by
+    itself: `refused[file name]` is one line, and the other files are served.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
+    pipelines: dict[str, Pipeline] = {}
+    groups: dict[str, Group] = {}
+    modules: list[ModuleType] = []
+    refused: dict[str, str] = {}
+    for path in sorted(folder.glob("[!_.]*.py")):
+        try:
+            module = _module(path)
+            found = _declared(path, module)
+            _unshared(path, found, pipelines, groups)
+        except ConfigError as error:
+            refused[path.name] = str(error)
+            continue
+        modules.append(module)
+        for item in found:
+            if isinstance(item, Pipeline):
+                pipelines[item.name] = item
+            else:
+                groups[item.name] = item
+    for pipeline in pipelines.values():
+        groups.setdefault(pipeline.group, Group(pipeline.group))
+    return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module of its own name, kept in `sys.modules` so that it can travel to Spark by value."""
+    name = f"rota_pipelines_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} cannot be read as Python. Check the file's name and rights")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
+        raise ConfigError(
+            f"{path} raised {type(error).__name__}: {error}. Mend the file; the others are served"
+        ) from error
+    return module
+
+
+def _declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
+    found: list[Pipeline | Group] = [v for v in vars(module).values() if isinstance(v, Group)]
+    pipeline = getattr(module, "pipeline", None)
+    if isinstance(pipeline, Pipeline):
+        found.append(replace(pipeline, name=_name(path), module=module))
+    if not found:
+        raise ConfigError(f"{path} declares neither `pipeline = Pipeline(...)` nor a Group. Add one or name it _...")
+    return tuple(found)
+
+
+def _name(path: Path) -> str:
+    return checked_id("pipeline", path.stem)
+
+
+def _unshared(
+    path: Path, found: tuple[Pipeline | Group, ...], pipelines: Mapping[str, Pipeline], groups: Mapping[str, Group]
+) -> None:
+    for item in found:
+        if isinstance(item, Group) and item.name in groups:
+            raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
+        if isinstance(item, Pipeline):
+            for other in pipelines.values():
+                if other.table == item.table:
+                    raise ConfigError(
+                        f"{path}: its table {item.table.path!r} is the one of pipeline {other.name!r}. Give it another path"
+                    )

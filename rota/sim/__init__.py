@@ -1,0 +1,1 @@
+"""The same decisions in virtual time: worlds, scenarios, comparison, report."""

@@ -1,0 +1,96 @@
+"""The house holds: imports go one way, and each outside library has its room."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CARD = ["resources", "assets", "sensors", "dagster_project"]  # each may import those before it, and rota
+ROOMS = {  # a room of rota -> the rooms that it may import
+    "core": {"core"},
+    "coordination": {"core", "coordination"},
+    "dataplane": {"core", "dataplane"},
+    "sim": {"core", "sim", "coordination"},
+}
+ONLY_IN = {  # outside library -> where it may be imported
+    "kazoo": {"rota/coordination"},
+    "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
+    "deltalake": {"rota/dataplane"},
+    "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines"},
+    "dagster_pyspark": {"resources"},
+    "ortools": {"rota/core"},
+}
+CORE_LIBRARIES = {"numpy", "ortools"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(p for f in folders for p in (ROOT / f).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(path: Path) -> str:
+    """core, coordination, ...; 'cli'; 'verb' for a module directly below rota; or the card's folder."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] != "rota":
+        return parts[0]
+    return parts[1] if len(parts) > 2 else "verb"
+
+
+@pytest.mark.parametrize("path", sources("rota", *CARD), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    here = room(path)
+    for name in imports(path):
+        top, *rest = name.split(".")
+        if here in CARD:
+            assert top not in CARD or CARD.index(top) <= CARD.index(here), f"{path} imports {name} upwards"
+            continue
+        assert top not in CARD, f"{path} of the engine imports {name} of the card"
+        if top == "rota" and rest and here in ROOMS and (ROOT / "rota" / rest[0]).is_dir():
+            assert rest[0] in ROOMS[here], f"room {here} imports {name}: {path}"
+        if top == "rota" and rest and here in ROOMS and not (ROOT / "rota" / rest[0]).is_dir():
+            assert rest[0] in {"errors", "settings", "pipeline"}, f"room {here} imports the verb {name}: {path}"
+        if top == "rota" and rest and here == "verb" and path.name != "__main__.py":
+            assert rest[0] not in {"cli", "sim"}, f"a verb imports {name}: {path}"
+
+
+@pytest.mark.parametrize("path", sources("rota", "pipelines", *CARD), ids=lambda p: str(p.relative_to(ROOT)))
+def test_each_library_has_its_room(path: Path) -> None:
+    where = str(path.relative_to(ROOT))
+    for name in imports(path):
+        top = name.split(".")[0]
+        if top in ONLY_IN:
+            assert any(where.startswith(prefix) for prefix in ONLY_IN[top]), f"{where} imports {name}"
+
+
+def test_core_needs_numpy_and_a_flow_solver_only() -> None:
+    import sys
+
+    for path in sources("rota/core"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names | CORE_LIBRARIES | {"rota"}, f"{path} imports {name}"
+
+
+def test_modules_fit_in_the_head() -> None:
+    large = {
+        str(p.relative_to(ROOT)): n for p in sources("rota", *CARD) if (n := len(p.read_text().splitlines())) > 400
+    }
+    assert not large
+
+
+def test_no_module_has_an_empty_name() -> None:
+    empty = {"utils", "common", "helpers", "base", "manager"}
+    assert not [p for p in sources("rota", "tests", *CARD) if p.stem in empty or p.parent.name in empty]
+
+
+def test_tests_are_no_package() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))

@@ -1,0 +1,76 @@
+"""A file is a pipeline; one bad file stops nobody else."""
+
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.errors import ConfigError
+from rota.pipeline import load
+from rota.settings import Settings, checked_id, expanded
+
+GOOD = """
+from rota import Group, Pipeline, delta, files
+def transform(df): return df
+source = files("${{ROTA_LANDING}}/x", format="csv", schema="a int")
+pipeline = Pipeline(source=source, table=delta("${{ROTA_TABLES}}/{table}"), transform=transform, group="{group}")
+"""
+
+
+def test_two_pipelines_of_one_group_and_one_of_another_load_side_by_side(tmp_path: Path) -> None:
+    for name, group in (("a", "day"), ("b", "day"), ("c", "night")):
+        (tmp_path / f"{name}.py").write_text(GOOD.format(table=name, group=group))
+    (tmp_path / "_hidden.py").write_text("raise SystemExit")
+    catalog = load(tmp_path)
+    assert list(catalog.pipelines) == ["a", "b", "c"]
+    assert [p.name for p in catalog.of_group("day")] == ["a", "b"]
+    assert list(catalog.groups) == ["day", "night"]
+    assert not catalog.refused
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("raise ValueError('no')", "raised ValueError: no"),
+        ("x = 1", "declares neither"),
+        (GOOD.format(table="good", group="g"), "is the one of pipeline 'good'"),
+        (GOOD.format(table="other", group="bad group"), "Bad group id"),
+        ("from rota import files\nfiles('x', format='xml', schema='')", "Known: csv, json, parquet"),
+        ("from rota import files\nfiles('x', format='csv', schema='', start='sometime')", "'earliest', 'latest' or"),
+    ],
+)
+def test_a_bad_file_is_refused_by_itself(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "good.py").write_text(GOOD.format(table="good", group="g"))
+    (tmp_path / "other.py").write_text(text)
+    catalog = load(tmp_path)
+    assert list(catalog.pipelines) == ["good"]
+    assert line in catalog.refused["other.py"]
+
+
+def test_no_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Set ROTA_PIPELINES"):
+        load(tmp_path / "none")
+
+
+def test_settings_say_which_variable_is_wrong() -> None:
+    assert Settings.from_environment({"ROTA_SESSION_TIMEOUT": "4"}).session_timeout.total_seconds() == 4
+    with pytest.raises(ConfigError, match="ROTA_SESSION_TIMEOUT='soon'"):
+        Settings.from_environment({"ROTA_SESSION_TIMEOUT": "soon"})
+    with pytest.raises(ConfigError, match="below ROTA_MAX_SHUTDOWN"):
+        Settings.from_environment({"ROTA_SESSION_TIMEOUT": "200"})
+
+
+def test_variables_are_expanded_late_and_named_when_missing() -> None:
+    assert expanded("${A}/x", {"A": "/data"}) == "/data/x"
+    with pytest.raises(ConfigError, match="Set the environment variable B"):
+        expanded("${B}/x", {})
+
+
+@pytest.mark.parametrize("bad", ["", ".", "-x", "a/b", "é", "x" * 129, None, 3, True])
+def test_ids_are_checked_before_any_use(bad: object) -> None:
+    with pytest.raises(ConfigError):
+        checked_id("worker", bad)
+
+
+def test_the_public_names() -> None:
+    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files"]
