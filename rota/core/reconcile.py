@@ -1,0 +1,325 @@
+"""Own records brought towards the target, one worker at a time: a pure machine, events in, instructions out.
+
+Laws, in rank order, of `assigned` (the protocol in which a controller publishes the target):
+1. A partition is claimed only while the target names it, and only from nobody, from an incarnation that is gone, from
+   an older incarnation of the same worker, or by force: after `max_shutdown` on this worker's own monotonic clock since
+   it first saw that very owner record while the partition stayed in its target without a break.
+2. A partition is released only after the target dropped it *and* no run of this incarnation consumes it. A worker that
+   leaves releases everything `max_shutdown` after it was told to, and claims nothing meanwhile.
+3. Nothing is decided on a look that began before the last suspension: every record is proven again first.
+4. The newest live incarnation of a worker counts; an older one gives up and writes nothing any more.
+5. Level, not edge: the same look gives the same instructions, so a refused or lost instruction is found again.
+
+The machine does no I/O. Whoever drives it (the agent process, the simulations) takes a look in this order: target,
+own records, live incarnations, runs. Own before live: the other order takes a worker that joined and claimed in between
+for dead. Runs last: a run enters itself first and reads the target afterwards, so one that is not seen here will see
+that the target dropped the partition.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Reason = Literal["free", "gone", "older", "forced", "revoked", "leaving"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Which guards stand. Each can be removed, for the tests that show the damage its absence does."""
+
+    wait: bool = True  # a live owner gets `max_shutdown` before it is forced
+    drain: bool = True  # a partition is released only when no run consumes it
+    prove: bool = True  # a look that began before the last suspension is not acted upon
+    newest: bool = True  # only the newest incarnation of a worker acts
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An own record as read: the incarnation that it names (None: free) and the dataVersion it was read at."""
+
+    incarnation: str | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The owner record that stands in the way of a claim, and when it was first seen, on this worker's own clock."""
+
+    owner: Owner
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a worker remembers between two events; everything else is read again at each look."""
+
+    worker: str
+    max_shutdown: float
+    guards: Guards = Guards()
+    incarnation: str | None = None
+    leaving: float | None = None  # when it was told to leave
+    suspended: float | None = None  # when the last suspension was noticed
+    epoch: int | None = None  # of the effective slot at the last look
+    held: frozenset[str] = frozenset()  # what this incarnation owns or has tried to claim
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    draining: frozenset[str] = frozenset()
+    done: bool = False
+
+    def interest(self, target: frozenset[str] | None) -> frozenset[str]:
+        """The partitions whose own records a look must hold, given the target just read."""
+        return self.held | (target or frozenset())
+
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A session was made and its live node created: a new incarnation, which owns nothing yet."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One look, taken from `began` to `now` (own monotonic clock) in the order target, own records, live, runs.
+
+    `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
+    slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
+    `owners` was not read or is quarantined: it is left alone. `busy` are the partitions of this incarnation's runs.
+    """
+
+    began: float
+    now: float
+    epoch: int | None
+    previous: int | None
+    target: frozenset[str] | None
+    owners: Mapping[str, Owner]
+    live: frozenset[str]
+    newest: str | None
+    busy: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The connection is not known to be good, or the own deadline passed: nothing may be written until it is proven."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The session is gone, and with it everything that this incarnation owned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The worker was told to leave (SIGTERM)."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed and no look could be taken."""
+
+    now: float
+
+
+Event = Joined | Looked | Suspended | Lost | Told | Ticked
+
+# --- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Set the own record to this incarnation, if it is still at `version`."""
+
+    partition: str
+    version: int
+    reason: Reason
+    giver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Set the own record free, if it is still at `version`."""
+
+    partition: str
+    version: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Mark the live record as leaving, so that the controller takes the partitions away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Make a new session and a new live node."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Nothing to do, but a decision worth a line: `wait` or `drain`, for a partition."""
+
+    word: Literal["wait", "drain"]
+    partition: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End the process; `clean` if nothing is held any more."""
+
+    clean: bool
+    reason: str
+
+
+Instruction = Claim | Release | Announce | Join | Note | Exit
+Machine = Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]
+
+
+def worker_of(incarnation: str) -> str:
+    """The worker of an incarnation: incarnations are `<worker>@<session>`."""
+    return incarnation.rpartition("@")[0]
+
+
+def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:
+    """One step of the `assigned` protocol; see the module's laws. Pure: the same input gives the same output."""
+    if state.done:
+        return state, ()
+    match event:
+        case Joined(incarnation):
+            return _fresh(state, incarnation), (Announce(),) if state.leaving is not None else ()
+        case Suspended(now):
+            return replace(state, suspended=now), ()
+        case Lost():
+            return _lost(state, "the session is lost")
+        case Told(now):
+            return _told(state, now)
+        case Ticked(now):
+            if state.leaving is not None and now - state.leaving >= state.max_shutdown:
+                return _exit(state, clean=False, reason="told to leave, and ZooKeeper did not answer in max_shutdown")
+            return state, ()
+        case Looked():
+            return _looked(state, event)
+
+
+def _fresh(state: State, incarnation: str | None) -> State:
+    """The same worker, with nothing of its former incarnation."""
+    return State(state.worker, state.max_shutdown, state.guards, incarnation, leaving=state.leaving)
+
+
+def _lost(state: State, reason: str) -> tuple[State, tuple[Instruction, ...]]:
+    if state.leaving is not None:
+        return _exit(_fresh(state, None), clean=True, reason=f"told to leave, and {reason}")
+    return _fresh(state, None), (Join(reason),)
+
+
+def _told(state: State, now: float) -> tuple[State, tuple[Instruction, ...]]:
+    if state.leaving is not None:
+        return state, ()
+    if state.incarnation is None:
+        return _exit(state, clean=True, reason="told to leave before it joined")
+    return replace(state, leaving=now, waiting={}), (Announce(),)
+
+
+def _exit(state: State, *, clean: bool, reason: str) -> tuple[State, tuple[Instruction, ...]]:
+    return replace(state, done=True), (Exit(clean, reason),)
+
+
+def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]:
+    me = state.incarnation
+    if me is None or (state.guards.prove and state.suspended is not None and look.began <= state.suspended):
+        return state, ()
+    if me not in look.live:
+        return _lost(state, "its live node is gone")
+    if state.guards.newest and look.newest is not None and look.newest != me:
+        return _exit(state, clean=False, reason=f"a newer incarnation of this id is live: {look.newest}")
+    releases, draining = _releases(state, look)
+    claims, waiting = _claims(state, look)
+    notes = _notes(state, waiting, draining)
+    gone = {p for p, owner in look.owners.items() if owner.incarnation != me}
+    mine = {p for p, owner in look.owners.items() if owner.incarnation == me}
+    after = replace(
+        state,
+        suspended=None,
+        epoch=look.epoch if look.target is not None else state.epoch,
+        held=(state.held - gone) | mine | {c.partition for c in claims},
+        waiting=waiting,
+        draining=draining,
+    )
+    if state.leaving is not None and not after.held:
+        return _exit(after, clean=True, reason="left: everything is handed over")
+    return after, (*releases, *claims, *notes)
+
+
+def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]]:
+    """What goes now, and what waits for its run to end."""
+    overdue = state.leaving is not None and look.now - state.leaving >= state.max_shutdown
+    releases: list[Release] = []
+    draining: set[str] = set()
+    for partition, owner in sorted(look.owners.items()):
+        if owner.incarnation != state.incarnation:
+            continue
+        if overdue:
+            releases.append(Release(partition, owner.version, "leaving"))
+        elif look.target is None or partition in look.target:
+            continue
+        elif state.guards.drain and partition in look.busy:
+            draining.add(partition)
+        else:
+            releases.append(Release(partition, owner.version, "revoked"))
+    return releases, frozenset(draining)
+
+
+def _claims(state: State, look: Looked) -> tuple[list[Claim], dict[str, Waiting]]:
+    """What is taken now, and who is waited for since when."""
+    claims: list[Claim] = []
+    waiting: dict[str, Waiting] = {}
+    if state.leaving is not None or look.target is None:
+        return claims, waiting
+    unbroken = state.epoch in (look.epoch, look.previous)
+    for partition in sorted(look.target & look.owners.keys()):
+        owner = look.owners[partition]
+        if owner.incarnation == state.incarnation:
+            continue
+        before = state.waiting.get(partition) if unbroken else None
+        since = before.since if before is not None and before.owner == owner else look.now
+        reason = _reason(state, look, owner, since)
+        if reason is None:
+            waiting[partition] = Waiting(owner, since)
+        else:
+            claims.append(Claim(partition, owner.version, reason, owner.incarnation))
+    return claims, waiting
+
+
+def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | None:
+    """Why a partition in the target may be claimed now, or None: its owner is waited for."""
+    if owner.incarnation is None:
+        return "free"
+    if owner.incarnation not in look.live:
+        return "gone"
+    if worker_of(owner.incarnation) == state.worker:
+        return "older"
+    if not state.guards.wait or look.now - since >= state.max_shutdown:
+        return "forced"
+    return None
+
+
+def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str]) -> list[Note]:
+    """One note when a wait or a drain begins, none while it lasts."""
+    begun = [
+        Note("wait", p, f"owner={w.owner.incarnation}")
+        for p, w in waiting.items()
+        if p not in state.waiting or state.waiting[p].owner != w.owner
+    ]
+    return begun + [Note("drain", p, "a run consumes it") for p in sorted(draining - state.draining)]
+
+
+MACHINES: Mapping[str, Machine] = {"assigned": assigned}
+"""The protocol of a group (`meta.protocol`) -> its machine. `claim` and `race` stand here when they exist."""
