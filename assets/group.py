@@ -1,0 +1,56 @@
+"""`<group>/membership` and `<group>/assignment`: who is live, and who shall work on what."""
+
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from assets import names
+from resources.zookeeper import ZooKeeperResource
+from rota.pipeline import Group, Pipeline
+
+
+def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str]) -> dg.AssetSpec:
+    """The external asset that the sensor of its name observes; shows the files that gave no pipeline."""
+    lines = "".join(f"\n\n**Refused: `{file}`.** {why}" for file, why in refused.items())
+    served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
+    return dg.AssetSpec(
+        names.membership(group.name),
+        group_name=names.name(group.name),
+        kinds={"zookeeper"},
+        owners=[f"team:{group.name}"],
+        description=f"The live workers of group `{group.name}`, which serves {served}. "
+        f"Observed when somebody joins or leaves, or when a wish or the partitions change.{lines}",
+        metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
+    )
+
+
+def assignment(group: Group) -> dg.AssetsDefinition:
+    """The group's target: each materialization is an epoch; a round that moves nothing is an observation."""
+    key = names.assignment(group.name)
+
+    @dg.asset(
+        key=key,
+        deps=[names.membership(group.name)],
+        group_name=names.name(group.name),
+        kinds={"zookeeper"},
+        owners=[f"team:{group.name}"],
+        code_version="1",
+        output_required=False,
+        op_tags={"rota/group": group.name},
+        description=f"Which worker of group `{group.name}` shall work on which partition, by assignor "
+        f"`{group.assignor}`. Its history holds the epochs; each opens with what happened and why.",
+    )
+    def rebalance(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
+        from assets import metadata
+        from rota import rebalance as verb
+
+        with zookeeper.tree(group.name) as tree:
+            done = verb.rebalance(tree, context.run_id)
+            context.log.info(done.sentence)
+            shown = metadata.epoch(done)
+        if not done.published:
+            context.log_event(dg.AssetObservation(key, metadata=shown))
+            return
+        yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+
+    return rebalance

@@ -1,0 +1,47 @@
+"""The flights out of New York in 2013: one folder a carrier, a file a month, into one Delta table."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from rota import Pipeline, delta, files
+
+NAME = Path(__file__).stem  # a copy of this file is another pipeline
+
+
+def transform(flights):
+    """Only the flights that left the ground."""
+    return flights.where("dep_time is not null")
+
+
+pipeline = Pipeline(
+    source=files(
+        "${ROTA_LANDING}/flights",
+        format="csv",
+        schema="""year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,
+            sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string, dest string,
+            air_time int, distance int, hour int, minute int, time_hour timestamp""",
+        options={"header": "true"},
+    ),
+    table=delta("${ROTA_TABLES}/flights"),
+    transform=transform,
+)
+
+
+@dg.asset(
+    key=[NAME, "delays"],
+    deps=[[NAME, "records"]],
+    automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+    kinds={"pandas"},
+)
+def delays() -> dg.MaterializeResult:
+    """How late each carrier leaves, on average: the table read by plain pandas, after every batch."""
+    import pandas as pd
+
+    from rota.settings import expanded
+
+    table = pd.read_parquet(expanded(pipeline.table.path) + "/main")
+    late = table.groupby("carrier")["dep_delay"].mean().round(1).sort_values(ascending=False)
+    return dg.MaterializeResult(
+        metadata={"flights": len(table), "minutes late": dg.MetadataValue.md(late.to_frame().to_markdown())}
+    )

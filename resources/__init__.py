@@ -1,0 +1,1 @@
+"""What Dagster connects to: ZooKeeper and Spark."""

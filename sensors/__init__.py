@@ -1,0 +1,1 @@
+"""What Dagster watches: read what is there, ask rota, yield."""
