@@ -60,7 +60,6 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
     ) -> Iterator[object]:
         from rota.consume import consume as verb
 
-        for event in verb(config, context.run_id, zookeeper, spark):
-            yield event
+        yield from verb(config, context.run_id, zookeeper, spark)
 
     return consume
