@@ -1,0 +1,192 @@
+"""The verifier: what landed, row by row, against what the table holds, read with pyarrow and nothing else.
+
+Law: it is right only if every landed row stands in the table exactly as often as it landed, under the partition and the
+offset of its file, and the offset ranges in the table's log follow each other from 0 to the last file without a gap or
+an overlap. Files below the table that no version names are orphans: counted, harmless, seen by nobody.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from rota.demo import deltalog
+
+PARTITION, OFFSET, SIGN = "_partition", "_offset", "_sign"
+SHOWN = 20  # lines of detail in a verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found. `missing` and `duplicates` count rows, `gaps` and `overlaps` offsets, all the rest what they say."""
+
+    partitions: int
+    files_landed: int
+    rows_landed: int
+    rows_written: int
+    missing: int
+    duplicates: int
+    gaps: int
+    overlaps: int
+    unreadable: int
+    quarantined: int
+    batches: int
+    versions: int
+    orphans: int
+    orphan_bytes: int
+    details: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        """Nothing lost, nothing doubled, nothing put aside, and everything that landed was consumed."""
+        wrong = self.missing, self.duplicates, self.gaps, self.overlaps, self.unreadable, self.quarantined
+        return not any(wrong) and self.rows_landed == self.rows_written > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return {**asdict(self), "right": self.right}
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFile:
+    """A landed file and where it belongs: the offset is its ordinal in the index, None where the index has it not."""
+
+    path: Path
+    partition: str
+    offset: int | None
+
+
+def verify(landing: Path, table: Path, pipeline: str, null: str = "NA") -> Verdict:
+    """Compares the CSV files below `landing` with the tables `main`, `index` and `quarantine` below `table`; `null` is the CSV's word."""
+    details: list[str] = []
+    log = deltalog.read(table / "main")
+    landed = _landed(landing, table / "index", pipeline)
+    written, unreadable = _written(table / "main", log, details)
+    expected = _expected(landed, written.schema, null, details)
+    missing, duplicates = _compared(expected, written, details)
+    gaps, overlaps = _ranges(log, Counter(f.partition for f in landed), details)
+    orphans = _orphans(table / "main", log)
+    return Verdict(
+        partitions=len({f.partition for f in landed}),
+        files_landed=len(landed),
+        rows_landed=expected.num_rows,
+        rows_written=written.num_rows,
+        missing=missing,
+        duplicates=duplicates,
+        gaps=gaps,
+        overlaps=overlaps,
+        unreadable=unreadable,
+        quarantined=_quarantined(table / "quarantine"),
+        batches=sum(1 for c in log.commits if ranges(c)),
+        versions=log.version + 1,
+        orphans=len(orphans),
+        orphan_bytes=sum(p.stat().st_size for p in orphans),
+        details=tuple(details[:SHOWN]),
+    )
+
+
+def ranges(commit: deltalog.Commit) -> dict[str, tuple[int, int]]:
+    """The offset range of each partition that this version committed; empty for a claim or an upkeep commit."""
+    said = commit.info.get("rota.ranges")
+    return {p: (int(a), int(b)) for p, (a, b) in json.loads(said).items()} if said else {}
+
+
+def _landed(landing: Path, index: Path, pipeline: str) -> list[LandedFile]:
+    """Every visible file, with the ordinal that the index gave it."""
+    ordinals: dict[str, int] = {}
+    if deltalog.exists(index):
+        for row in _table(index, deltalog.read(index)).to_pylist():
+            ordinals["/".join(Path(row["path"]).parts[-2:])] = row["ordinal"]
+    return [
+        LandedFile(path, f"{pipeline}-{path.parent.name}", ordinals.get(f"{path.parent.name}/{path.name}"))
+        for path in sorted(landing.rglob("*.csv"))
+        if path.name[0] not in "._"
+    ]
+
+
+def _table(folder: Path, log: deltalog.Log) -> pa.Table:
+    return pa.concat_tables([pq.ParquetFile(folder / path).read() for path in sorted(log.files)])
+
+
+def _written(folder: Path, log: deltalog.Log, details: list[str]) -> tuple[pa.Table, int]:
+    """The rows of every file that the newest version names, and how many of these files cannot be read."""
+    parts, unreadable = [], 0
+    for path, said in sorted(log.files.items()):
+        try:
+            parts.append(pq.ParquetFile(folder / path).read())
+        except (OSError, pa.ArrowInvalid) as error:
+            unreadable += 1
+            details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {said} rows")
+    return pa.concat_tables(parts) if parts else pa.table({PARTITION: pa.array([], pa.string())}), unreadable
+
+
+def _expected(landed: list[LandedFile], schema: pa.Schema, null: str, details: list[str]) -> pa.Table:
+    """What the table should hold: each landed row with its file's partition and offset, in the table's own types."""
+    kinds = {field.name: field.type for field in schema}
+    options = pcsv.ConvertOptions(column_types=kinds, null_values=[null], strings_can_be_null=True)
+    parts = []
+    for file in landed:
+        if file.offset is None:
+            details.append(f"{file.path} landed and is not in the index")
+        rows = pcsv.read_csv(file.path, convert_options=options)
+        rows = rows.append_column(PARTITION, pa.array([file.partition] * rows.num_rows, pa.string()))
+        parts.append(rows.append_column(OFFSET, pa.array([file.offset] * rows.num_rows, pa.int64())))
+    return pa.concat_tables(parts) if parts else pa.table({PARTITION: pa.array([], pa.string())})
+
+
+def _compared(expected: pa.Table, written: pa.Table, details: list[str]) -> tuple[int, int]:
+    """Rows missing and rows too many, as multisets over all columns that landed, partition and offset among them."""
+    if not written.num_rows or not expected.num_rows:
+        return expected.num_rows, written.num_rows
+    columns = [c for c in expected.column_names if c in written.column_names]
+    if lost := set(expected.column_names) - set(columns):
+        details.append(f"the table lacks the columns {', '.join(sorted(lost))}")
+    both = [
+        _signed(expected.select(columns), -1),
+        _signed(written.select(columns).cast(expected.select(columns).schema), 1),
+    ]
+    counts = pa.concat_tables(both).group_by(columns).aggregate([(SIGN, "sum")])
+    wrong = counts.filter(pc.not_equal(counts[f"{SIGN}_sum"], 0))
+    sums = wrong[f"{SIGN}_sum"].to_pylist()
+    where = Counter(zip(wrong[PARTITION].to_pylist(), wrong[OFFSET].to_pylist(), (s > 0 for s in sums), strict=True))
+    for (partition, offset, surplus), rows in sorted(where.items(), key=str):
+        details.append(f"{partition} offset {offset}: {rows} distinct rows {'too many' if surplus else 'missing'}")
+    return -sum(s for s in sums if s < 0), sum(s for s in sums if s > 0)
+
+
+def _signed(rows: pa.Table, sign: int) -> pa.Table:
+    return rows.append_column(SIGN, pa.array([sign] * rows.num_rows, pa.int64()))
+
+
+def _ranges(log: deltalog.Log, files: Mapping[str, int], details: list[str]) -> tuple[int, int]:
+    """Offsets that no range covers below each partition's number of files, and offsets that two ranges cover."""
+    covered: dict[str, Counter[int]] = {partition: Counter() for partition in files}
+    for commit in log.commits:
+        for partition, (start, end) in ranges(commit).items():
+            covered.setdefault(partition, Counter()).update(range(start, end))
+    gaps = overlaps = 0
+    for partition, offsets in sorted(covered.items()):
+        never = [o for o in range(files.get(partition, 0)) if o not in offsets]
+        twice = [o for o, times in offsets.items() if times > 1]
+        gaps, overlaps = gaps + len(never), overlaps + len(twice)
+        if never or twice:
+            details.append(f"{partition}: offsets never committed {never}, committed twice {twice}")
+    return gaps, overlaps
+
+
+def _orphans(folder: Path, log: deltalog.Log) -> list[Path]:
+    """Parquet files below the table that neither the newest version nor an earlier one names."""
+    named = set(log.files) | {path for commit in log.commits for path in (*commit.added, *commit.removed)}
+    found = (p for p in folder.rglob("*.parquet") if "_delta_log" not in p.parts)
+    return sorted(p for p in found if str(p.relative_to(folder)) not in named)
+
+
+def _quarantined(folder: Path) -> int:
+    return sum(rows or 0 for rows in deltalog.read(folder).files.values()) if deltalog.exists(folder) else 0
