@@ -64,7 +64,7 @@ class LandedFile:
 
 
 def verify(landing: Path, table: Path, pipeline: str, null: str = "NA") -> Verdict:
-    """Compares the CSV files below `landing` with the tables `main`, `index` and `quarantine` below `table`; `null` is the CSV's word."""
+    """Compares the CSV files below `landing` with `main`, `index` and `quarantine` below `table`; `null` is null in CSV."""
     details: list[str] = []
     log = deltalog.read(table / "main")
     landed = _landed(landing, table / "index", pipeline)
