@@ -9,8 +9,9 @@ import dagster as dg
 from rota.settings import Settings
 
 if TYPE_CHECKING:
-    from rota.coordination.store import Store
     from rota.coordination.tree import Tree
+
+    from rota.coordination.store import Store
 
 
 class ZooKeeperResource(dg.ConfigurableResource):

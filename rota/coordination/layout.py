@@ -1,0 +1,194 @@
+"""Where each record of a group stands, and how an incarnation is written. `docs/protocol.md` lists the tree."""
+
+import re
+from dataclasses import dataclass
+
+from rota.errors import ConfigError
+from rota.settings import ID, checked_id
+
+ROOT = "/rota"
+_INCARNATION = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9._-]{0,127})@(?P<session>[0-9a-f]{16})")
+
+
+def incarnation_of(worker: str, session: int) -> str:
+    """`<worker>@<session as 16 hex>`: one life of a worker, never used again."""
+    return f"{checked_id('worker', worker)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+def parse_incarnation(text: str) -> tuple[str, int]:
+    """The worker (or run) and the session of an incarnation; ConfigError if it is none."""
+    match = _INCARNATION.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"Bad incarnation {text[:160]!r}: it is <worker>@<session as 16 hex digits>")
+    session = int(match["session"], 16)
+    return match["id"], session - (1 << 64) if session >> 63 else session
+
+
+def is_incarnation(text: str) -> bool:
+    """Whether the name is one of an incarnation; others below `live` and `runs` are foreign."""
+    return _INCARNATION.fullmatch(text) is not None
+
+
+def worker_of(incarnation: str) -> str:
+    """The worker of an incarnation."""
+    return incarnation.rpartition("@")[0]
+
+
+def is_id(text: str) -> bool:
+    """Whether the name is a valid id; others in the tree are foreign."""
+    return ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The znodes of one group. Every id is checked before it becomes part of a path."""
+
+    group: str
+
+    def __post_init__(self) -> None:
+        checked_id("group", self.group)
+        if self.group == "clock":
+            raise ConfigError(
+                "A group cannot be called 'clock': that node tells the server's time. Choose another name"
+            )
+
+    @property
+    def root(self) -> str:
+        """The group's own node."""
+        return f"{ROOT}/{self.group}"
+
+    @property
+    def meta(self) -> str:
+        """Format, random id, token base, assignor, options, protocol."""
+        return f"{self.root}/meta"
+
+    @property
+    def workers(self) -> str:
+        """Folder of what people wish of each worker."""
+        return f"{self.root}/workers"
+
+    def worker(self, worker: str) -> str:
+        """What people wish of one worker."""
+        return f"{self.workers}/{checked_id('worker', worker)}"
+
+    @property
+    def wishes(self) -> str:
+        """What people wish of the group."""
+        return f"{self.root}/wishes"
+
+    @property
+    def lives(self) -> str:
+        """Folder of the live incarnations."""
+        return f"{self.root}/live"
+
+    def live(self, incarnation: str) -> str:
+        """The ephemeral node of one incarnation."""
+        return f"{self.lives}/{_checked_incarnation(incarnation)}"
+
+    @property
+    def partitions(self) -> str:
+        """Folder of the partition keys, one node a pipeline."""
+        return f"{self.root}/partitions"
+
+    def pipeline(self, pipeline: str) -> str:
+        """The partition keys of one pipeline."""
+        return f"{self.partitions}/{checked_id('pipeline', pipeline)}"
+
+    @property
+    def loads(self) -> str:
+        """Folder of the loads, one node a pipeline."""
+        return f"{self.root}/load"
+
+    def load(self, pipeline: str) -> str:
+        """The loads of one pipeline's partitions."""
+        return f"{self.loads}/{checked_id('pipeline', pipeline)}"
+
+    @property
+    def controller(self) -> str:
+        """Who may publish: its dataVersion is checked with every write of an assignment."""
+        return f"{self.root}/controller"
+
+    @property
+    def head(self) -> str:
+        """The epoch that is current."""
+        return f"{self.root}/head"
+
+    @property
+    def assigns(self) -> str:
+        """Folder of the targets, one node a worker."""
+        return f"{self.root}/assign"
+
+    def assign(self, worker: str) -> str:
+        """The two slots of one worker's target."""
+        return f"{self.assigns}/{checked_id('worker', worker)}"
+
+    @property
+    def owns(self) -> str:
+        """Folder of the own records."""
+        return f"{self.root}/own"
+
+    def own(self, partition: str) -> str:
+        """The own record of one partition."""
+        return f"{self.owns}/{checked_id('partition', partition)}"
+
+    @property
+    def checkpoints(self) -> str:
+        """Folder of the checkpoints."""
+        return f"{self.root}/checkpoints"
+
+    def checkpoint(self, partition: str) -> str:
+        """The checkpoint of one partition."""
+        return f"{self.checkpoints}/{checked_id('partition', partition)}"
+
+    @property
+    def runs(self) -> str:
+        """Folder of the consuming runs."""
+        return f"{self.root}/runs"
+
+    def run(self, run_id: str, session: int) -> str:
+        """The ephemeral node of one consuming run."""
+        return f"{self.runs}/{checked_id('run', run_id)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+    @property
+    def parked(self) -> str:
+        """Folder of the parked partitions."""
+        return f"{self.root}/parked"
+
+    def parking(self, partition: str) -> str:
+        """Why one partition is parked."""
+        return f"{self.parked}/{checked_id('partition', partition)}"
+
+    @property
+    def epochs(self) -> str:
+        """Folder of the audit of publications; the last 200 are kept."""
+        return f"{self.root}/epochs"
+
+    def epoch(self, epoch: int) -> str:
+        """The audit of one publication."""
+        return f"{self.epochs}/{epoch:010d}"
+
+    @property
+    def refused(self) -> str:
+        """A ring of the last 200 refused writes."""
+        return f"{self.root}/refused"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Every node that only holds others."""
+        return (
+            self.workers,
+            self.lives,
+            self.partitions,
+            self.loads,
+            self.assigns,
+            self.owns,
+            self.checkpoints,
+            self.runs,
+            self.parked,
+            self.epochs,
+        )
+
+
+def _checked_incarnation(incarnation: str) -> str:
+    parse_incarnation(incarnation)
+    return incarnation

@@ -1,0 +1,283 @@
+"""A ZooKeeper in memory, exact about versions, zxids, sessions, ephemerals, multi and watches; for tests and simulation.
+
+Law: what a multi answers, and what is there afterwards, is what the real server would say (a test compares them on
+thousands of random multis). Faults are injected per store: `lose_reply`, `lose_request`, `cut`, `heal`, `disconnect`,
+`reconnect`; `MemoryServer.expire` ends a session behind its client's back.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rota.coordination.store import Check, Create, Delete, Node, Op, Store, checked, checked_path
+from rota.errors import Conflict, Unavailable, Unknown
+
+FIRST_SESSION = 0x1000_0000_0000_0000
+
+
+@dataclass(slots=True)
+class Entry:
+    """A node and the names of its children."""
+
+    node: Node
+    children: set[str] = field(default_factory=set)
+
+
+class Refused(Exception):
+    """One operation cannot be applied; its cause."""
+
+
+class MemoryServer:
+    """The server: `clock` gives its seconds. `session_timeout` only sets the clients' own deadline; nothing expires by
+    itself, `expire` does it."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, session_timeout: float = 10.0) -> None:
+        self.clock, self.session_timeout = clock, session_timeout
+        self.lock = threading.RLock()
+        self.zxid = 0
+        self.entries: dict[str, Entry] = {"/": Entry(Node(b"", 0, 0, 0, 0))}
+        self.ephemerals: defaultdict[int, set[str]] = defaultdict(set)
+        self.sessions: set[int] = set()
+        self.next_session = FIRST_SESSION
+        self.watches: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
+
+    def connect(self) -> "MemoryStore":
+        """A client with a session of its own."""
+        return MemoryStore(self)
+
+    def open_session(self) -> int:
+        """A new session id; ids are never used twice."""
+        with self.lock:
+            self.next_session += 1
+            self.sessions.add(self.next_session)
+            return self.next_session
+
+    def expire(self, session: int) -> None:
+        """Ends the session: its ephemeral nodes go, its client learns of it at its next call."""
+        touched: set[str] = set()
+        with self.lock:
+            if session in self.sessions:
+                self.sessions.discard(session)
+                self.zxid += 1
+                for path in sorted(self.ephemerals.pop(session, ())):
+                    self._remove(path, touched)
+        self._fire(touched)
+
+    def node(self, path: str) -> Node | None:
+        """The node as it is now."""
+        with self.lock:
+            entry = self.entries.get(path)
+            return entry.node if entry else None
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The sorted names of the children."""
+        with self.lock:
+            entry = self.entries.get(path)
+            return tuple(sorted(entry.children)) if entry else ()
+
+    def apply(self, session: int, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """All of `ops` under one zxid, or a Conflict that names the first that cannot be."""
+        touched: set[str] = set()
+        undo: list[Callable[[], None]] = []
+        results: list[Node | None] = []
+        with self.lock:
+            self.zxid += 1
+            for index, op in enumerate(ops):
+                try:
+                    results.append(self._apply(session, op, undo, touched))
+                except Refused as refused:
+                    for step in reversed(undo):
+                        step()
+                    cause = str(refused)
+                    raise Conflict(conflict_line(op, cause), path=op.path, index=index, cause=cause) from None
+        self._fire(touched)
+        return tuple(results)
+
+    def _apply(self, session: int, op: Op, undo: list[Callable[[], None]], touched: set[str]) -> Node | None:
+        if isinstance(op, Create):
+            return self._create(session, op, undo, touched)
+        entry = self.entries.get(op.path)
+        if entry is None:
+            raise Refused("missing")
+        before = entry.node
+        if op.version not in (-1, before.version):
+            raise Refused("version")
+        if isinstance(op, Check):
+            return None
+        if isinstance(op, Delete):
+            if entry.children:
+                raise Refused("not_empty")
+            self._remove(op.path, touched)
+            undo.append(lambda: self._put(op.path, entry))
+            return None
+        after = Node(op.data, before.version + 1, before.czxid, self.zxid, self._mtime(), before.owner)
+        entry.node = after
+        touched.add(op.path)
+
+        def restore() -> None:
+            entry.node = before
+
+        undo.append(restore)
+        return after
+
+    def _create(self, session: int, op: Create, undo: list[Callable[[], None]], touched: set[str]) -> Node:
+        parent = self.entries.get(op.path.rpartition("/")[0] or "/")
+        if parent is None:
+            raise Refused("missing")
+        if op.path in self.entries:
+            raise Refused("exists")
+        if parent.node.owner:
+            raise Refused("ephemeral_parent")
+        node = Node(op.data, 0, self.zxid, self.zxid, self._mtime(), session if op.ephemeral else 0)
+        self._put(op.path, Entry(node))
+        touched |= {op.path, op.path.rpartition("/")[0] or "/"}
+        undo.append(lambda: self._remove(op.path, set()))
+        return node
+
+    def _put(self, path: str, entry: Entry) -> None:
+        parent, _, name = path.rpartition("/")
+        self.entries[path] = entry
+        self.entries[parent or "/"].children.add(name)
+        if entry.node.owner:
+            self.ephemerals[entry.node.owner].add(path)
+
+    def _remove(self, path: str, touched: set[str]) -> None:
+        parent, _, name = path.rpartition("/")
+        entry = self.entries.pop(path)
+        self.entries[parent or "/"].children.discard(name)
+        self.ephemerals[entry.node.owner].discard(path)
+        touched |= {path, parent or "/"}
+
+    def _mtime(self) -> int:
+        return int(self.clock() * 1000)
+
+    def _fire(self, touched: set[str]) -> None:
+        with self.lock:
+            callbacks = [c for path in sorted(touched) for c in self.watches.pop(path, ())]
+        for callback in callbacks:
+            callback()
+
+
+class MemoryStore(Store):
+    """A client of `MemoryServer`. After an expiry the first call raises and the next one has a new session."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self.server = server
+        self._session = server.open_session()
+        self._lost: list[str] = []
+        self._connected = True
+        self._cut_at: float | None = None
+        self._closed = False
+
+    @property
+    def session(self) -> int:
+        """The id of the present session."""
+        return self._session
+
+    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        """Each node, in this order."""
+        self._reach()
+        return tuple(self.server.node(checked_path(path)) for path in paths)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The sorted names of the children."""
+        self._reach()
+        return self.server.children(checked_path(path))
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """All of `ops` or none; injected faults strike here."""
+        checked(ops)
+        if not self.active():
+            raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
+        if self._cut_at is not None:
+            raise Unknown("The request went into a dead link. Read back before deciding")
+        self._reach()
+        fault = self._lost.pop(0) if self._lost else ""
+        if fault == "request":
+            raise Unknown("The connection broke. Read back before deciding")
+        answer = self.server.apply(self._session, ops)
+        if fault == "reply":
+            raise Unknown("The connection broke. Read back before deciding")
+        return answer
+
+    def sync(self) -> None:
+        """Reads are always up to date here."""
+        self._reach()
+
+    def active(self) -> bool:
+        """Connected, and within 0.6 session timeouts of a silent cut."""
+        if not self._connected or self._closed:
+            return False
+        return self._cut_at is None or self.server.clock() - self._cut_at < 0.6 * self.server.session_timeout
+
+    def wait_active(self, timeout: float) -> bool:  # noqa: ARG002
+        """Nothing changes by waiting here."""
+        return self.active()
+
+    def watch(self, path: str, callback: Callable[[], None]) -> None:
+        """Calls back once, from the thread that changes the node or its list of children."""
+        self._reach()
+        fired = threading.Event()
+
+        def once() -> None:
+            if not fired.is_set():
+                fired.set()
+                callback()
+
+        with self.server.lock:
+            self.server.watches[checked_path(path)].append(once)
+
+    def close(self) -> None:
+        """Ends the session."""
+        if not self._closed:
+            self._closed = True
+            self.server.expire(self._session)
+
+    # --- faults
+
+    def lose_reply(self) -> None:
+        """The next multi is applied, and its caller gets Unknown."""
+        self._lost.append("reply")
+
+    def lose_request(self) -> None:
+        """The next multi is not applied, and its caller gets Unknown."""
+        self._lost.append("request")
+
+    def cut(self) -> None:
+        """A silent cut: calls get no answer, and nobody says so until the own deadline."""
+        self._cut_at = self.server.clock()
+
+    def disconnect(self) -> None:
+        """A noticed disconnection: nothing is sent."""
+        self._connected = False
+
+    def reconnect(self) -> None:
+        """The connection is back; the session too, unless it expired."""
+        self._connected, self._cut_at = True, None
+
+    def _reach(self) -> None:
+        if self._closed:
+            raise Unavailable("This store is closed. Connect again")
+        if not self._connected or self._cut_at is not None:
+            raise Unavailable("No connection to ZooKeeper: nothing was sent. Wait until it is connected")
+        if self._session not in self.server.sessions:
+            self._session = self.server.open_session()
+            raise Unavailable("The session expired; a new one was made. Read everything again, then go on")
+
+
+CAUSES = {
+    "version": "it was changed since it was read",
+    "missing": "there is no such node, or not its parent",
+    "exists": "it is there already",
+    "not_empty": "it has children",
+    "ephemeral_parent": "its parent is ephemeral",
+}
+
+
+def conflict_line(op: Op, cause: str) -> str:
+    """The one line of a Conflict."""
+    kind = type(op).__name__.lower()
+    version = "" if isinstance(op, Create) else f" at version {op.version}"
+    return f"{kind} {op.path}{version} lost: {CAUSES.get(cause, cause)}. Nothing was written; read again and decide"

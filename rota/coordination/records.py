@@ -1,0 +1,324 @@
+"""What the znodes hold: frozen models with a format version and bounds, and the only code that reads and writes bytes.
+
+Law: `decode(path, Model, encode(record)) == record`; any other bytes raise Undecodable with the path, in bounded time.
+Nobody takes an undecodable record for an empty one. A record of a newer format is undecodable, so an older rota stops
+instead of overwriting what it does not understand.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from rota.coordination.packed import inflate, pack, unpack
+from rota.coordination.store import MAX_DATA
+from rota.errors import ConfigError, Undecodable
+from rota.settings import ID
+
+Id = Annotated[str, Field(pattern=rf"^{ID.pattern}$", max_length=128)]
+Incarnation = Annotated[str, Field(pattern=rf"^{ID.pattern}@[0-9a-f]{{16}}$", max_length=145)]
+Text = Annotated[str, Field(max_length=2_000)]
+Label = Annotated[str, Field(min_length=1, max_length=128)]
+Labels = Annotated[Mapping[Label, Label], Field(max_length=64)]
+Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+Amount = Annotated[float, Field(ge=0)]
+Capacity = Annotated[float, Field(gt=0)]
+Options = Annotated[Mapping[Id, JsonValue], Field(max_length=64)]
+MAX_MOVES = 500  # in the audit of one epoch
+MAX_REFUSALS = 200
+MAX_JSON = 16 << 20  # of a deflated record
+
+
+class Record(BaseModel):
+    """One znode's content. `v` is the version of the format."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    deflated: ClassVar[bool] = False  # large JSON travels compressed
+
+    v: Literal[1] = 1
+
+    def to_bytes(self) -> bytes:
+        """JSON, deflated where the model says so."""
+        text = self.model_dump_json().encode()
+        return zlib.compress(text, 6) if self.deflated else text
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The record; ValueError if `data` holds none."""
+        return cls.model_validate_json(inflate(data, MAX_JSON) if cls.deflated else data)
+
+
+class Meta(Record):
+    """What a group is. `id` is random and tells this ZooKeeper from a rebuilt one; a token is `token_base` + mzxid."""
+
+    format: Literal[1] = 1
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    token_base: Whole = 0
+    assignor: Id = "sticky"
+    options: Options = {}
+    protocol: Literal["assigned", "claim", "race"] = "assigned"
+    budget: Whole | None = None
+    cooldown: Amount = 0.0
+    grace: Amount = 0.0
+
+
+class WorkerWishes(Record):
+    """What people wish of one worker; None means what the worker itself announces."""
+
+    cordoned: bool = False
+    draining: bool = False
+    capacity: Capacity | None = None
+    labels: Labels = {}
+    max_partitions: Whole | None = None
+
+
+class GroupWishes(Record):
+    """What people wish of the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
+
+    paused: bool = False
+    pins: Annotated[Mapping[Id, Id], Field(max_length=10_000)] = {}
+
+
+class Live(Record):
+    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
+
+    endpoint: Annotated[str, Field(max_length=1_000)] | None = None
+    protocol: Literal["assigned", "claim", "race"] = "assigned"
+    capacity: Capacity = 1.0
+    zone: Label | None = None
+    labels: Labels = {}
+    max_partitions: Whole | None = None
+    usage: Annotated[Mapping[Id, Amount], Field(max_length=16)] | None = None
+    leaving: bool = False
+    host: Annotated[str, Field(max_length=256)] = ""
+    pid: Whole = 0
+
+
+class Partitions(Record):
+    """The source keys of one pipeline, which only ever grow, and the labels that their worker must carry."""
+
+    keys: tuple[Id, ...] = ()
+    requires: Labels = {}
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON, then the keys, packed."""
+        return self.model_dump_json(exclude={"keys"}).encode() + b"\n" + pack(self.keys)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The record; ValueError if `data` holds none."""
+        line, packed = _line(data)
+        return cls.model_construct(keys=unpack(packed), **_checked(cls, line))
+
+
+class Loads(Record):
+    """The smoothed load of one pipeline's partitions by key, in rows a second. `upto` is the greatest mzxid of a
+    checkpoint that is in them, so that none is folded in twice."""
+
+    deflated: ClassVar[bool] = True
+
+    rates: Annotated[Mapping[Id, Amount], Field(max_length=100_000)] = {}
+    upto: Whole = 0
+
+
+class Controller(Record):
+    """Who may publish, and what it remembers: since when workers are missed (server seconds), the assignor's memory,
+    and the incarnations that the last look saw."""
+
+    deflated: ClassVar[bool] = True
+
+    term: Whole = 0
+    absences: Annotated[Mapping[Id, Amount], Field(max_length=100_000)] = {}
+    memory: Annotated[Mapping[str, JsonValue], Field(max_length=100_000)] = {}
+    members: tuple[Incarnation, ...] = ()
+
+
+class Head(Record):
+    """The current epoch, a digest of what it was made from, and when to look again (server seconds)."""
+
+    epoch: Whole = 0
+    basis: Annotated[str, Field(max_length=128)] = ""
+    due: Amount | None = None
+
+
+class Slot(BaseModel):
+    """What one worker should hold from `epoch` on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    epoch: Whole
+    partitions: frozenset[str]
+
+
+class Slots(Record):
+    """At most two slots of one worker, the older first."""
+
+    slots: Annotated[tuple[Slot, ...], Field(max_length=2)] = ()
+
+    def effective(self, head: int) -> Slot | None:
+        """The slot with the greatest epoch <= `head`; None: nothing is known, read again."""
+        return max((s for s in self.slots if s.epoch <= head), key=lambda s: s.epoch, default=None)
+
+    @property
+    def newest(self) -> int:
+        """The greatest epoch in it, effective or not; 0 if empty."""
+        return max((s.epoch for s in self.slots), default=0)
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON with the epochs and sizes, then each set, packed."""
+        sets = [pack(s.partitions) for s in self.slots]
+        slots = [{"epoch": s.epoch, "bytes": len(b)} for s, b in zip(self.slots, sets, strict=True)]
+        return json.dumps({"v": self.v, "slots": slots}, separators=(",", ":")).encode() + b"\n" + b"".join(sets)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The record; ValueError if `data` holds none."""
+        line, rest = _line(data)
+        head = _SlotsLine.model_validate_json(line)
+        slots: list[Slot] = []
+        for size in head.slots:
+            slots.append(Slot.model_construct(epoch=size.epoch, partitions=frozenset(unpack(rest[: size.bytes]))))
+            rest = rest[size.bytes :]
+        if rest or [s.epoch for s in slots] != sorted({s.epoch for s in slots}):
+            raise ValueError("slots out of order, or followed by something")
+        return cls.model_construct(v=1, slots=tuple(slots))
+
+
+class _SlotSize(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    epoch: Whole
+    bytes: Whole
+
+
+class _SlotsLine(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    v: Literal[1]
+    slots: Annotated[tuple[_SlotSize, ...], Field(max_length=2)]
+
+
+class Own(Record):
+    """Who owns a partition; None: free. Its dataVersion is checked at commit, the mzxid of its claim is the token."""
+
+    owner: Incarnation | None = None
+
+
+class Checkpoint(Record):
+    """How far a partition got, as its table said when this was written. `table` is the table's id; `rows` and
+    `seconds` are of the last batch."""
+
+    offset: Whole
+    token: Whole
+    run_id: Annotated[str, Field(max_length=128)]
+    rows: Whole = 0
+    seconds: Amount = 0.0
+    epoch: Whole = 0
+    table: Annotated[str, Field(max_length=128)] = ""
+
+
+class RunNode(Record):
+    """A consuming run: for which incarnation it works, and on what."""
+
+    incarnation: Incarnation
+    partitions: Annotated[tuple[Id, ...], Field(max_length=100_000)]
+
+
+class Parked(Record):
+    """Why nobody consumes a partition for now; `retry_at` in server seconds, None: a person must act."""
+
+    reason: Text
+    failures: Whole = 1
+    retry_at: Amount | None = None
+    offset: Whole | None = None
+
+
+class Moved(BaseModel):
+    """One move of an epoch."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    partition: Id
+    giver: Id | None
+    taker: Id
+    reason: Annotated[str, Field(max_length=300)]
+
+
+class Epoch(Record):
+    """The audit of one publication. `moves` holds the first 500; `moved` counts all."""
+
+    deflated: ClassVar[bool] = True
+
+    epoch: Whole
+    at: Amount
+    sentence: Text
+    joined: tuple[Id, ...] = ()
+    left: tuple[Id, ...] = ()
+    moves: Annotated[tuple[Moved, ...], Field(max_length=MAX_MOVES)] = ()
+    moved: Whole = 0
+    before: Mapping[Id, Whole] = {}
+    after: Mapping[Id, Whole] = {}
+    measures: Mapping[str, JsonValue] = {}
+    run_id: Annotated[str, Field(max_length=128)] = ""
+    term: Whole = 0
+
+
+class Refusal(BaseModel):
+    """One write that was refused because a newer token was there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    partition: Id
+    token: Whole
+    newer: Whole
+    run_id: Annotated[str, Field(max_length=128)] = ""
+    at: Amount = 0.0
+
+
+class Refusals(Record):
+    """The last refused writes, the oldest first."""
+
+    deflated: ClassVar[bool] = True
+
+    ring: Annotated[tuple[Refusal, ...], Field(max_length=MAX_REFUSALS)] = ()
+
+
+R = TypeVar("R", bound=Record)
+
+
+def encode(record: Record) -> bytes:
+    """The bytes of a record. Raises ConfigError if they are too many for a znode, with the numbers."""
+    try:
+        data = record.to_bytes()
+    except ValueError as error:
+        raise ConfigError(f"{type(record).__name__} cannot be written: {error}. Use fewer or shorter ids") from None
+    if len(data) > MAX_DATA:
+        raise ConfigError(
+            f"{type(record).__name__} takes {len(data)} bytes, above {MAX_DATA}. Use fewer partitions or shorter keys"
+        )
+    return data
+
+
+def decode(path: str, model: type[R], data: bytes) -> R:
+    """The record at `path`. Raises Undecodable: it is quarantined and reported, never read as empty."""
+    try:
+        return model.from_bytes(data)
+    except (ValidationError, ValueError, RecursionError) as error:
+        why = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        where = ".".join(str(p) for p in why["loc"])
+        raise Undecodable(
+            f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]}). "
+            f"It is left alone: restore it, or see `rota check`",
+            path=path,
+        ) from None
+
+
+def _line(data: bytes) -> tuple[bytes, bytes]:
+    line, newline, rest = data.partition(b"\n")
+    if not newline or len(line) > 100_000:
+        raise ValueError("no line of JSON at its start")
+    return line, rest
+
+
+def _checked(model: type[Record], line: bytes) -> dict[str, Any]:
+    return {k: v for k, v in model.model_validate_json(line) if k != "keys"}

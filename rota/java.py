@@ -1,0 +1,42 @@
+"""Where Java is: one lookup for the embedded ZooKeeper and for Spark."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from rota.errors import EnvironmentFailed
+
+NEEDED = 17
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Path:
+    """The `java` of JAVA_HOME, else of PATH, if it is 17 or newer. EnvironmentFailed says in one line what to install."""
+    home = environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    if found is None or not os.access(found, os.X_OK):
+        raise EnvironmentFailed(
+            f"Java {NEEDED}+ not found (looked in {where}). Spark and the embedded ZooKeeper need it. "
+            f"Try: apt install openjdk-{NEEDED}-jre-headless"
+        )
+    version = java_version(Path(found))
+    if version < NEEDED:
+        raise EnvironmentFailed(
+            f"Java {NEEDED}+ is needed, {found} is {version or 'of unknown version'}. "
+            f"Try: apt install openjdk-{NEEDED}-jre-headless, and set JAVA_HOME to it",
+            version=version,
+        )
+    return Path(found)
+
+
+def java_version(java: Path) -> int:
+    """The major version that this `java` reports; 0 if it reports none."""
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(match[1]) if match else 0
