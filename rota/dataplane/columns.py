@@ -1,0 +1,89 @@
+"""The columns of a table against the columns of a batch.
+
+Law: a batch may bring new columns, which the table gets before the commit; one that lacks a column of the table, or has
+it in another type, is refused before anything is written. Nullability is not compared: every column may be null.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from deltalake import Field, Schema
+
+from rota.dataplane.table import OFFSET, PARTITION
+from rota.errors import BadTransform
+
+SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
+NEEDED = {PARTITION: "string", OFFSET: "long"}
+FIRST = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in NEEDED.items()],
+    }
+)
+
+
+def checked(batch: str, table: str | None) -> None:
+    """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table)."""
+    found, there = _types(batch), _types(table) if table else {}
+    for name, kind in {**there, **NEEDED}.items():
+        if name not in found:
+            raise BadTransform(f"The transform dropped the column {name}, which the table has. Keep it in the result")
+        if found[name] != kind:
+            raise BadTransform(
+                f"Column {name} is {_shown(found[name])} and was {_shown(kind)} in the table. Cast it back, or "
+                f"give it a new name"
+            )
+    if SPLIT in found:
+        raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
+    low = [name.lower() for name in found]
+    if twice := sorted({name for name in low if low.count(name) > 1}):
+        raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+    _fields(batch, set(found))
+
+
+def added(table: str, batches: Iterable[str]) -> list[Field]:
+    """The columns that these batches have and the table has not. Raises BadTransform as `checked` does."""
+    there = set(_types(table))
+    fields: dict[str, Field] = {}
+    for batch in set(batches):
+        checked(batch, table)
+        fields.update({f.name: f for f in _fields(batch, set(_types(batch)) - there - set(fields))})
+    return list(fields.values())
+
+
+def _fields(schema: str, names: set[str]) -> list[Field]:
+    wanted = [
+        {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}}
+        for f in json.loads(schema)["fields"]
+        if f["name"] in names
+    ]
+    try:
+        return list(Schema.from_json(json.dumps({"type": "struct", "fields": wanted})).fields)
+    except Exception as error:  # delta-rs raises a plain Exception for a type that it does not know
+        raise BadTransform(f"A Delta table cannot hold a column of the transform ({error}). Cast or drop it") from error
+
+
+def _types(schema: str) -> dict[str, Any]:
+    return {f["name"]: _nullable(f["type"]) for f in json.loads(schema)["fields"]}
+
+
+def _nullable(kind: Any) -> Any:
+    """The type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [
+            {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}} for f in kind["fields"]
+        ]
+        return {"type": "struct", "fields": fields}
+    if kind["type"] == "array":
+        return {"type": "array", "elementType": _nullable(kind["elementType"]), "containsNull": True}
+    if kind["type"] == "map":
+        types = {"keyType": _nullable(kind["keyType"]), "valueType": _nullable(kind["valueType"])}
+        return {"type": "map", **types, "valueContainsNull": True}
+    return kind
+
+
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)

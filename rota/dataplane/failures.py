@@ -1,0 +1,61 @@
+"""Whose fault a failed job is.
+
+Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks nobody; any
+other is of the data or of the transform, is bisected, and parks whom it can be pinned on. In doubt, Spark is asked for a
+trivial query: if even that fails, it was the environment.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from rota.dataplane.session import first_line
+from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENVIRONMENT = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Permission denied"
+    r"|OutOfMemoryError|Cannot allocate memory|ExecutorLostFailure|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
+    r"|OPERATION_CANCELED|cancelled|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|StatusCode\.UNAVAILABLE"
+    r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
+    r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
+)
+CAUSE = re.compile(
+    r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
+)
+WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
+
+
+def judged(error: Exception, spark: "SparkSession", partition: str | None) -> RotaError:
+    """What a failed job means; `partition` is the only one that the job held, if it held only one."""
+    if isinstance(error, RotaError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    if ENVIRONMENT.search(text) or isinstance(error, MemoryError | ConnectionError) or not _alive(spark):
+        return EnvironmentFailed(
+            f"Spark failed ({first_line(error)}). No partition is parked; the next run tries again"
+        )
+    return BadTransform(f"{why(error)}. Mend the transform or the data, then: rota retry", partition=partition)
+
+
+def parkable(error: RotaError) -> bool:
+    """Whether this is a failure of data or transform."""
+    return isinstance(error, DataError)
+
+
+def why(error: Exception) -> str:
+    """The cause in one line: the innermost error that says something, such as what a user's function raised."""
+    text = str(error)
+    causes = [(kind, said) for kind, said in CAUSE.findall(text) if kind.rsplit(".", 1)[-1] not in WRAPPED]
+    if causes:
+        kind, said = causes[-1]
+        return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def _alive(spark: "SparkSession") -> bool:
+    try:
+        return bool(spark.range(1).count() == 1)
+    except Exception:  # whatever it is, Spark does not work
+        return False

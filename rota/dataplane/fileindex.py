@@ -1,0 +1,148 @@
+"""`index/`: the Delta table that gives every landed file of a partition its ordinal.
+
+Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
+its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
+see the same new file, one loses and looks again.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from rota.errors import EnvironmentFailed
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("ordinal", pa.int64()),
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("modified", pa.int64()),
+    ]
+)
+TRIES = 100
+MANY = 40  # files of the index above which it is put together again
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Landed:
+    """A file as it was when it got its ordinal: `path` below the landing folder, `modified` in ns."""
+
+    path: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex:
+    """The index of one source, `path` being its table."""
+
+    path: Path
+
+    def files(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[Landed, ...]]:
+        """The files of each partition; a file's place in the tuple is its ordinal. No index yet: empty."""
+        return self._files(self._open(), partitions)
+
+    def extend(
+        self, partitions: tuple[str, ...], new: Callable[[str, frozenset[str]], list[Landed]]
+    ) -> Mapping[str, tuple[Landed, ...]]:
+        """The files of each partition after `new(partition, known paths)` got the next ordinals, in the order given."""
+        for _ in range(TRIES):
+            table = self._open()
+            if table is None:
+                table = self._created()  # and read it below, on this very handle: somebody else may have been faster
+            known = self._files(table, partitions)
+            found = {p: new(p, frozenset(f.path for f in known[p])) for p in partitions}
+            if not any(found.values()):
+                return known
+            if self._append(table, known, found):
+                self._tidy()
+                return {p: (*known[p], *found[p]) for p in partitions}
+        raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.path)
+        except TableNotFoundError:
+            return None
+        except OSError as error:
+            raise EnvironmentFailed(f"{self.path} cannot be read ({error}). Check the disk and its rights") from error
+
+    def _created(self) -> DeltaTable:
+        try:
+            DeltaTable.create(self.path, SCHEMA, mode="ignore")
+        except CommitFailedError:
+            pass  # somebody else was first
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(f"{self.path} cannot be made ({error}). Check the disk and its rights") from error
+        return DeltaTable(self.path)
+
+    def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
+        found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
+        for uri in table.file_uris() if table else ():
+            for partition, ordinal, file in _rows(_local(uri)):
+                if partition in found:
+                    found[partition][ordinal] = file
+        return {p: tuple(files[i] for i in range(len(files))) for p, files in found.items()}
+
+    def _append(
+        self, table: DeltaTable, known: Mapping[str, tuple[Landed, ...]], found: Mapping[str, list[Landed]]
+    ) -> bool:
+        rows = [(p, len(known[p]) + i, f) for p, files in sorted(found.items()) for i, f in enumerate(files)]
+        name = f"{uuid.uuid4().hex}.parquet"
+        data = pa.table(
+            [
+                [p for p, _, _ in rows],
+                [i for _, i, _ in rows],
+                [f.path for _, _, f in rows],
+                [f.size for _, _, f in rows],
+                [f.modified for _, _, f in rows],
+            ],
+            schema=SCHEMA,
+        )
+        moved = [Transaction(f"rota/{p}/index", len(known[p]) + len(files)) for p, files in found.items() if files]
+        try:
+            pq.write_table(data, self.path / name)
+            size = (self.path / name).stat().st_size
+            action = AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps({"numRecords": len(rows)}))
+            properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
+            table.create_write_transaction(
+                [action], "append", table.schema(), partition_by=[], commit_properties=properties
+            )
+        except CommitFailedError:
+            return False  # the file stays as an orphan until the next vacuum
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(f"{self.path} cannot be written ({error}). Check the disk") from error
+        return True
+
+    def _tidy(self) -> None:
+        """Puts a long row of small files together; whoever loses that race leaves it to the next."""
+        table = self._open()
+        if table and len(table.file_uris()) > MANY:
+            try:
+                table.optimize.compact()
+            except (DeltaError, OSError):
+                return
+
+
+def _local(uri: str) -> str:
+    return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
+
+
+@lru_cache(maxsize=1024)
+def _rows(file: str) -> tuple[tuple[str, int, Landed], ...]:
+    """The rows of one file of the index; such a file never changes."""
+    rows = pq.ParquetFile(file).read().to_pydict()
+    names = ("partition", "ordinal", "path", "size", "modified")
+    return tuple((p, o, Landed(path, size, at)) for p, o, path, size, at in zip(*(rows[n] for n in names), strict=True))

@@ -1,0 +1,104 @@
+"""What was written, read from the footers of the Parquet files: counts, statistics, columns. No pass over the data.
+
+Law: a file whose rows are not all of one partition, or lie outside that partition's range, is refused here, before any
+commit. Statistics are given only where Parquet's order is the reader's: whole numbers, dates and short strings.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane.columns import SPLIT
+from rota.dataplane.table import OFFSET, PARTITION, DataFile
+from rota.errors import BadTransform, EnvironmentFailed
+
+SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+LONGEST = 64  # characters of a string that is a statistic
+
+
+def read(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
+    """The files below `data/<attempt>/` of `table`. Raises BadTransform for a row of a foreign partition or offset."""
+    paths = sorted((table / "data" / attempt).glob("*/*.parquet"))
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = tuple(pool.map(lambda path: _file(table, path), paths))
+    except (OSError, pa.ArrowException) as error:
+        raise EnvironmentFailed(
+            f"What Spark wrote cannot be read ({error}). Check that the run sees {table}"
+        ) from error
+    for file in found:
+        _within(file, ranges)
+    return found
+
+
+def _file(table: Path, path: Path) -> DataFile:
+    footer = pq.read_metadata(path)
+    stat = path.stat()
+    columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
+    return DataFile(
+        path=str(path.relative_to(table)),
+        partition=path.parent.name.partition("=")[2],
+        size=stat.st_size,
+        rows=footer.num_rows,
+        modified=int(stat.st_mtime * 1000),
+        statistics=json.dumps({"numRecords": footer.num_rows, **_statistics(footer)}),
+        columns=columns,
+    )
+
+
+def _within(file: DataFile, ranges: Mapping[str, tuple[int, int]]) -> None:
+    if file.partition not in ranges:
+        raise BadTransform(
+            f"The transform made rows of partition {file.partition!r}, which this batch does not hold. Keep {PARTITION} as "
+            f"it comes"
+        )
+    said = json.loads(file.statistics)
+    low, high = said["minValues"], said["maxValues"]
+    start, end = ranges[file.partition]
+    if not start <= low.get(OFFSET, -1) <= high.get(OFFSET, end) < end or said["nullCount"].get(OFFSET):
+        raise BadTransform(
+            f"The transform gave rows of {file.partition} offsets outside [{start}, {end}). Keep {OFFSET} as it comes",
+            partition=file.partition,
+        )
+
+
+def _statistics(footer: Any) -> dict[str, dict[str, Any]]:
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name, groups in _columns(footer):
+        if not all(s is not None and s.has_null_count for s in groups):
+            continue
+        nulls[name] = sum(s.null_count for s in groups)
+        bounds = [(s.min, s.max) for s in groups if s.has_min_max]
+        if bounds and len(bounds) == sum(1 for s in groups if s.num_values) and all(map(_plain, bounds)):
+            low[name], high[name] = _shown(min(b[0] for b in bounds)), _shown(max(b[1] for b in bounds))
+    return {"minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Each column that is not a part of a nested one, with the statistics of its row groups."""
+    groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
+    for i in range(footer.num_columns):
+        column = footer.schema.column(i)
+        if column.path == column.name and column.max_repetition_level == 0:
+            yield column.name, [g.column(i).statistics for g in groups]
+
+
+def _plain(bounds: tuple[Any, Any]) -> bool:
+    return all((type(v) is int) or type(v) is date or (isinstance(v, str) and len(v) <= LONGEST) for v in bounds)
+
+
+def _shown(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def split(name: str) -> str:
+    """The folder of a partition in an attempt."""
+    return f"{SPLIT}={name}"

@@ -1,0 +1,149 @@
+"""One Spark job for all ranges of a run: read, transform, write plain Parquet split by partition. Nothing is visible yet.
+
+Law: what a job wrote is named by its attempt and seen by nobody until a commit names its files. A job that fails on data
+or transform is bisected over its partitions, so that the poison one is found and the others go on.
+"""
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.dataplane import columns, failures, footers, quarantine
+from rota.dataplane.source import CORRUPT, Source
+from rota.dataplane.table import PARTITION, DataFile
+from rota.errors import BadTransform, DataError, RotaError, SourceChanged
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one successful job wrote for `ranges`; `refused` are partitions of it that must not be committed, and why."""
+
+    attempt: str
+    ranges: Ranges
+    files: tuple[DataFile, ...]
+    seconds: float
+    bad: Mapping[str, int] = field(default_factory=dict)
+    bad_files: tuple[DataFile, ...] = ()
+    refused: Mapping[str, DataError] = field(default_factory=dict)
+
+    def rows(self) -> dict[str, int]:
+        """Rows written for each partition of the job."""
+        counts = dict.fromkeys(self.ranges, 0)
+        for file in self.files:
+            counts[file.partition] += file.rows
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A partition whose data or transform failed."""
+
+    partition: str
+    error: DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a run of `pipeline` turns ranges of `source` into files below `folder` (`main/`, `quarantine/`)."""
+
+    pipeline: Pipeline
+    source: Source
+    folder: Path
+    spark: "SparkSession"
+    schema: str | None  # of the table, JSON
+
+    def run(self, ranges: Ranges) -> Iterator[Written | Failed]:
+        """Every partition of `ranges` comes out once, written or failed. Raises EnvironmentFailed.
+
+        Pieces come as they are done; O(bad x log n) jobs.
+        """
+        broken = self.source.broken(ranges)
+        yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
+        if whole := {p: (start, end) for p, (start, end) in ranges.items() if p not in broken and start < end}:
+            yield from self._bisected(whole)
+
+    def _bisected(self, ranges: Ranges) -> Iterator[Written | Failed]:
+        result = self._tried(ranges)
+        if isinstance(result, Written):
+            yield result
+        elif not isinstance(result, DataError):
+            raise result
+        elif broken := self.source.broken(ranges):  # a file changed under the job: nobody else's fault
+            yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
+            if rest := {p: r for p, r in ranges.items() if p not in broken}:
+                yield from self._bisected(rest)
+        elif len(ranges) == 1 or result.facts.get("everywhere"):
+            yield from (Failed(p, result) for p in ranges)
+        else:
+            names = sorted(ranges)
+            for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+                yield from self._bisected({p: ranges[p] for p in half})
+
+    def _tried(self, ranges: Ranges) -> Written | RotaError:
+        attempt = uuid.uuid4().hex
+        try:
+            return self._written(ranges, attempt)
+        except Exception as error:
+            self.forget(attempt)
+            return failures.judged(error, self.spark, next(iter(ranges)) if len(ranges) == 1 else None)
+
+    def _written(self, ranges: Ranges, attempt: str) -> Written:
+        began = time.monotonic()
+        with self.source.read(self.spark, ranges, attempt) as frame:
+            good, counted = self._good(frame)
+            result = self._transformed(good)
+            _save(result.withColumn(columns.SPLIT, result[PARTITION]), self.folder / "main" / "data" / attempt)
+            files = footers.read(self.folder / "main", attempt, ranges)
+            if broken := self.source.broken(ranges):
+                raise SourceChanged(next(iter(broken.values())))
+            if not counted or not counted():
+                return Written(attempt, ranges, files, time.monotonic() - began)
+            bad = quarantine.gathered(frame, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges)
+        return Written(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+
+    def _good(self, frame: "DataFrame") -> "tuple[DataFrame, quarantine.Counted | None]":
+        """The records that match the schema, and a way to ask, after the job, whether there were others."""
+        if not self.source.corruptible:
+            return frame, None
+        watched, counted = quarantine.watched(frame)
+        return watched.where(watched[CORRUPT].isNull()).drop(CORRUPT), counted
+
+    def _transformed(self, frame: "DataFrame") -> "DataFrame":
+        """The user's result; a fault that shows before any row is read is the same in every partition."""
+        try:
+            result = self.pipeline.transform(frame) if self.pipeline.transform else frame
+            schema = result.schema.json()
+        except BadTransform:
+            raise
+        except Exception as error:  # the user's code may raise anything
+            judged = failures.judged(error, self.spark, None)
+            raise BadTransform(str(judged), everywhere=True) if isinstance(judged, DataError) else judged from error
+        try:
+            columns.checked(schema, self.schema)
+        except BadTransform as error:
+            raise BadTransform(str(error), everywhere=True) from None
+        return result
+
+    def forget(self, attempt: str) -> None:
+        """Removes what an attempt wrote, if it can; nobody sees it anyway."""
+        for table in ("main", "quarantine"):
+            shutil.rmtree(self.folder / table / "data" / attempt, ignore_errors=True)
+
+
+def _save(frame: "DataFrame", folder: Path) -> None:
+    plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
+    frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
+
+
+def _changed(partition: str, reason: str) -> SourceChanged:
+    return SourceChanged(f"{partition}: {reason}", partition=partition)

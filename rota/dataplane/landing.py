@@ -1,0 +1,224 @@
+"""Landing folders as a source: one folder a partition, an offset is a file's ordinal in the index.
+
+Law: names may come late and out of order, and files may be half-written when they are first seen: nothing is lost, because
+a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file.
+"""
+
+import bz2
+import gzip
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.dataplane import names
+from rota.dataplane.fileindex import FileIndex, Landed
+from rota.dataplane.source import CORRUPT
+from rota.dataplane.table import OFFSET, PARTITION
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.pipeline import Files, Pipeline
+from rota.settings import ID, expanded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
+HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files."""
+
+    name: str
+    root: Path
+    declared: Files
+    index: FileIndex
+    stage: Path
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
+            raise ConfigError(
+                f"Option {', '.join(taken)} of files({self.declared.path!r}) is set by rota. Leave it out"
+            )
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Landing":
+        """The source that the pipeline declares, with the environment's variables filled in."""
+        table = Path(expanded(pipeline.table.path)).absolute()
+        root = Path(expanded(pipeline.source.path)).absolute()
+        return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
+
+    @property
+    def corruptible(self) -> bool:
+        """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
+        return self.declared.format != "parquet"
+
+    def keys(self) -> tuple[str, ...]:
+        """See `Source.keys`. A folder whose name makes an id that is too long is left out, with a warning."""
+        try:
+            folders = [f.name for f in os.scandir(self.root) if f.is_dir() and not f.name.startswith(HIDDEN)]
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
+        keys = sorted(names.key(f) for f in folders)
+        for key in (bad := [k for k in keys if not ID.fullmatch(f"{self.name}-{k}")]):
+            log.warning("left_out=%s reason=its partition id would be longer than 128 characters", names.folder(key))
+        return tuple(k for k in keys if k not in bad)
+
+    def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.latest`."""
+        known = self.index.files(partitions)
+        return {p: len(files) + len(self._new(p, frozenset(f.path for f in files))) for p, files in known.items()}
+
+    def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.fix`."""
+        return {p: len(files) for p, files in self.index.extend(partitions, self._new).items()}
+
+    def first(self, latest: int) -> int:
+        """See `Source.first`: `earliest`, `latest` or an offset, as declared."""
+        start = self.declared.start
+        return {"earliest": 0, "latest": latest}[start] if isinstance(start, str) else start
+
+    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
+        """See `Source.capped`."""
+        files = self.index.files(tuple(starts))
+        return {p: (at, at + self._fitting(files[p][at : latest[p]])) for p, at in starts.items()}
+
+    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
+        """See `Source.broken`."""
+        files = self.index.files(tuple(ranges))
+        reasons = {p: self._changed(files[p], start, end) for p, (start, end) in ranges.items()}
+        return {p: reason for p, reason in reasons.items() if reason}
+
+    @contextmanager
+    def read(self, spark: "SparkSession", ranges: Mapping[str, tuple[int, int]], attempt: str) -> "Iterator[DataFrame]":
+        """See `Source.read`. Linked as `_partition=<id>/_offset=<ordinal>/`, a file's two columns cost nothing a row."""
+        stage = self.stage / attempt
+        try:
+            self._linked(stage, ranges)
+            columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
+            reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
+            yield reader.options(**self._options()).load(str(stage))
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def place(self, partition: str, offset: int) -> str:
+        """The file's path below the landing folder."""
+        return self.index.files((partition,))[partition][offset].path
+
+    def path(self, partition: str, offset: int) -> Path:
+        """The file itself."""
+        return self.root / self.place(partition, offset)
+
+    def records(self, partition: str, offset: int) -> Iterator[str]:
+        """See `Source.records`: the lines of the file."""
+        path = self.path(partition, offset)
+        opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
+        if self.declared.options.get("multiLine", "false").lower() == "true":
+            return
+        try:
+            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+                for line in lines:
+                    yield line.rstrip("\r\n")
+        except OSError:
+            return  # compressed in another way: the record is kept, its line is not known
+
+    def reason(self, raw: str) -> str:
+        """See `Source.reason`."""
+        if self.declared.format == "json":
+            try:
+                json.loads(raw)
+            except ValueError as error:
+                return f"no JSON: {error}"
+            return "a field is not of its declared type"
+        return "a field is not of its declared type, or the number of fields is wrong"
+
+    def _options(self) -> dict[str, str]:
+        """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
+        safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
+        kept = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
+        return {**safe, **self.declared.options, **kept}
+
+    def _new(self, partition: str, known: frozenset[str]) -> list[Landed]:
+        """The files of a partition that rested for `settle` seconds and have no ordinal yet, by name."""
+        folder = names.folder(partition[len(self.name) + 1 :])
+        return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
+
+    def _fitting(self, files: tuple[Landed, ...]) -> int:
+        """How many of the files go into one batch: within both caps, but at least one."""
+        taken = size = 0
+        for file in files[: self.declared.max_files]:
+            size += file.size
+            if taken and size > self.declared.max_bytes:
+                break
+            taken += 1
+        return taken
+
+    def _changed(self, files: tuple[Landed, ...], start: int, end: int) -> str:
+        if end > len(files):
+            return f"the index has {len(files)} files and offset {end} was asked for"
+        for offset, file in enumerate(files[start:end], start):
+            try:
+                now = (self.root / file.path).stat()
+            except FileNotFoundError:
+                return f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, or: rota skip"
+            except OSError as error:
+                raise EnvironmentFailed(
+                    f"{self.root / file.path} cannot be read ({error}). Check its rights"
+                ) from error
+            if (now.st_size, now.st_mtime_ns) != (file.size, file.modified):
+                return (
+                    f"{file.path} (offset {offset}) changed after it got its offset. Land it under a new name, "
+                    f"then: rota skip"
+                )
+        return ""
+
+    def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
+        files = self.index.files(tuple(ranges))
+        try:
+            for partition, (start, end) in ranges.items():
+                for offset, file in enumerate(files[partition][start:end], start):
+                    folder = stage / f"{PARTITION}={partition}" / f"{OFFSET}={offset}"
+                    folder.mkdir(parents=True)
+                    (folder / f"file{_suffix(file.path)}").symlink_to(self.root / file.path)
+        except OSError as error:
+            raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
+
+
+def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
+    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it."""
+    try:
+        entries = list(os.scandir(root / below))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise EnvironmentFailed(f"{root / below} cannot be listed ({error}). Check the folder's rights") from error
+    for entry in entries:
+        path = f"{below}/{entry.name}"
+        if entry.name.startswith(HIDDEN) or path in known:
+            continue
+        if entry.is_dir():
+            yield from _rested(root, path, known, settle, now)
+            continue
+        try:
+            stat = entry.stat()
+        except FileNotFoundError:
+            continue  # it vanished meanwhile
+        if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
+            yield Landed(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _suffix(path: str) -> str:
+    """The last suffix, by which Spark finds the compression."""
+    suffix = Path(path).suffix
+    return suffix if suffix[1:].isalnum() else ""

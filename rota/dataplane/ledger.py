@@ -1,0 +1,243 @@
+"""The Delta table as a ledger: data files, offsets and tokens of all partitions of a batch in one log entry.
+
+Law: a commit is a compare-and-set of every partition's offset and token, because the offset was read on the very handle
+that commits (delta-rs refuses a transaction id that moved since the handle's snapshot, and compares nothing else). After
+any failure the table is opened again and history, token and offset decide what happened: a conflict alone is no fence.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from rota.dataplane import columns
+from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
+from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+
+ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
+CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
+TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What keeps a zombie out; each can be taken away, to show in a test that it is needed."""
+
+    identity: bool = True  # the table must carry this group's id
+    tokens: bool = True  # a partition with a newer token is left alone
+    snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
+    history: bool = True  # after a failure, look for the commit in the log before trying again
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One Delta table of a group (`main` or `quarantine`): `group` and `meta` (the random id in its meta znode) own it."""
+
+    path: Path
+    group: str
+    meta: str
+    guards: Guards = Guards()
+
+    def open(self) -> DeltaTable | None:
+        """The newest version; None when there is no table."""
+        try:
+            return DeltaTable(self.path)
+        except TableNotFoundError:
+            return None
+        except OSError as error:
+            raise EnvironmentFailed(f"{self.path} cannot be read ({error}). Check the disk and its rights") from error
+
+    def found(self) -> DeltaTable:
+        """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
+        if table := self.open():
+            return table
+        try:
+            DeltaTable.create(self.path, Schema.from_json(columns.FIRST), mode="ignore", configuration=CONFIGURATION)
+        except CommitFailedError:
+            pass  # somebody else was first
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(f"{self.path} cannot be made ({error}). Check the disk and its rights") from error
+        return DeltaTable(self.path)
+
+    def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
+        """See `Table.standing`."""
+        table = self.open()
+        return {
+            p: Standing(table.transaction_version(self._offset(p)), table.transaction_version(self._token(p)))
+            if table
+            else Standing(None, None)
+            for p in partitions
+        }
+
+    def identify(self, table: DeltaTable) -> None:
+        """Raises ForeignTable, before anything is written, where the table belongs to another group or another past."""
+        if not self.guards.identity or self._ours(table) or not (_adopted(table) or table.file_uris()):
+            return
+        raise ForeignTable(
+            f"{self.path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
+            f"written. To take it over: rota adopt"
+        )
+
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int]) -> Claimed:
+        """See `Table.claim`. Raises ForeignTable before anything is written."""
+        for _ in range(TRIES):
+            table = self.found()
+            self.identify(table)
+            seen = {p: table.transaction_version(self._token(p)) for p in tokens}
+            newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
+            mine = {p: t for p, t in tokens.items() if p not in newer}
+            offsets = {p: table.transaction_version(self._offset(p)) for p in mine}
+            wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
+            wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
+            wanted += [] if not wanted or self._ours(table) else self._identity(_adopted(table) or 1)
+            if not wanted:
+                return Claimed(table, table.version(), mine, {p: at or 0 for p, at in offsets.items()}, newer)
+            claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
+            try:
+                self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
+            except (DeltaError, OSError) as error:
+                self._survivable(error)
+        raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
+
+    def renew(self, claimed: Claimed, partitions: tuple[str, ...]) -> Claimed:
+        """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
+        table = self.found()
+        self.identify(table)
+        self._unmoved(table, claimed, partitions)
+        tokens = {p: claimed.tokens[p] for p in partitions}
+        return Claimed(table, table.version(), tokens, {p: claimed.offsets[p] for p in partitions}, {})
+
+    def commit(self, claimed: Claimed, batch: Batch, follows: bool = True) -> int:
+        """See `Table.commit`."""
+        moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
+        if moved and follows:
+            raise OffsetGap(f"{self.path}: {moved} do not start at {dict(claimed.offsets)}. Read the offsets again")
+        partitions, since = tuple(batch.ranges), claimed.version
+        for _ in range(TRIES):
+            claimed = self._widened(claimed, batch)
+            table = claimed.snapshot if self.guards.snapshot else self.found()
+            assert isinstance(table, DeltaTable)
+            try:
+                said = metadata(batch, self.group, claimed.tokens)
+                self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
+                error: Exception | None = None
+            except (DeltaError, OSError) as caught:
+                error = caught
+            if self.guards.history and (version := self._landed(batch.id, since)) is not None:
+                return version
+            if error is None:
+                return int(self.found().version())
+            self._survivable(error)
+            claimed = self.renew(claimed, partitions)
+        raise EnvironmentFailed(
+            f"{self.path}: no commit in {TRIES} tries. Nothing of this batch was written; try again"
+        )
+
+    def past(self, since: int = -1) -> tuple[Past, ...]:
+        """See `Table.past`."""
+        table = self.open()
+        entries = table.history(table.version() - since) if table and table.version() > since else []
+        return tuple(one for entry in entries if (one := told(entry)))
+
+    def adopt(self, offsets: Mapping[str, int]) -> int:
+        """Takes the table over for this group and ZooKeeper; `offsets` are carried over. The greatest token it has seen.
+
+        Whoever had it before is stopped at its next claim.
+        """
+        for _ in range(TRIES):
+            table = self.found()
+            wanted = [] if self._ours(table) else self._identity((_adopted(table) or 0) + 1)
+            missing = {p: o for p, o in offsets.items() if table.transaction_version(self._offset(p)) is None}
+            wanted += [Transaction(self._offset(p), o) for p, o in missing.items()]
+            if not wanted:
+                return max((t for one in self.past() for t in one.tokens.values()), default=0)
+            try:
+                adoption = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="adopt")
+                self._write(table, (), wanted, metadata(adoption, self.group, {}))
+            except (DeltaError, OSError) as error:
+                self._survivable(error)
+        raise EnvironmentFailed(f"{self.path}: no adoption in {TRIES} tries. Stop the group's runs and try again")
+
+    def _offset(self, partition: str) -> str:
+        return f"rota/{self.group}/{partition}/offset"
+
+    def _token(self, partition: str) -> str:
+        return f"rota/{self.group}/{partition}/token"
+
+    def _id(self) -> str:
+        return f"rota/{self.group}/id/{self.meta}"
+
+    def _ours(self, table: DeltaTable) -> bool:
+        adopted = _adopted(table)
+        return adopted is not None and table.transaction_version(self._id()) == adopted
+
+    def _identity(self, number: int) -> list[Transaction]:
+        return [Transaction(self._id(), number), Transaction(ADOPTED, number)]
+
+    def _moves(self, batch: Batch, tokens: Mapping[str, int]) -> list[Transaction]:
+        offsets = [Transaction(self._offset(p), end) for p, (_, end) in batch.ranges.items()]
+        return offsets + [Transaction(self._token(p), tokens[p]) for p in batch.ranges]
+
+    def _write(
+        self, table: DeltaTable, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
+    ) -> None:
+        added = [AddAction(f.path, f.size, {}, f.modified, True, f.statistics) for f in files]
+        properties = CommitProperties(app_transactions=moves, custom_metadata=dict(said), max_commit_retries=30)
+        table.create_write_transaction(
+            added, "append", table.schema(), partition_by=[], commit_properties=properties
+        )  # fmt: skip
+
+    def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
+        """The claim on a version whose schema has every column of the batch; a changed type is refused."""
+        assert isinstance(claimed.snapshot, DeltaTable)
+        schema = claimed.snapshot.schema().to_json()
+        added = columns.added(schema, (f.columns for f in batch.files))
+        if not added:
+            return claimed
+        try:
+            claimed.snapshot.alter.add_columns(added)
+        except (DeltaError, OSError) as error:
+            self._survivable(error)
+        return self._widened(self.renew(claimed, tuple(batch.ranges)), batch)
+
+    def _landed(self, commit: str, since: int) -> int | None:
+        """The version after `since` that carries this commit id."""
+        return next((one.version for one in self.past(since) if one.commit == commit), None)
+
+    def _unmoved(self, table: DeltaTable, claimed: Claimed, partitions: tuple[str, ...]) -> None:
+        newer = tuple(p for p in partitions if table.transaction_version(self._token(p)) != claimed.tokens[p])
+        if newer and self.guards.tokens:
+            seen = {p: table.transaction_version(self._token(p)) for p in newer}
+            raise Fenced(
+                f"Commit of {', '.join(newer)} refused: the table has seen the tokens {seen}, mine are "
+                f"{ ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
+                partitions=newer,
+            )
+        moved = tuple(p for p in partitions if table.transaction_version(self._offset(p)) != claimed.offsets[p])
+        if moved and self.guards.history:
+            raise OffsetGap(
+                f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner). "
+                f"Nothing was written; the next run reads it again",
+                partitions=moved,
+            )
+
+    def _survivable(self, error: Exception) -> None:
+        """Returns where trying again can help: a lost race. Raises EnvironmentFailed where the disk or the store fails."""
+        if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
+            return
+        raise EnvironmentFailed(
+            f"{self.path} cannot be written ({error}). Check the disk; the next run goes on"
+        ) from error
+
+
+def _adopted(table: DeltaTable) -> int | None:
+    number: int | None = table.transaction_version(ADOPTED)
+    return number
+
+
+def _shown(tokens: Mapping[str, int]) -> str:
+    return metadata(replace(Batch("", "", "", "", 0, dict.fromkeys(tokens, (0, 0)))), "", tokens)["rota.tokens"]

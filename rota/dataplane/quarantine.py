@@ -1,0 +1,171 @@
+"""Bad records: kept with reason, file and position beside the good ones, and too many of them stop the partition.
+
+Law: the ratio is checked before either table is written. A quarantined row counts if its attempt is the newest in main's
+log that covers its offset: a row of a commit that never came, or that a replay replaced, does not.
+"""
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane import columns, footers
+from rota.dataplane.source import CORRUPT, Source
+from rota.dataplane.table import OFFSET, PARTITION, DataFile, Past
+from rota.errors import DataError, TooManyBadRecords
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Counted = Callable[[], int]
+COUNT = "bad"
+KINDS = {
+    PARTITION: "string",
+    OFFSET: "long",
+    "_position": "long",  # line of the file, from 1; null where it cannot be told
+    "_file": "string",
+    "_reason": "string",
+    "_raw": "string",
+    "_attempt": "string",
+}
+SPARKS = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in KINDS.items()],
+    }
+)
+SCHEMA = pa.schema(
+    [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()], metadata={footers.SPARK: SPARKS}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """What the bad records of a job came to."""
+
+    counts: Mapping[str, int]
+    files: tuple[DataFile, ...]
+    refused: Mapping[str, DataError]
+
+
+def watched(frame: "DataFrame") -> "tuple[DataFrame, Counted]":
+    """The frame, and the number of its bad records once a job has read it: 0 only if there was none.
+
+    A task that ran twice may count twice, and a count that got lost is taken for one: the number only says whether to look.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = Observation()
+    marked = frame.observe(seen, F.count_if(frame[CORRUPT].isNotNull()).alias(COUNT))
+
+    def counted() -> int:
+        return int(seen.get.get(COUNT, 1))
+
+    return marked, counted
+
+
+def gathered(
+    frame: "DataFrame",
+    source: Source,
+    pipeline: Pipeline,
+    table: Path,
+    attempt: str,
+    ranges: Mapping[str, tuple[int, int]],
+) -> Bad:
+    """Writes the bad records of the partitions that have few enough; the others are refused."""
+    counts, refused = _counted(frame, pipeline)
+    kept = {p: n for p, n in counts.items() if n and p not in refused}
+    if not kept:
+        return Bad({}, (), refused)
+    raw = table / "raw" / attempt
+    try:
+        first = _data_column(frame)
+        few = frame.where(frame[CORRUPT].isNotNull() & frame[PARTITION].isin(*kept))
+        few.select(PARTITION, OFFSET, CORRUPT, first).withColumn(columns.SPLIT, few[PARTITION]).write.partitionBy(
+            columns.SPLIT
+        ).parquet(str(raw))
+        for partition in kept:
+            _placed(raw / footers.split(partition), table / "data" / attempt, partition, attempt, source)
+    finally:
+        shutil.rmtree(raw, ignore_errors=True)
+    return Bad(kept, footers.read(table, attempt, ranges), refused)
+
+
+def _counted(frame: "DataFrame", pipeline: Pipeline) -> tuple[dict[str, int], dict[str, DataError]]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = frame.groupBy(PARTITION).agg(
+        F.count(F.lit(1)).alias("all"), F.count_if(frame[CORRUPT].isNotNull()).alias(COUNT), F.max(_data_column(frame))
+    )
+    counts: dict[str, int] = {}
+    refused: dict[str, DataError] = {}
+    for partition, records, bad, _ in (tuple(row) for row in found.collect()):
+        counts[partition] = bad
+        if bad > pipeline.max_bad_ratio * records:
+            refused[partition] = TooManyBadRecords(
+                f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}. "
+                f"Nothing was written. Mend the files or the schema, then: rota retry {partition}",
+                partition=partition,
+            )
+    return counts, refused
+
+
+def _data_column(frame: "DataFrame") -> str:
+    """Any column of the data: Spark refuses a query that reads the raw text alone."""
+    return str(next(c for c in frame.columns if c not in (CORRUPT, PARTITION, OFFSET)))
+
+
+def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source) -> None:
+    """Writes one partition's bad records again, with what a person needs to find them."""
+    texts: dict[int, list[str]] = defaultdict(list)
+    for file in sorted(raw.glob("*.parquet")):
+        rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
+        for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
+            texts[offset].append(text)
+    found: list[tuple[object, ...]] = []
+    for offset, bad in sorted(texts.items()):
+        where = _positions(source.records(partition, offset), bad)
+        file_name = source.place(partition, offset)
+        found += [
+            (partition, offset, at, file_name, source.reason(text), text, attempt)
+            for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
+        ]
+    folder = data / footers.split(partition)
+    folder.mkdir(parents=True, exist_ok=True)
+    columnar = [list(column) for column in zip(*found, strict=True)]
+    pq.write_table(pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA), folder / "part-0.parquet")
+
+
+def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
+    return [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
+
+
+def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
+    """The place of each bad record among all; equal ones take their places in order."""
+    places: dict[str, list[int]] = defaultdict(list)
+    wanted = set(bad)
+    for number, record in enumerate(records, 1):
+        if record in wanted:
+            places[record].append(number)
+    return [places[text].pop(0) if places[text] else None for text in bad]
+
+
+def counting(past: Iterable[Past]) -> Callable[[str, int, str], bool]:
+    """Whether a quarantined row of (partition, offset, attempt) counts, given main's log, newest first."""
+    ranges: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for one in past:
+        for partition, (start, end) in one.ranges.items():
+            ranges[partition].append((start, end, one.attempt))
+
+    def counts(partition: str, offset: int, attempt: str) -> bool:
+        return next((a for start, end, a in ranges[partition] if start <= offset < end), None) == attempt
+
+    return counts

@@ -1,0 +1,84 @@
+"""A Spark session made fit for a run: a dead server is an error in seconds, and every worker writes the same bytes.
+
+Law: a thin client gives up after about three seconds of silence from its server (Spark's own policy waits ten minutes);
+time zone and timestamp format do not depend on the machine; a user's modules travel by value, because the server was
+started elsewhere and cannot import them.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rota.errors import EnvironmentFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": "64",  # no sort of a task's rows to split them by partition
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # a batch's links are listed without a job
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
+
+
+def opened(endpoint: str | None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """A session of the Spark Connect server at `endpoint`, or of this process where there is none."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    if endpoint:
+        return builder.remote(endpoint).create()
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    for name, value in quiet.items():
+        builder = builder.config(name, value) if name not in (settings or {}) else builder
+    spark = builder.master((settings or {}).get("spark.master", "local[*]")).getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it
+    return spark
+
+
+def fit(spark: "SparkSession", module: ModuleType | None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """The session with what a run needs; `settings` are the user's and win. Raises EnvironmentFailed within seconds."""
+    from pyspark.errors import PySparkException
+
+    if is_remote(spark):
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+
+        policy = DefaultPolicy(max_retries=4, initial_backoff=200, backoff_multiplier=2, max_backoff=2000)
+        spark.client.set_retry_policies([policy])
+    if module is not None:
+        by_value(module)
+    try:
+        for name, value in {**SETTINGS, **(settings or {})}.items():
+            spark.conf.set(name, value)
+    except PySparkException as error:
+        raise EnvironmentFailed(f"Spark does not answer ({first_line(error)}). Check the worker's Spark") from error
+    return spark
+
+
+def is_remote(spark: "SparkSession") -> bool:
+    """Whether the session is a thin client of a server."""
+    return "connect" in type(spark).__module__
+
+
+def by_value(module: ModuleType) -> None:
+    """Sends functions of `module`, and of loaded modules that lie in its folder, as code instead of by name."""
+    from pyspark import cloudpickle
+
+    file = getattr(module, "__file__", None)
+    folder = Path(file).parent if file else None
+    for one in list(sys.modules.values()):
+        where = getattr(one, "__file__", None)
+        if one is module or (folder and where and folder in Path(where).parents):
+            cloudpickle.register_pickle_by_value(one)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Spark says, without its stack."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

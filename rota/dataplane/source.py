@@ -1,0 +1,64 @@
+"""What the data plane asks of a source: offsets that, once given, mean the same data for ever.
+
+A source speaks in partition ids (`<pipeline>-<key>`). Its offsets are whole numbers from 0; a range is half-open.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CORRUPT = "_corrupt"  # the raw text of a record that does not match the schema; null for a good one
+
+
+class Source(Protocol):
+    """Where ranges are read. Several runs may use one at the same time, on several machines."""
+
+    @property
+    def corruptible(self) -> bool:
+        """Whether a record can be bad by itself; then `read` has the column `_corrupt`."""
+        ...
+
+    def keys(self) -> tuple[str, ...]:
+        """The partition keys that exist now, sorted; no Spark, writes nothing."""
+        ...
+
+    def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """One past the newest offset that a run would find now; no Spark, writes nothing."""
+        ...
+
+    def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """Gives offsets to what is new, and the `latest` after it. A lost race gives nothing twice."""
+        ...
+
+    def first(self, latest: int) -> int:
+        """Where a partition begins that no table ever heard of, given its latest offset."""
+        ...
+
+    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
+        """The ranges of one run: at most the source's largest batch, at least one offset where there is one."""
+        ...
+
+    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
+        """The partitions whose range is no longer what it was when its offsets were given, with the reason."""
+        ...
+
+    def read(
+        self, spark: "SparkSession", ranges: Mapping[str, tuple[int, int]], attempt: str
+    ) -> "AbstractContextManager[DataFrame]":
+        """The rows of all ranges in one frame, with `_partition` and `_offset` (and `_corrupt`), while the context lasts."""
+        ...
+
+    def place(self, partition: str, offset: int) -> str:
+        """What a person looks for: the file behind an offset."""
+        ...
+
+    def records(self, partition: str, offset: int) -> Iterable[str]:
+        """The raw records behind an offset in their order, to tell where a bad one stands; empty where that is unknown."""
+        ...
+
+    def reason(self, raw: str) -> str:
+        """Why a raw record is bad, as far as can be told from it alone."""
+        ...

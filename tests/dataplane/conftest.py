@@ -1,0 +1,86 @@
+"""Landing folders, tables and their checker; the checker shares no code with what it checks."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+Ranges = dict[str, list[tuple[int, int, int]]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A table as its log JSON and its files tell it."""
+
+    commits: list[dict[str, object]]
+    files: list[Path]
+    transactions: dict[str, int]
+
+    def rows(self) -> list[dict[str, object]]:
+        return [row for f in self.files for row in pq.ParquetFile(f).read().to_pylist()]
+
+    def said(self, op: str) -> list[dict[str, object]]:
+        return [c for c in self.commits if c.get("rota.op") == op]
+
+
+def log(table: Path) -> Seen:
+    """Plain JSON, from version 0: no Delta library."""
+    commits, files, transactions = [], {}, {}
+    versions = sorted((table / "_delta_log").glob("*.json"))
+    assert [int(v.stem) for v in versions] == list(range(len(versions)))
+    for version in versions:
+        for line in version.read_text().splitlines():
+            action = json.loads(line)
+            if "commitInfo" in action:
+                commits.append({**action["commitInfo"], "version": int(version.stem)})
+            elif "add" in action:
+                files[action["add"]["path"]] = table / action["add"]["path"]
+            elif "remove" in action:
+                del files[action["remove"]["path"]]
+            elif "txn" in action:
+                transactions[action["txn"]["appId"]] = action["txn"]["version"]
+    return Seen(commits, list(files.values()), transactions)
+
+
+def damage(table: Path, expected: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+    """Rows lost and doubled against `expected` (partition -> offset -> rows), gaps and overlaps of ranges, tokens that
+    go back. All 0: nothing is wrong."""
+    seen = log(table)
+    found = Counter((r["_partition"], r["_offset"]) for r in seen.rows())
+    wanted = Counter({(p, o): n for p, offsets in expected.items() for o, n in offsets.items()})
+    ends: dict[str, int] = {}
+    tokens: dict[str, int] = {}
+    gaps = overlaps = backwards = 0
+    for commit in seen.said("commit"):
+        for p, (start, end) in json.loads(str(commit["rota.ranges"])).items():
+            gaps += max(0, start - ends.get(p, 0))
+            overlaps += max(0, ends.get(p, 0) - start)
+            ends[p] = max(end, ends.get(p, 0))
+        for p, token in json.loads(str(commit["rota.tokens"])).items():
+            backwards += token < tokens.get(p, 0)
+            tokens[p] = token
+    return {
+        "lost": sum((wanted - found).values()),
+        "doubled": sum((found - wanted).values()),
+        "gaps": gaps,
+        "overlaps": overlaps,
+        "backwards": backwards,
+    }
+
+
+NO_DAMAGE = {"lost": 0, "doubled": 0, "gaps": 0, "overlaps": 0, "backwards": 0}
+
+
+@pytest.fixture
+def rested() -> Callable[[Path], None]:
+    """Files written now are taken for rested: the tests' sources have `settle=0`."""
+
+    def rest(path: Path) -> None:
+        os.utime(path)
+
+    return rest

@@ -1,0 +1,148 @@
+"""The conformance suite of a source without Spark, on landing folders: an offset, once given, means the same for ever."""
+
+import gzip
+import threading
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.dataplane.landing import Landing
+from rota.errors import ConfigError
+from rota.pipeline import Pipeline
+
+
+def source(folder: Path, **more: object) -> Landing:
+    declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
+    return Landing.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
+
+
+def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
+    for name in names:
+        path = folder / "land" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_late_and_out_of_order_names_get_the_next_offsets(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/2.json", "x/3.json")
+    assert one.fix(("p-x",)) == {"p-x": 2}
+    land(tmp_path, "x/1.json")
+    assert one.latest(("p-x",)) == {"p-x": 3}
+    assert one.fix(("p-x",)) == {"p-x": 3}
+    assert [one.place("p-x", i) for i in range(3)] == ["x/2.json", "x/3.json", "x/1.json"]
+    assert source(tmp_path).place("p-x", 2) == "x/1.json"
+
+
+def test_looking_writes_nothing(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    assert one.keys() == ()
+    land(tmp_path, "x/1.json")
+    assert one.keys() == ("x",)
+    assert one.latest(("p-x", "p-none")) == {"p-x": 1, "p-none": 0}
+    assert not (tmp_path / "table").exists()
+
+
+def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
+    land(tmp_path, "x/1.json", "x/_tmp.json", "x/.2.json.part", "x/_temporary/3.json", "_x/1.json")
+    now = (tmp_path / "land/x/1.json").stat().st_ctime
+    waiting = Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1.9})
+    assert waiting.keys() == ("x",)
+    assert waiting.fix(("p-x",)) == {"p-x": 0}
+    assert source(tmp_path).fix(("p-x",)) == {"p-x": 1}
+
+
+def fields(one: Landing) -> dict[str, object]:
+    return {name: getattr(one, name) for name in ("name", "root", "declared", "index", "stage")}
+
+
+def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> None:
+    import os
+
+    land(tmp_path, "x/1.json")
+    os.utime(tmp_path / "land/x/1.json", (1, 1))
+    now = (tmp_path / "land/x/1.json").stat().st_ctime
+    assert Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1}).fix(("p-x",)) == {"p-x": 0}
+
+
+def test_hive_style_names_and_folders_in_folders(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "carrier=AA/month=01/a.json", "carrier=AA/month=02/a.json", "a b*[1]/x.json")
+    assert one.keys() == ("a_20b_2a_5b1_5d", "carrier_3dAA")
+    assert one.fix(("p-carrier_3dAA", "p-a_20b_2a_5b1_5d")) == {"p-carrier_3dAA": 2, "p-a_20b_2a_5b1_5d": 1}
+
+
+def test_a_name_too_long_for_an_id_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    land(tmp_path, "x" * 130 + "/1.json", "y/1.json")
+    assert source(tmp_path).keys() == ("y",)
+    assert "longer than 128" in caplog.text
+
+
+def test_where_a_partition_starts(tmp_path: Path) -> None:
+    assert [source(tmp_path, start=s).first(7) for s in ("earliest", "latest", 3)] == [0, 7, 3]
+
+
+def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
+    land(tmp_path, *(f"x/{i}.json" for i in range(5)), text="0123456789")
+    source(tmp_path).fix(("p-x",))
+    for caps, end in (({}, 5), ({"max_files": 2}, 2), ({"max_bytes": 39}, 3), ({"max_bytes": 1}, 1)):
+        assert source(tmp_path, **caps).capped({"p-x": 0}, {"p-x": 5}) == {"p-x": (0, end)}
+    assert source(tmp_path).capped({"p-x": 5}, {"p-x": 5}) == {"p-x": (5, 5)}
+
+
+def test_a_file_that_changed_or_vanished_breaks_its_range_only(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "x/2.json", "y/1.json", "z/1.json")
+    one.fix(("p-x", "p-y", "p-z"))
+    land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
+    (tmp_path / "land/y/1.json").unlink()
+    broken = one.broken({"p-x": (0, 2), "p-y": (0, 1), "p-z": (0, 1)})
+    assert set(broken) == {"p-x", "p-y"}
+    assert "changed" in broken["p-x"]
+    assert "vanished" in broken["p-y"]
+    assert not one.broken({"p-x": (0, 1)})
+    assert "asked for" in one.broken({"p-z": (0, 2)})["p-z"]
+
+
+def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) -> None:
+    land(tmp_path, *(f"x/{i:03}.json" for i in range(30)), *(f"y/{i:03}.json" for i in range(30)))
+    both = threading.Barrier(4)
+
+    def look(partitions: tuple[str, ...]) -> None:
+        both.wait()
+        source(tmp_path).fix(partitions)
+
+    threads = [threading.Thread(target=look, args=(ps,)) for ps in 2 * [("p-x", "p-y"), ("p-y",)]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert source(tmp_path).fix(("p-x", "p-y")) == {"p-x": 30, "p-y": 30}
+    assert len({source(tmp_path).place("p-x", i) for i in range(30)}) == 30
+
+
+def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    for i in range(45):
+        land(tmp_path, f"x/{i:03}.json")
+        one.fix(("p-x",))
+    assert len(one.index._open().file_uris()) < 10
+    assert [one.place("p-x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
+
+
+def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", text='{"a": 1}\r\n{"a"\n')
+    with gzip.open(tmp_path / "land/x/2.json.gz", "wt") as file:
+        file.write("one\ntwo")
+    one.fix(("p-x",))
+    assert list(one.records("p-x", 0)) == ['{"a": 1}', '{"a"']
+    assert list(one.records("p-x", 1)) == ["one", "two"]
+    assert one.reason('{"a"').startswith("no JSON: ")
+    assert one.reason('{"a": "x"}') == "a field is not of its declared type"
+
+
+def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="mode"):
+        source(tmp_path, options={"mode": "DROPMALFORMED"})
