@@ -61,6 +61,7 @@ class Job:
     folder: Path
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
+    run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
 
     def run(self, ranges: Ranges) -> Iterator[Written | Failed]:
         """Every partition of `ranges` comes out once, written or failed. Raises EnvironmentFailed.
@@ -90,7 +91,7 @@ class Job:
                 yield from self._bisected({p: ranges[p] for p in half})
 
     def _tried(self, ranges: Ranges) -> Written | RotaError:
-        attempt = uuid.uuid4().hex
+        attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
             return self._written(ranges, attempt)
         except Exception as error:
