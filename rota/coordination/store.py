@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from rota.errors import ConfigError, Conflict
+from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 
 MAX_DATA = 700_000  # bytes of one node: two of them would not fit into one request of ZooKeeper's 1 MB
 MAX_OPS = 500
@@ -155,6 +155,16 @@ class Store(Protocol):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def settle(store: Store, timeout: float = 30.0) -> None:
+    """After an Unknown: waits until the store is connected again and its reads are up to date. Raises Unknown if it
+    cannot: what happened stays open."""
+    store.wait_active(timeout)
+    try:
+        store.sync()
+    except Unavailable as error:
+        raise Unknown(f"The reply was lost, and it cannot be read back now: {error}") from error
 
 
 def written(node: Node | None) -> Node:

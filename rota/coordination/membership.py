@@ -1,0 +1,96 @@
+"""Who is alive: live nodes of workers and nodes of consuming runs, each as long as the session that made it.
+
+Laws:
+1. An incarnation is a worker and a session; its live node can be made by that session only, so `check(live node)` in a
+   multi proves that the writer's session was alive when the write was ordered.
+2. A worker of another protocol than the group's does not join.
+3. A lost reply is resolved by reading back.
+"""
+
+from collections.abc import Iterable
+
+from rota.coordination.layout import incarnation_of
+from rota.coordination.records import Live, Record, RunNode, encode
+from rota.coordination.store import settle
+from rota.coordination.tree import Tree
+from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+
+
+def join(tree: Tree, worker: str, live: Live) -> str:
+    """Creates the worker's live node under the store's present session and returns the incarnation.
+
+    Raises ConfigError (another protocol, a bad id), Unavailable (no session, or it changed on the way)."""
+    meta = tree.meta()
+    if meta.protocol != live.protocol:
+        raise ConfigError(
+            f"Group {tree.group!r} works by protocol {meta.protocol!r}, this worker by {live.protocol!r}. "
+            f"Start it with --protocol {meta.protocol}"
+        )
+    incarnation = incarnation_of(worker, tree.store.session)
+    _create_ephemeral(tree, tree.paths.live(incarnation), live)
+    return incarnation
+
+
+def announce(tree: Tree, incarnation: str, live: Live) -> None:
+    """Replaces what the incarnation says about itself. Raises Conflict if its live node is gone."""
+    try:
+        tree.store.set(tree.paths.live(incarnation), encode(live), -1)
+    except Unknown:
+        settle(tree.store)
+        tree.store.set(tree.paths.live(incarnation), encode(live), -1)
+
+
+def leave(tree: Tree, incarnation: str) -> None:
+    """Removes the live node; harmless if it is gone already."""
+    _remove(tree, tree.paths.live(incarnation))
+
+
+def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
+    """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
+    before it reads the target and the own records: the agent reads runs after the target."""
+    path = tree.paths.run(run_id, tree.store.session)
+    _create_ephemeral(tree, path, RunNode(incarnation=incarnation, partitions=tuple(sorted(partitions))))
+    tree.store.sync()
+    return path
+
+
+def end_run(tree: Tree, path: str) -> None:
+    """Removes the run's node; harmless if it is gone already."""
+    _remove(tree, path)
+
+
+def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
+    store, session = tree.store, tree.store.session
+    for attempt in (1, 2, 3):
+        try:
+            store.create(path, encode(record), ephemeral=True)
+        except Conflict as conflict:
+            if conflict.cause != "exists" or not _ours(tree, path, session):
+                raise
+        except Unknown:
+            settle(store)
+            if store.get(path) is None and attempt < 3:
+                continue
+        node = store.get(path)
+        if node is None or node.owner != session or store.session != session:
+            if node is not None and node.owner == store.session:
+                store.delete(path)
+            raise Unavailable(f"The session ended while {path} was made. Join again")
+        return
+
+
+def _ours(tree: Tree, path: str, session: int) -> bool:
+    """Whether the node that is there was made by this very session: then an earlier attempt was applied."""
+    node = tree.store.get(path)
+    return node is not None and node.owner == session
+
+
+def _remove(tree: Tree, path: str) -> None:
+    try:
+        tree.store.delete(path)
+    except Conflict:
+        return
+    except Unknown:
+        settle(tree.store)
+        if tree.store.get(path) is not None:
+            tree.store.delete(path)

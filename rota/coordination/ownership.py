@@ -1,0 +1,118 @@
+"""Who works on a partition: claim, release and forced claim of its own record.
+
+Laws:
+1. An own record is only ever *set*, at the version read, in one multi that also checks the writer's live node: of any
+   number of claimants one wins, and a worker whose session ended cannot claim at all.
+2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands.
+3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
+
+Each guard can be removed for the tests that count the damage of its absence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.coordination.records import Own, encode
+from rota.coordination.store import Check, Op, Set, settle, written
+from rota.coordination.tree import Tree
+from rota.errors import Conflict, NotOwner, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Which guards stand: `live` checks the writer's live node, `version` compares the own record's version, `assign`
+    compares the target's, `resolve` reads back after a lost reply."""
+
+    live: bool = True
+    version: bool = True
+    assign: bool = True
+    resolve: bool = True
+
+
+GUARDED = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The right to work on a partition: `version` is checked with each commit, `token` fences whoever came before."""
+
+    partition: str
+    incarnation: str
+    version: int
+    token: int
+
+
+def claim(
+    tree: Tree,
+    incarnation: str,
+    partition: str,
+    own_version: int,
+    assign_version: int | None = None,
+    guards: Guards = GUARDED,
+) -> Ownership:
+    """Takes the partition if its own record is still at `own_version`, this incarnation is live, and (where
+    `assign_version` is given) the worker's target is the one that was read. Raises NotOwner, Unavailable, Unknown.
+
+    It does not ask who owned the record: the caller decided that it is free, gone, older, or to be forced.
+    """
+    ops: list[Op] = []
+    if guards.live:
+        ops.append(Check(tree.paths.live(incarnation)))
+    if guards.assign and assign_version is not None:
+        ops.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
+    token_base = tree.meta().token_base
+    version, mzxid = _set(tree, ops, partition, Own(owner=incarnation), own_version, guards)
+    return Ownership(partition, incarnation, version, token_base + mzxid)
+
+
+def force(
+    tree: Tree,
+    incarnation: str,
+    partition: str,
+    own_version: int,
+    assign_version: int | None = None,
+    guards: Guards = GUARDED,
+) -> Ownership:
+    """Claims from an owner that is live but did not let go in `max_shutdown`: that owner is fenced by the version."""
+    return claim(tree, incarnation, partition, own_version, assign_version, guards)
+
+
+def release(tree: Tree, incarnation: str, partition: str, own_version: int, guards: Guards = GUARDED) -> None:
+    """Sets the partition free if its own record is still at `own_version`. Raises NotOwner, Unavailable, Unknown."""
+    ops: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
+    _set(tree, ops, partition, Own(), own_version, guards)
+
+
+def _set(
+    tree: Tree, checks: Sequence[Op], partition: str, record: Own, version: int, guards: Guards
+) -> tuple[int, int]:
+    """The version and mzxid of the own record after it was set."""
+    path = tree.paths.own(partition)
+    ops = [*checks, Set(path, encode(record), version if guards.version else -1)]
+    for attempt in (1, 2, 3):
+        try:
+            node = written(tree.store.multi(ops)[-1])
+        except Conflict as conflict:
+            if attempt > 1 and (resolved := _resolved(tree, path, record, version)) is not None:
+                return resolved
+            raise NotOwner(f"{partition} was not taken or set free: {conflict}", partition=partition) from conflict
+        except Unknown:
+            if not guards.resolve:
+                raise NotOwner(f"{partition}: the reply was lost. Look again", partition=partition) from None
+            settle(tree.store)
+            if (resolved := _resolved(tree, path, record, version)) is not None:
+                return resolved
+        else:
+            return node.version, node.mzxid
+    raise Unknown(f"The reply of a write to {path} was lost three times. Look again when ZooKeeper answers")
+
+
+def _resolved(tree: Tree, path: str, record: Own, version: int) -> tuple[int, int] | None:
+    """What a lost reply would have said; None: the write is not there and may be sent again.
+
+    The record at `version + 1` with this very owner is ours: only this incarnation writes its name, and only from
+    `version` does it get there. A record that moved on otherwise was lost to somebody, which the next Conflict says."""
+    seen = tree.read(path, Own)
+    if seen is not None and seen.version == version + 1 and seen.record == record:
+        return seen.version, seen.node.mzxid
+    return None

@@ -1,0 +1,359 @@
+"""A group's records, read with their versions; founded once, changed by compare-and-set.
+
+Laws:
+1. A record that cannot be read is never taken for a missing or an empty one: a read of one raises Undecodable, a read
+   of many leaves it out and names it in `quarantined`.
+2. A target is read between two equal heads, and a worker without an effective slot has no target (None), not an empty one.
+3. Own records are read before live nodes (`owned`, then `live`): the other order takes a worker that joined and claimed
+   in between for dead.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
+from rota.coordination.packed import MAX_IDS
+from rota.coordination.records import (
+    Checkpoint,
+    Controller,
+    Epoch,
+    GroupWishes,
+    Head,
+    Live,
+    Loads,
+    Meta,
+    Own,
+    Parked,
+    Partitions,
+    Record,
+    Refusals,
+    RunNode,
+    Slots,
+    WorkerWishes,
+    decode,
+    encode,
+)
+from rota.coordination.store import Create, Node, Store, settle
+from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
+from rota.errors import ConfigError, Conflict, Undecodable, Unknown
+from rota.settings import checked_id
+
+R = TypeVar("R", bound=Record)
+TRIES = 20  # of a compare-and-set before its Conflict is the caller's
+
+
+def groups(store: Store) -> tuple[str, ...]:
+    """Every group that was founded in this ZooKeeper."""
+    names = [n for n in store.children(ROOT) if is_id(n) and n != "clock"]
+    found = store.get_many([Paths(n).meta for n in names])
+    return tuple(n for n, node in zip(names, found, strict=True) if node is not None)
+
+
+class Tree:
+    """The records of one group over one store; see the laws of the module. `quarantined` maps paths to what is wrong."""
+
+    def __init__(self, store: Store, group: str) -> None:
+        self.store, self.group, self.paths = store, group, Paths(group)
+        self.quarantined: dict[str, str] = {}
+
+    # --- founding and settings
+
+    def there(self) -> bool:
+        """Whether the group was founded."""
+        return self.store.get(self.paths.meta) is not None
+
+    def found(
+        self,
+        assignor: str | None = None,
+        options: Mapping[str, object] | None = None,
+        protocol: str | None = None,
+        **policy: object,
+    ) -> Meta:
+        """The group is there after it, whoever founded it; settings that are given (also budget, cooldown, grace)
+        replace what is there."""
+        given = {"assignor": assignor, "options": options, "protocol": protocol}
+        wanted = {k: v for k, v in given.items() if v is not None} | policy
+        if not self.there():
+            self._found(wanted)
+        seen = self.read(self.paths.meta, Meta)
+        if seen is None:
+            raise self._missing()
+        changed = _meta(seen.record.model_dump() | wanted)
+        if changed != seen.record:
+            return self.update(self.paths.meta, Meta, lambda now: _meta((now or changed).model_dump() | wanted))
+        return seen.record
+
+    def _found(self, wanted: Mapping[str, object]) -> None:
+        """Everything in one multi: nobody ever sees half a group."""
+        meta = _meta({"id": secrets.token_hex(16)} | dict(wanted))
+        records: dict[str, Record] = {
+            self.paths.meta: meta,
+            self.paths.wishes: GroupWishes(),
+            self.paths.controller: Controller(),
+            self.paths.head: Head(),
+            self.paths.refused: Refusals(),
+        }
+        self.store.ensure(self.paths.root)
+        ops = [Create(p) for p in self.paths.folders] + [Create(p, encode(r)) for p, r in records.items()]
+        try:
+            self.store.multi(ops)
+        except Conflict as conflict:
+            if conflict.cause != "exists":
+                raise
+        except Unknown:
+            settle(self.store)
+            if not self.there():
+                raise
+
+    def meta(self) -> Meta:
+        """The group's settings. Raises ConfigError if it was never founded."""
+        seen = self.read(self.paths.meta, Meta)
+        if seen is None:
+            raise self._missing()
+        return seen.record
+
+    def _missing(self) -> ConfigError:
+        return ConfigError(
+            f"Group {self.group!r} is not in this ZooKeeper. Its membership sensor founds it; or check ROTA_ZOOKEEPER"
+        )
+
+    # --- single records
+
+    def read(self, path: str, model: type[R]) -> Read[R] | None:
+        """The record at `path`, or None if there is no such node. Raises Undecodable."""
+        node = self.store.get(path)
+        if node is None:
+            return None
+        record = self._decode(path, model, node)
+        if isinstance(record, Undecodable):
+            raise record
+        return Read(record, node)
+
+    def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
+        """Path -> record for each that is there and readable; the unreadable ones are in `quarantined`."""
+        found: dict[str, Read[R]] = {}
+        for path, node in zip(paths, self.store.get_many(paths), strict=True):
+            if node is not None:
+                record = self._decode(path, model, node)
+                if not isinstance(record, Undecodable):
+                    found[path] = Read(record, node)
+        return found
+
+    def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
+        try:
+            record = decode(path, model, node.data)
+        except Undecodable as error:
+            self.quarantined[path] = str(error)
+            return error
+        self.quarantined.pop(path, None)
+        return record
+
+    def update(self, path: str, model: type[R], change: Callable[[R | None], R]) -> R:
+        """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
+
+        `change` must be harmless to repeat: a lost reply is answered by reading and changing again."""
+        for attempt in range(TRIES):
+            seen = self.read(path, model)
+            record = change(seen.record if seen else None)
+            if seen is not None and seen.record == record:
+                return record
+            try:
+                if seen is None:
+                    self.store.create(path, encode(record))
+                else:
+                    self.store.set(path, encode(record), seen.version)
+            except (Conflict, Unknown) as error:
+                if attempt == TRIES - 1 or (isinstance(error, Conflict) and error.cause == "missing" and seen is None):
+                    raise
+                settle(self.store)
+            else:
+                return record
+        raise AssertionError("not reached")
+
+    def controller(self) -> Read[Controller]:
+        """Who may publish."""
+        return self._needed(self.paths.controller, Controller)
+
+    def head(self) -> Read[Head]:
+        """The current epoch."""
+        return self._needed(self.paths.head, Head)
+
+    def _needed(self, path: str, model: type[R]) -> Read[R]:
+        seen = self.read(path, model)
+        if seen is None:
+            raise self._missing()
+        return seen
+
+    # --- folders
+
+    def live(self) -> tuple[LiveView, ...]:
+        """Every live incarnation, by name. Read own records before, never after."""
+        names = [n for n in self.store.children(self.paths.lives) if is_incarnation(n)]
+        paths = [self.paths.live(n) for n in names]
+        views: list[LiveView] = []
+        for name, path, node in zip(names, paths, self.store.get_many(paths), strict=True):
+            if node is not None:
+                record = self._decode(path, Live, node)
+                worker, session = parse_incarnation(name)
+                announced = None if isinstance(record, Undecodable) else record
+                views.append(LiveView(name, worker, session, node.czxid, announced))
+        return tuple(views)
+
+    def newest(self, live: Iterable[LiveView]) -> dict[str, LiveView]:
+        """Worker -> its newest incarnation by czxid: the one that counts."""
+        chosen: dict[str, LiveView] = {}
+        for view in live:
+            if view.worker not in chosen or chosen[view.worker].czxid < view.czxid:
+                chosen[view.worker] = view
+        return chosen
+
+    def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
+        """Partition -> its own record, for those given or all. One that is missing or quarantined has no entry."""
+        names = list(partitions) if partitions is not None else self._ids(self.paths.owns)
+        base = self.meta().token_base
+        reads = self.read_many([self.paths.own(n) for n in names], Own)
+        views = {n: reads.get(self.paths.own(n)) for n in names}
+        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views.items() if r is not None}
+
+    def target(self, worker: str) -> Target | None:
+        """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
+
+        Raises Undecodable if its slots cannot be read."""
+        for _ in range(TRIES):
+            path = self.paths.assign(worker)
+            before, assign, after = self.store.get_many((self.paths.head, path, self.paths.head))
+            if before is None or after is None:
+                raise self._missing()
+            if assign is None:
+                return None
+            if before.version != after.version:
+                continue
+            slots = self._decode(path, Slots, assign)
+            if isinstance(slots, Undecodable):
+                raise slots
+            if (
+                target := target_of(slots, decode(self.paths.head, Head, after.data).epoch, assign.version)
+            ) is not None:
+                return target
+        return None
+
+    def targets(self) -> tuple[Read[Head], dict[str, Target]]:
+        """The head and every worker's target under it. A worker without an effective or readable slot has no entry."""
+        for _ in range(TRIES):
+            before = self.head()
+            found = self.assigns()
+            if self.head().version == before.version:
+                epoch = before.record.epoch
+                views = {w: target_of(r.record, epoch, r.version) for w, r in found.items()}
+                return before, {w: t for w, t in views.items() if t is not None}
+        raise Conflict("The head moved at each look. Look again", path=self.paths.head, index=0, cause="version")
+
+    def assigns(self) -> dict[str, Read[Slots]]:
+        """Worker -> its two slots, whoever they are effective for."""
+        workers = self._ids(self.paths.assigns)
+        reads = self.read_many([self.paths.assign(w) for w in workers], Slots)
+        return {w: reads[p] for w in workers if (p := self.paths.assign(w)) in reads}
+
+    def checkpoints(self, partitions: Iterable[str] | None = None) -> dict[str, Read[Checkpoint]]:
+        """Partition -> its checkpoint, for those given or all."""
+        names = list(partitions) if partitions is not None else self._ids(self.paths.checkpoints)
+        reads = self.read_many([self.paths.checkpoint(n) for n in names], Checkpoint)
+        return {n: reads[p] for n in names if (p := self.paths.checkpoint(n)) in reads}
+
+    def runs(self) -> tuple[RunView, ...]:
+        """Every consuming run that is alive. One whose node cannot be read is in `quarantined`."""
+        names = [n for n in self.store.children(self.paths.runs) if is_incarnation(n)]
+        reads = self.read_many([f"{self.paths.runs}/{n}" for n in names], RunNode)
+        views: list[RunView] = []
+        for name in names:
+            if (seen := reads.get(f"{self.paths.runs}/{name}")) is not None:
+                run_id, session = parse_incarnation(name)
+                views.append(RunView(run_id, session, seen.record.incarnation, seen.record.partitions, seen.node.czxid))
+        return tuple(views)
+
+    def parked(self) -> dict[str, Read[Parked]]:
+        """Partition -> why it is parked."""
+        return self._folder(self.paths.parked, Parked)
+
+    def worker_wishes(self) -> dict[str, Read[WorkerWishes]]:
+        """Worker -> what people wish of it."""
+        return self._folder(self.paths.workers, WorkerWishes)
+
+    def wishes(self) -> GroupWishes:
+        """What people wish of the group."""
+        return self._needed(self.paths.wishes, GroupWishes).record
+
+    def partitions(self) -> dict[str, Partitions]:
+        """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
+        found: dict[str, Partitions] = {}
+        for pipeline in self._ids(self.paths.partitions):
+            if (seen := self.read(self.paths.pipeline(pipeline), Partitions)) is not None:
+                found[pipeline] = seen.record
+        return found
+
+    def loads(self) -> dict[str, Read[Loads]]:
+        """Pipeline -> the loads of its partitions."""
+        return self._folder(self.paths.loads, Loads)
+
+    def epochs(self, last: int = 200) -> tuple[Epoch, ...]:
+        """The audit of the last publications, the oldest first."""
+        names = [n for n in self.store.children(self.paths.epochs) if n.isdigit()][-last:]
+        reads = self.read_many([f"{self.paths.epochs}/{n}" for n in names], Epoch)
+        return tuple(r.record for r in reads.values())
+
+    def refusals(self) -> Refusals:
+        """The last refused writes."""
+        return self._needed(self.paths.refused, Refusals).record
+
+    def _folder(self, folder: str, model: type[R]) -> dict[str, Read[R]]:
+        reads = self.read_many([f"{folder}/{n}" for n in self._ids(folder)], model)
+        return {path.rpartition("/")[2]: read for path, read in reads.items()}
+
+    def _ids(self, folder: str) -> list[str]:
+        return [n for n in self.store.children(folder) if is_id(n)]
+
+    # --- partitions grow
+
+    def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Adds the keys to the pipeline's and returns those that are new; none is ever taken away.
+
+        Raises ConfigError on a bad key, on an id that another pipeline has, and above 100,000 partitions in the group."""
+        wanted = {key: checked_id("partition", f"{pipeline}-{checked_id('key', key)}") for key in keys}
+        others = self.partitions()
+        mine = others.pop(pipeline, Partitions())
+        fresh = tuple(sorted(wanted.keys() - set(mine.keys), key=str.encode))
+        if fresh:
+            self._check_room(pipeline, {wanted[k] for k in fresh}, len(mine.keys), others)
+
+        def grown(now: Partitions | None) -> Partitions:
+            now = now or Partitions()
+            together = tuple(sorted({*now.keys, *wanted}, key=str.encode))
+            return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
+
+        self.update(self.paths.pipeline(pipeline), Partitions, grown)
+        return fresh
+
+    def _check_room(self, pipeline: str, fresh: set[str], mine: int, others: Mapping[str, Partitions]) -> None:
+        total = len(fresh) + mine + sum(len(p.keys) for p in others.values())
+        if total > MAX_IDS:
+            raise ConfigError(
+                f"Group {self.group!r} would have {total} partitions, above {MAX_IDS}. Put {pipeline!r} into another group"
+            )
+        for other, record in others.items():
+            if shared := fresh.intersection(f"{other}-{key}" for key in record.keys):
+                raise ConfigError(
+                    f"Partition {min(shared)!r} would be of pipelines {other!r} and {pipeline!r}. Rename one of the two"
+                )
+
+
+def _meta(fields: Mapping[str, object]) -> Meta:
+    try:
+        return Meta(**fields)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ConfigError(
+            f"Bad settings of the group: {' '.join(str(error).split())[:300]}. Mend its Group(...)"
+        ) from None
+
+
+__all__ = ["LiveView", "OwnView", "Read", "RunView", "Target", "Tree", "groups"]
