@@ -1,36 +1,48 @@
-"""Who may hold what (law 1): labels, zone, pin, state and cap, as columns over workers."""
+"""Who may hold what (law 1): labels, zone and pin, as columns over workers."""
 
 import numpy as np
 
-from rota.core.values import UNLIMITED, Bools, Ints, Kind, Snapshot, Worker
+from rota.core.values import NOBODY, Bools, Codes, Kind, Snapshot, Worker
+
+ANYBODY: Kind = ((), None)
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
     """Whether `worker` carries every label that `kind` requires (`zone` counts as one) and is the one it is pinned to."""
     requires, pin = kind
-    if pin is not None and pin != worker.id:
-        return False
-    return all(
-        (worker.zone if name == "zone" and worker.zone is not None else worker.labels.get(name)) == value
-        for name, value in requires
-    )
+    return (pin is None or pin == worker.id) and all(_label(worker, name) == value for name, value in requires)
+
+
+def _label(worker: Worker, name: str) -> str | None:
+    if name == "zone" and worker.zone is not None:
+        return worker.zone
+    return worker.labels.get(name)
 
 
 def matching(snapshot: Snapshot) -> Bools:
     """Kinds x workers: who matches, whatever its state."""
     table = np.ones((len(snapshot.kinds), len(snapshot.workers)), np.bool_)
     for k, kind in enumerate(snapshot.kinds):
-        if kind != ((), None):
+        if kind != ANYBODY:
             table[k] = [matches(worker, kind) for worker in snapshot.workers]
     return table
 
 
-def has_state(snapshot: Snapshot, state: str) -> Bools:
-    """Workers in this state."""
-    return np.fromiter((w.state == state for w in snapshot.workers), np.bool_, len(snapshot.workers))
+def rightful(snapshot: Snapshot, match: Bools) -> Codes:
+    """The owner column with NOBODY where the owner is gone, draining or does not match: what may be kept."""
+    owner = snapshot.owner
+    if not snapshot.workers:
+        return np.full(len(owner), NOBODY, np.int32)
+    if snapshot.team.plain and match.all():
+        return owner if int(owner.min(initial=0)) >= NOBODY else np.maximum(owner, np.int32(NOBODY))
+    somebody = np.maximum(owner, 0)
+    keeps = (owner >= 0) & ~snapshot.team.draining[somebody] & match[snapshot.kind, somebody]
+    return np.where(keeps, owner, np.int32(NOBODY))
 
 
-def caps(snapshot: Snapshot) -> Ints:
-    """The most partitions each worker may hold by its `max_partitions`; UNLIMITED without one."""
-    limits = (UNLIMITED if w.max_partitions is None else w.max_partitions for w in snapshot.workers)
-    return np.fromiter(limits, np.int64, len(snapshot.workers))
+def counted(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """How many (or how much weight) each worker has in `column`; codes below 0 count nowhere."""
+    if int(column.min(initial=0)) >= 0:
+        return np.bincount(column, weight, minlength=workers)
+    held = column >= 0
+    return np.bincount(column[held], None if weight is None else weight[held], minlength=workers)

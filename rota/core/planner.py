@@ -1,30 +1,23 @@
-"""From a proposal to a plan: ordered moves under a policy, each with its reason.
+"""From a proposal to a plan: what moves now under a policy, in which order, and why the rest waits.
 
-Law: `plan` is a pure function; an unavoidable move (its owner is gone, may not hold it, or is over its cap) is exempt
-from the budget; deciding not to move is a result with a reason.
+Laws: `plan` is a pure function. An unavoidable move (its owner is gone, may not hold it, or is over its cap) is exempt
+from budget and cooldown. Done one after the other, the moves keep every cap at every instant if any order can. Not to
+move is a result with a reason, and with a `due` if it waits. From every interrupted prefix of its own moves a plan goes
+on to the same end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.registry import Proposal, find
-from rota.core.eligibility import caps, has_state
-from rota.core.values import (
-    NOBODY,
-    Assignment,
-    Codes,
-    Floats,
-    Ints,
-    Lazy,
-    Measures,
-    Move,
-    Plan,
-    Policy,
-    Snapshot,
-    Unassigned,
-)
+from rota.core.assignors.registry import BY_COUNT, Proposal, find
+from rota.core.eligibility import counted, matching, rightful
+from rota.core.measures import holders, imbalance, lowest_peak, mean_utilization, utilizations
+from rota.core.order import ordered
+from rota.core.values import UNLIMITED, Assignment, Bools, Codes, Ints, Measures, Plan, Policy, Snapshot
+from rota.core.words import Left, Moves
 
 
 def plan(
@@ -34,99 +27,167 @@ def plan(
     memory: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
 ) -> Plan:
-    """The plan of `assignor` for `snapshot` under `policy`. Raises ConfigError, AssignmentError."""
-    policy = policy or Policy()
-    proposal = find(assignor)(snapshot, options or {}, memory or {})
-    target = proposal.target
-    placed = np.flatnonzero((target != snapshot.owner) & (target >= 0))
-    missing = np.flatnonzero(target < 0)
-    by_count = assignor == "sticky"
-    moves = Moves(snapshot, target, placed, proposal)
+    """The plan of `assignor` for `snapshot` under `policy`. Raises ConfigError on a bad name or option."""
+    policy, memory = policy or Policy(), memory or {}
+    assign = find(assignor)
+    waits = _returning(snapshot, policy)
+    proposal = _proposed(snapshot, waits, lambda s: assign(s, options or {}, memory.get(assignor) or {}))
+    match = matching(snapshot)
+    keeps = rightful(snapshot, match)
+    forced = _unavoidable(snapshot, keeps, proposal.target)
+    chosen = _under(policy, snapshot, proposal, keeps, forced, memory.get("planner") or {})
+    target, placed = chosen.target, chosen.placed
+    kept: dict[str, Any] = {assignor: dict(proposal.memory)} if proposal.memory else {}
+    if chosen.voluntary_at is not None:
+        kept["planner"] = {"voluntary_at": chosen.voluntary_at}
+    dues = [d for d in (proposal.due, chosen.due, *waits.values()) if d is not None]
+    words = {code: f"{snapshot.name(code)} may return until {until:g}" for code, until in waits.items()}
     return Plan(
         Assignment(snapshot, target),
-        moves,
-        Left(snapshot, missing),
-        _measures(snapshot, target, placed, by_count),
-        memory=dict(proposal.memory),
+        Moves(snapshot, target, placed, proposal.why),
+        Left(snapshot, np.flatnonzero(target < 0), words),
+        _measures(snapshot, match, keeps, chosen, forced, proposal, assignor in BY_COUNT),
+        due=min(dues, default=None),
+        memory=kept,
     )
 
 
-class Moves(Lazy[Move]):
-    """The moves of a plan, made when looked at."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """What of a proposal happens now."""
 
-    __slots__ = ("indices", "proposal", "snapshot", "target")
-
-    def __init__(self, snapshot: Snapshot, target: Codes, indices: Ints, proposal: Proposal) -> None:
-        self.snapshot, self.target, self.indices, self.proposal = snapshot, target, indices, proposal
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def at(self, index: int) -> Move:
-        """The move at this place of the order."""
-        i = int(self.indices[index])
-        snapshot, giver = self.snapshot, int(self.snapshot.owner[i])
-        taker = snapshot.workers[int(self.target[i])].id
-        return Move(snapshot.partition_ids[i], snapshot.name(giver), taker, float(snapshot.load[i]), self._reason(i))
-
-    def _reason(self, i: int) -> str:
-        giver = int(self.snapshot.owner[i])
-        if giver == NOBODY:
-            return "it had no owner"
-        if giver < 0:
-            return f"{self.snapshot.name(giver)} left"
-        worker = self.snapshot.workers[giver]
-        if worker.state == "draining":
-            return f"{worker.id} is draining"
-        return self.proposal.why(i) if self.proposal.why else "proposed"
+    target: Codes
+    placed: Ints
+    due: float | None = None
+    voluntary_at: float | None = None
+    reason: str = ""
 
 
-class Left(Lazy[Unassigned]):
-    """What nobody gets, and why."""
-
-    __slots__ = ("indices", "snapshot")
-
-    def __init__(self, snapshot: Snapshot, indices: Ints) -> None:
-        self.snapshot, self.indices = snapshot, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def at(self, index: int) -> Unassigned:
-        """The partition at this place."""
-        i = int(self.indices[index])
-        snapshot = self.snapshot
-        reason = "no worker may take it" if snapshot.workers else "there is no worker"
-        return Unassigned(snapshot.partition_ids[i], snapshot.name(int(snapshot.owner[i])), reason)
+def _returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
+    """Codes of gone workers that may still come back, and until when."""
+    if policy.grace <= 0:
+        return {}
+    until = {-2 - k: snapshot.absences.get(w, snapshot.now) + policy.grace for k, w in enumerate(snapshot.gone)}
+    return {code: end for code, end in until.items() if end > snapshot.now}
 
 
-def _measures(snapshot: Snapshot, target: Codes, placed: Ints, by_count: bool) -> Measures:
-    weight = None if by_count else snapshot.load
-    holders = ~has_state(snapshot, "draining") & (caps(snapshot) > 0)
-    after = imbalance(snapshot, target, holders, weight)
-    givers = snapshot.owner[placed]
-    draining = has_state(snapshot, "draining")
-    forced = int((givers < NOBODY).sum()) + int(draining[givers[givers >= 0]].sum())
+def _proposed(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Proposal:
+    """The proposal for all partitions but those that wait for their worker: nobody else is burdened with them yet."""
+    if not waits or not (held := np.isin(snapshot.owner, list(waits))).any():
+        proposal: Proposal = assign(snapshot)
+        return proposal
+    rows = np.flatnonzero(~held)
+    columns = {c: getattr(snapshot, c)[rows] for c in ("owner", "load", "source", "kind", "rate", "throughput")}
+    ids = tuple(snapshot.partition_ids[i] for i in rows.tolist())
+    inner: Proposal = assign(replace(snapshot, partition_ids=ids, **columns))
+    target = np.full(len(snapshot.owner), -1, np.int32)
+    target[rows] = inner.target
+    place = {int(row): i for i, row in enumerate(rows)}
+    why = inner.why
+    return replace(inner, target=target, why=None if why is None else lambda i: why(place[i]))
+
+
+def _unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
+    """Partitions whose owner is gone or may not hold them, and of each worker over its cap as many as it is over."""
+    forced: Bools = keeps < 0
+    if (snapshot.team.cap < UNLIMITED).any():
+        over = np.maximum(counted(keeps, len(snapshot.workers)) - snapshot.team.cap, 0)
+        for worker in np.flatnonzero(over):
+            leaving = np.flatnonzero((keeps == worker) & (target != worker))
+            forced[leaving[: over[worker]]] = True
+    return forced
+
+
+def _under(
+    policy: Policy, snapshot: Snapshot, proposal: Proposal, keeps: Codes, forced: Bools, memory: Mapping[str, Any]
+) -> _Chosen:
+    """The moves that the policy allows now; what it holds back stays where it is."""
+    target, now = proposal.target, snapshot.now
+    last = memory.get("voluntary_at")
+    changed = target != snapshot.owner
+    voluntary = changed & ~forced
+    count = int(np.count_nonzero(voluntary))
+    cooling = last is not None and policy.cooldown > 0 and last + policy.cooldown > now
+    budget = 0 if cooling else policy.budget
+    if budget is None or count <= budget:
+        placed = np.flatnonzero(changed & (target >= 0))
+        order = ordered(snapshot, target, placed, forced)
+        return _Chosen(target, order, voluntary_at=now if count and policy.cooldown else last if cooling else None)
+    order = ordered(snapshot, target, np.flatnonzero(changed), forced, budget)
+    cut = np.where(changed, keeps, target)
+    cut[order] = target[order]
+    moved = int(np.count_nonzero(voluntary[order]))
+    held = count - moved
+    if cooling and last is not None:
+        reason = (
+            f"{held} voluntary moves wait: the last were {now - last:g} s ago, the cooldown is {policy.cooldown:g} s"
+        )
+        due = last + policy.cooldown
+    else:
+        reason = f"{held} voluntary moves wait: the budget is {budget}"
+        due = now + policy.cooldown if budget else None
+    stamp = now if moved and policy.cooldown else last if cooling else None
+    return _Chosen(cut, order[target[order] >= 0], due=due, voluntary_at=stamp, reason=reason)
+
+
+def _measures(
+    snapshot: Snapshot,
+    match: Bools,
+    keeps: Codes,
+    chosen: _Chosen,
+    forced: Bools,
+    proposal: Proposal,
+    by_count: bool,
+) -> Measures:
+    able = holders(snapshot, match, keeps)
+    after = imbalance(snapshot, chosen.target, able, by_count)
+    givers = snapshot.owner[chosen.placed]
+    had = givers != -1
+    moves = int(np.count_nonzero(had))
+    reason = "; ".join(r for r in (proposal.note, chosen.reason) if r)
+    if not len(chosen.placed) and not reason:
+        reason = _why_nothing(snapshot, chosen.target, by_count)
     return Measures(
-        imbalance_before=imbalance(snapshot, snapshot.owner, holders, weight),
+        imbalance_before=imbalance(snapshot, snapshot.owner, able, by_count),
         imbalance_after=after,
-        lower_bound=after,
-        moves=int((givers != NOBODY).sum()),
-        unavoidable_moves=forced,
-        placements=int((givers == NOBODY).sum()),
-        reason="" if len(placed) else "balanced: nothing to move",
+        lower_bound=_lower_bound(snapshot, match, able, chosen, proposal, by_count, after),
+        moves=moves,
+        unavoidable_moves=int(np.count_nonzero(forced[chosen.placed] & had)),
+        placements=len(chosen.placed) - moves,
+        reason=reason,
     )
 
 
-def imbalance(snapshot: Snapshot, owner: Codes, holders: Any, weight: Floats | None) -> float | None:
-    """max/mean utilization over `holders`, the mean being their whole load over their whole capacity."""
-    if not holders.any():
+def _lower_bound(
+    snapshot: Snapshot,
+    match: Bools,
+    able: Bools,
+    chosen: _Chosen,
+    proposal: Proposal,
+    by_count: bool,
+    after: float | None,
+) -> float | None:
+    """In the ratio of `after`. By count and with equal capacities the target of the assignor is itself the bound."""
+    if after is None:
         return None
-    held = owner >= 0
-    counts = np.bincount(owner[held], minlength=len(holders), weights=None if weight is None else weight[held])[holders]
-    capacity = np.fromiter((w.capacity for w in snapshot.workers), np.float64, len(holders))[holders]
-    total = float(counts.sum())
-    return float((counts / capacity).max() * capacity.sum() / total) if total > 0 else 1.0
+    capacity = snapshot.team.capacity[able]
+    if by_count and (capacity == capacity[0]).all():
+        return after if chosen.target is proposal.target else imbalance(snapshot, proposal.target, able, True)
+    used = utilizations(snapshot, chosen.target, by_count)[able]
+    mean = mean_utilization(used, capacity)
+    if mean <= 0:
+        return 1.0
+    counting = replace(snapshot, load=np.ones(len(snapshot.load))) if by_count else snapshot
+    peak = lowest_peak(counting, match, able, chosen.target >= 0)
+    return min(after, max(peak, proposal.lower_bound or 0.0) / mean)
 
 
-__all__: Sequence[str] = ["plan"]
+def _why_nothing(snapshot: Snapshot, target: Codes, by_count: bool) -> str:
+    if not snapshot.workers:
+        return "nothing moves: there is no worker"
+    if not len(target):
+        return "nothing moves: there is no partition"
+    if (target < 0).all():
+        return "nothing moves: no partition can be placed"
+    what = "counts are as even as they can be" if by_count else "the loads are where they belong"
+    return f"nothing moves: {what}"

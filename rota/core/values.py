@@ -96,6 +96,42 @@ class Policy:
     grace: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Team:
+    """Columns over workers: `cap` is `max_partitions` or UNLIMITED; `plain` if all are active, alike and uncapped."""
+
+    capacity: Floats
+    state: NDArray[np.int8]  # an index into STATES
+    cap: Ints
+    plain: bool
+
+    @classmethod
+    def of(cls, workers: Sequence[Worker]) -> "Team":
+        """The columns of these workers, in their order."""
+        size = len(workers)
+        capacity = np.fromiter((w.capacity for w in workers), np.float64, size)
+        state = np.fromiter((STATES.index(w.state) for w in workers), np.int8, size)
+        limits = (UNLIMITED if w.max_partitions is None else w.max_partitions for w in workers)
+        cap = np.fromiter(limits, np.int64, size)
+        alike = size > 0 and not state.any() and bool((capacity == capacity[0]).all())
+        return cls(capacity, state, cap, alike and bool((cap == UNLIMITED).all()))
+
+    @property
+    def active(self) -> Bools:
+        """Workers that may take and keep."""
+        return np.asarray(self.state == 0)
+
+    @property
+    def cordoned(self) -> Bools:
+        """Workers that keep and do not take."""
+        return np.asarray(self.state == 1)
+
+    @property
+    def draining(self) -> Bools:
+        """Workers that keep nothing."""
+        return np.asarray(self.state == 2)
+
+
 Kind = tuple[tuple[tuple[str, str], ...], str | None]  # what a partition asks of its worker: required labels, pin
 
 
@@ -109,6 +145,7 @@ class Snapshot:
     """
 
     workers: tuple[Worker, ...]
+    team: Team
     partition_ids: Sequence[str]
     owner: Codes
     load: Floats
@@ -152,6 +189,7 @@ class Snapshot:
         kind_code = {k: i for i, k in enumerate(kinds)}
         return cls(
             workers=team,
+            team=Team.of(team),
             partition_ids=tuple(p.id for p in parts),
             owner=owner,
             load=np.fromiter((p.load for p in parts), np.float64, len(parts)),
@@ -180,8 +218,10 @@ class Snapshot:
         """A snapshot of alike partitions (load 1, no wishes) from columns that are already ordered by id as bytes."""
         size = len(partition_ids)
         unknown = np.full(size, np.nan)
+        team = tuple(workers)
         return cls(
-            workers=tuple(workers),
+            workers=team,
+            team=Team.of(team),
             partition_ids=partition_ids,
             owner=owner,
             load=np.ones(size),

@@ -10,6 +10,7 @@ from rota.errors import ConfigError
 
 # name -> the module below rota.core.assignors with its `assign` function; imported when first used.
 ASSIGNORS: dict[str, str] = {"sticky": "sticky"}
+BY_COUNT = frozenset({"sticky"})  # their imbalance is measured by count, not by load
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,9 @@
 """How many partitions each worker holds: the closed form for workers that may all hold everything.
 
-Law: `quotas` minimises sum of count²/capacity under the bounds, and among those keeps the most of what is owned.
+Law: `seating` minimises sum of count²/capacity under the bounds, and among those keeps the most of what is owned.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
@@ -11,27 +12,39 @@ import numpy as np
 from rota.core.values import Bools, Floats, Ints
 
 
-def quotas(total: int, own: Ints, bound: Ints, capacity: Floats) -> Ints:
+@dataclass(frozen=True, slots=True, eq=False)
+class Seating:
+    """`seats` is one best answer, ties by id; every other holds `low` and `extra` of the `optional` ones, as good."""
+
+    seats: Ints
+    low: Ints
+    optional: Bools
+    extra: int
+
+
+def seating(total: int, own: Ints, bound: Ints, capacity: Floats) -> Seating:
     """Seats per worker, summing to min(total, sum of bounds); `own` is what each validly holds, at most its bound.
 
     With equal capacities the level q is the same for all and the r seats above it go to holders of more than q first,
     then by id. With unequal ones the k-th seat of a worker costs (2k-1)/capacity, compared as exact fractions.
     """
-    if not len(bound):
-        return np.zeros(0, np.int64)
     total = min(total, int(bound.sum()))
     if (capacity == capacity[0]).all():
         level = _level(total, bound)
-        seats = np.minimum(bound, level)
+        low = np.minimum(bound, level)
         tied: Bools = bound > level
     else:
-        seats, tied = _weighted(total, bound, capacity)
-    extra = total - int(seats.sum())
-    if extra:
-        likes = np.flatnonzero(tied)
-        likes = likes[np.argsort(own[likes] <= seats[likes], kind="stable")]
-        seats[likes[:extra]] += 1
-    return seats
+        low, tied = _weighted(total, bound, capacity)
+    extra = total - int(low.sum())
+    holders = tied & (own > low)
+    if extra > (already := int(holders.sum())):
+        low = low + holders
+        optional, extra = tied & ~holders, extra - already
+    else:
+        optional = holders
+    seats = low.copy()
+    seats[np.flatnonzero(optional)[:extra]] += 1
+    return Seating(seats, low, optional, extra)
 
 
 def _level(total: int, bound: Ints) -> int:

@@ -1,68 +1,108 @@
 """`sticky`: counts in proportion to capacity with the fewest moves.
 
 Laws, in rank order: valid and as many placed as possible; sum of count²/capacity minimal; fewest moves and placements;
-each source spread evenly; ties by id.
+each source spread evenly (least sum over sources and workers of count²); ties by id.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.realise import realise
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.seats import quotas
-from rota.core.eligibility import caps, has_state, matching
-from rota.core.values import NOBODY, Codes, Floats, Ints, Snapshot
+from rota.core.assignors.seats import Seating, seating
+from rota.core.assignors.spread import Freedom, spread
+from rota.core.eligibility import counted, matching, rightful
+from rota.core.values import NOBODY, Bools, Codes, Ints, Snapshot
 from rota.errors import AssignmentError, ConfigError
+
+MOST_CELLS = 1_000_000  # source x worker; beyond it law 4 is left to a deal in turn, and the plan says so
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
     """The sticky target of `snapshot`; takes no options and remembers nothing."""
     if options:
         raise ConfigError(f"Unknown option {sorted(options)[0]!r} of sticky. It takes none")
-    if not matching(snapshot).all():
-        raise AssignmentError("labels and pins are not served by sticky yet. Use equal workers")
-    workers = len(snapshot.workers)
-    owner = snapshot.owner
-    if not workers:
-        return Proposal(np.full(len(owner), NOBODY, np.int32))
-    own = np.bincount(owner[owner >= 0] if int(owner.min(initial=0)) < 0 else owner, minlength=workers)
-    bound = caps(snapshot)
-    bound[has_state(snapshot, "draining")] = 0
-    cordoned = has_state(snapshot, "cordoned")
-    bound[cordoned] = np.minimum(bound, own)[cordoned]
-    seats = quotas(len(owner), np.minimum(own, bound), bound, _capacities(snapshot))
-    over = np.maximum(own - seats, 0)
-    target = owner.copy()
-    if over.any():
-        target[_shed(owner, over)] = NOBODY
-    target[target < 0] = NOBODY
-    free = np.flatnonzero(target == NOBODY)
-    if len(free):
-        room = seats - np.minimum(own, seats)
-        takers = np.repeat(np.arange(workers, dtype=np.int32), room)
-        free = free[np.argsort(snapshot.source[free], kind="stable")]
-        target[free[: len(takers)]] = takers
-    return Proposal(target, _why(snapshot, own, seats))
+    match = matching(snapshot)
+    keeps = rightful(snapshot, match)
+    if not snapshot.workers or not len(keeps):
+        return Proposal(keeps)
+    if (match == match[0]).all():
+        return _alike(snapshot, keeps, match[0])
+    raise AssignmentError("labels and pins are not served by sticky yet. Use equal workers")
 
 
-def _capacities(snapshot: Snapshot) -> Floats:
-    return np.fromiter((w.capacity for w in snapshot.workers), np.float64, len(snapshot.workers))
+def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
+    """Every partition may go to the same workers: seats by the closed form."""
+    team, workers = snapshot.team, len(snapshot.workers)
+    own = counted(keeps, workers)
+    bound = np.where(match & ~team.draining, team.cap, 0)
+    bound = np.where(team.cordoned, np.minimum(bound, own), bound)
+    seats = seating(len(keeps), np.minimum(own, bound), bound, team.capacity)
+    why = quota_reason(snapshot, own, seats.seats)
+    if len(snapshot.sources) == 1 or not (own != seats.seats).any():
+        change = (seats.seats - own)[None, :]
+        return Proposal(realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), why)
+    if not own.any() and int(seats.seats.sum()) == len(keeps):
+        return Proposal(_dealt(snapshot, seats), why)
+    if len(snapshot.sources) * workers > MOST_CELLS:
+        change = (seats.seats - own)[None, :]
+        target = realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
+        return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
+    released, taken = spread(_freedom(snapshot, keeps, own, seats))
+    return Proposal(realise(keeps, snapshot.source, released, taken), why)
 
 
-def _shed(owner: Codes, over: Ints) -> Ints:
-    """The last `over[w]` partitions of each worker w."""
-    order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(1, len(over) + 1))
-    picks = np.repeat(ends, over) - 1 - (np.arange(int(over.sum())) - np.repeat(np.cumsum(over) - over, over))
-    shed: Ints = order[picks]
-    return shed
+def _dealt(snapshot: Snapshot, seats: Seating) -> Codes:
+    """With nothing kept, dealing source after source in turn reaches every floor and ceiling at once."""
+    order = np.argsort(snapshot.source, kind="stable")
+    rank = np.concatenate([np.arange(s) for s in seats.seats]) if len(set(seats.seats)) > 1 else None
+    workers = np.arange(len(seats.seats), dtype=np.int32)
+    if rank is None:
+        turns = np.tile(workers, int(seats.seats[0]))
+    else:
+        holder = np.repeat(workers, seats.seats)
+        turns = holder[np.argsort(rank, kind="stable")]
+    target = np.empty(len(order), np.int32)
+    target[order] = turns
+    return target
 
 
-def _why(snapshot: Snapshot, own: Ints, seats: Ints) -> Any:
+def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Freedom:
+    """What the closed form leaves open: which sources a giver gives, which a taker takes, who has the seats in a tie."""
+    sources, workers = len(snapshot.sources), len(own)
+    held = keeps >= 0
+    cell = snapshot.source[held].astype(np.int64) * workers + keeps[held]
+    have = np.bincount(cell, minlength=sources * workers).reshape(sources, workers)
+    free = np.bincount(snapshot.source[~held], minlength=sources)
+    takers = own < seats.low + seats.optional
+    return Freedom(
+        have=have,
+        source=np.arange(sources),
+        free=free,
+        release=np.broadcast_to(own > seats.low, have.shape),
+        take=np.broadcast_to(takers, have.shape),
+        low=seats.low,
+        optional=seats.optional,
+        extra=seats.extra,
+        waiting=len(keeps) - int(seats.seats.sum()),
+        may_wait=np.ones(sources, np.bool_),
+    )
+
+
+def quota_reason(snapshot: Snapshot, own: Ints, seats: Ints) -> Callable[[int], str]:
+    """Words for a move off a worker that had more than its quota, or that made room for another."""
+
     def why(partition: int) -> str:
         giver = int(snapshot.owner[partition])
-        over = int(own[giver] - seats[giver])
-        return f"{snapshot.workers[giver].id} was {over} over its quota of {int(seats[giver])}"
+        name, quota = snapshot.workers[giver].id, int(seats[giver])
+        over = int(own[giver]) - quota
+        if over > 0:
+            return f"{name} was {over} over its quota of {quota}"
+        return f"{name} made room: it may hold what others may not"
 
     return why
+
+
+__all__ = ["NOBODY", "assign"]

@@ -1,0 +1,175 @@
+"""Law 4: the partitions of each source spread evenly, among all assignments of the same balance and moves.
+
+Law: `spread` minimises the sum over sources and workers of count², exactly, as a min-cost flow of releases and takings
+with convex unit costs. A *group* is a set of alike partitions of one source.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.values import Bools, Ints
+from rota.errors import AssignmentError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Freedom:
+    """What may still be chosen. Groups x workers: `have` owned, `release` and `take` say where a unit may leave or come.
+
+    `free` units of each group have no owner; a worker ends with `low` seats, `extra` of the `optional` ones with one
+    more; `waiting` units stay unplaced, of groups that `may_wait`.
+    """
+
+    have: Ints
+    source: Ints  # of each group
+    free: Ints
+    release: Bools
+    take: Bools
+    low: Ints
+    optional: Bools
+    extra: int
+    waiting: int
+    may_wait: Bools
+
+
+def spread(freedom: Freedom) -> tuple[Ints, Ints]:
+    """Released and taken units, groups x workers."""
+    network = _Network(freedom)
+    while not network.solve():
+        pass
+    return network.released, network.taken
+
+
+class _Network:
+    """The flow over cells (source, worker), each with its marginal costs in a window that widens until it is enough."""
+
+    def __init__(self, freedom: Freedom) -> None:
+        self.freedom = f = freedom
+        groups, workers = f.have.shape
+        self.simple = bool((np.bincount(f.source) <= 1).all())  # a cell is one group's: no node between
+        sources = int(f.source.max()) + 1
+        held = f.have.sum(axis=0)
+        top = f.low + f.optional
+        total = int(f.free.sum() + f.have.sum())
+        count = np.zeros((sources, workers), np.int64)
+        np.add.at(count, f.source, f.have)
+        may_leave = np.zeros_like(count)
+        np.add.at(may_leave, f.source, np.where(f.release, f.have, 0))
+        may_come = np.zeros((sources, workers), np.bool_)
+        np.logical_or.at(may_come, f.source, f.take)
+        if self.simple:
+            most_out, most_in = np.maximum(held - f.low, 0), np.maximum(top - held, 0)
+        else:
+            most_out, most_in = held, top
+        out = np.minimum(may_leave, most_out)
+        come = np.where(may_come, np.minimum(most_in, total), 0)
+        self.cells = np.flatnonzero((out > 0) | (come > 0))
+        self.count = count.ravel()[self.cells]
+        self.lowest = self.count - out.ravel()[self.cells]
+        self.highest = self.count + come.ravel()[self.cells]
+        size = np.bincount(f.source, f.free + f.have.sum(axis=1), minlength=sources)
+        share = np.floor(size[:, None] * top / max(int(top.sum()), 1)).astype(np.int64).ravel()[self.cells]
+        self.bottom = np.clip(share - 1, self.lowest, self.highest)
+        self.ceiling = np.clip(share + 2, self.lowest, self.highest)
+        self.worker = groups + self.cells % workers
+        if self.simple:
+            group_of = np.zeros(sources, np.int64)
+            group_of[f.source] = np.arange(groups)
+            self.node = group_of[self.cells // workers]
+        else:
+            self.node = groups + workers + 2 + np.arange(len(self.cells))
+
+    def solve(self) -> bool:
+        """Whether the window was wide enough; if so `released` and `taken` are the optimum, else it is wider now."""
+        from ortools.graph.python import min_cost_flow
+
+        flow = min_cost_flow.SimpleMinCostFlow()
+        arcs = self._segments()
+        cell_arcs = [flow.add_arcs_with_capacity_and_unit_cost(t, h, c, k) for t, h, c, k, _ in arcs]
+        links = self._links(flow)
+        supply = self._supply()
+        flow.set_nodes_supplies(np.arange(len(supply)), supply)
+        if flow.solve() != flow.OPTIMAL:
+            raise AssignmentError("The spread over sources has no flow. Please report this snapshot: it is a bug")
+        change = np.zeros(len(self.cells), np.int64)
+        for ids, (*_, cell), sign in zip(cell_arcs, arcs, (-1, 1), strict=True):
+            change += sign * np.bincount(cell, flow.flows(ids), minlength=len(self.cells)).astype(np.int64)
+        if not self._enough(self.count + change):
+            return False
+        shape = self.freedom.have.shape
+        self.released, self.taken = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        if self.simple:
+            at = (self.node, self.cells % shape[1])
+            self.released[at], self.taken[at] = np.maximum(-change, 0), np.maximum(change, 0)
+        else:
+            for (ids, group, worker), into in zip(links, (self.released, self.taken), strict=True):
+                into[group, worker] = flow.flows(ids)
+        return True
+
+    def _segments(self) -> list[tuple[Ints, Ints, Ints, Ints, Ints]]:
+        """(tail, head, capacity, cost, cell) of what leaves a worker, then of what comes to it.
+
+        Units on either side of the window travel in one arc at the cost of its unit next to the window; a solution
+        that ends inside such an arc is not trusted (see `_enough`).
+        """
+        found = []
+        for sign, near, far, last in (
+            (-1, np.minimum(self.ceiling, self.count), np.minimum(self.bottom, self.count), self.lowest),
+            (1, np.maximum(self.bottom, self.count), np.maximum(self.ceiling, self.count), self.highest),
+        ):
+            first, rest = np.abs(near - self.count), np.maximum(sign * (last - far), 0)
+            before, beyond = np.flatnonzero(first), np.flatnonzero(rest)
+            reach = np.abs(far - near)
+            unit = np.repeat(np.arange(len(self.cells)), reach)
+            step = np.arange(len(unit)) - np.repeat(np.cumsum(reach) - reach, reach)
+            cell = np.concatenate((before, unit, beyond))
+            capacity = np.concatenate((first[before], np.ones(len(unit), np.int64), rest[beyond]))
+            after = np.concatenate((near[before], near[unit] + sign * (step + 1), far[beyond] + sign))
+            cost = 2 * after - 1 if sign > 0 else -(2 * after + 1)
+            ends = (self.worker[cell], self.node[cell])
+            tail, head = ends if sign < 0 else ends[::-1]
+            found.append((tail, head, capacity, cost, cell))
+        return found
+
+    def _enough(self, count: Ints) -> bool:
+        """Whether every cell ended where its marginal costs are exact; widens the windows of those that did not."""
+        below, above = count < self.bottom, count > self.ceiling
+        width = np.maximum(self.ceiling - self.bottom, 2)
+        self.bottom = np.where(below, np.maximum(count - width, self.lowest), self.bottom)
+        self.ceiling = np.where(above, np.minimum(count + width, self.highest), self.ceiling)
+        return not (below.any() or above.any())
+
+    def _links(self, flow: object) -> list[tuple[Ints, Ints, Ints]]:
+        """Optional seats, waiting units, and (unless simple) the arcs between cells and groups."""
+        f = self.freedom
+        groups, workers = f.have.shape
+        add = flow.add_arcs_with_capacity_and_unit_cost  # type: ignore[attr-defined]
+        hub, wait = groups + workers, groups + workers + 1
+        optional = np.flatnonzero(f.optional)
+        one = np.ones(len(optional), np.int64)
+        add(groups + optional, np.full(len(optional), hub), one, 0 * one)
+        if f.waiting:
+            waiters = np.flatnonzero(f.may_wait)
+            add(
+                waiters, np.full(len(waiters), wait), np.full(len(waiters), f.waiting), np.zeros(len(waiters), np.int64)
+            )
+        if self.simple:
+            return []
+        place = np.full((int(f.source.max()) + 1) * workers, -1, np.int64)
+        place[self.cells] = self.node
+        found = []
+        most = int(f.free.sum() + f.have.sum())
+        for allowed, leaving in ((f.release & (f.have > 0), True), (f.take, False)):
+            group, worker = np.nonzero(allowed)
+            node = place[f.source[group] * workers + worker]
+            group, worker, node = group[node >= 0], worker[node >= 0], node[node >= 0]
+            capacity = f.have[group, worker] if leaving else np.full(len(group), most)
+            tail, head = (node, group) if leaving else (group, node)
+            found.append((add(tail, head, capacity, np.zeros(len(group), np.int64)), group, worker))
+        return found
+
+    def _supply(self) -> Ints:
+        f = self.freedom
+        surplus = f.have.sum(axis=0) - f.low
+        inner = 0 if self.simple else len(self.cells)
+        return np.concatenate((f.free, surplus, [-f.extra, -f.waiting], np.zeros(inner, np.int64)))

@@ -1,0 +1,89 @@
+"""The moves of a plan and what stays unassigned, as views with a reason that a person understands."""
+
+from collections.abc import Callable, Mapping
+
+from rota.core.eligibility import counted, matches
+from rota.core.values import NOBODY, UNLIMITED, Codes, Ints, Lazy, Move, Snapshot, Unassigned
+
+
+class Moves(Lazy[Move]):
+    """The moves of a plan in their order, made when looked at."""
+
+    __slots__ = ("indices", "snapshot", "target", "why")
+
+    def __init__(self, snapshot: Snapshot, target: Codes, indices: Ints, why: Callable[[int], str] | None) -> None:
+        self.snapshot, self.target, self.indices, self.why = snapshot, target, indices, why
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def at(self, index: int) -> Move:
+        """The move at this place of the order."""
+        i, snapshot = int(self.indices[index]), self.snapshot
+        taker = snapshot.workers[int(self.target[i])].id
+        giver = snapshot.name(int(snapshot.owner[i]))
+        return Move(snapshot.partition_ids[i], giver, taker, float(snapshot.load[i]), self._reason(i, taker))
+
+    def _reason(self, i: int, taker: str) -> str:
+        snapshot, code = self.snapshot, int(self.snapshot.owner[i])
+        if code == NOBODY:
+            return "it had no owner"
+        if code < 0:
+            return f"{snapshot.name(code)} left"
+        giver, (requires, pin) = snapshot.workers[code], snapshot.kinds[snapshot.kind[i]]
+        if giver.state == "draining":
+            return f"{giver.id} is draining"
+        if not matches(giver, (requires, pin)):
+            return f"pinned to {taker}" if pin is not None else f"{giver.id} lacks {_wanted(requires)}"
+        if giver.max_partitions is not None:
+            over = int(counted(snapshot.owner, len(snapshot.workers))[code]) - giver.max_partitions
+            if over > 0:
+                return f"{giver.id} was {over} over its cap of {giver.max_partitions}"
+        return self.why(i) if self.why else f"{taker} is where it belongs"
+
+
+class Left(Lazy[Unassigned]):
+    """What nobody gets now, and why; `waits` names those that wait for something."""
+
+    __slots__ = ("indices", "snapshot", "waits")
+
+    def __init__(self, snapshot: Snapshot, indices: Ints, waits: Mapping[int, str]) -> None:
+        self.snapshot, self.indices, self.waits = snapshot, indices, waits
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def at(self, index: int) -> Unassigned:
+        """The partition at this place, by id."""
+        i, snapshot = int(self.indices[index]), self.snapshot
+        owner = int(snapshot.owner[i])
+        reason = self.waits.get(owner) or unplaceable(snapshot, i)
+        return Unassigned(snapshot.partition_ids[i], snapshot.name(owner), reason)
+
+
+def unplaceable(snapshot: Snapshot, i: int) -> str:
+    """Why no worker may take this partition."""
+    requires, pin = kind = snapshot.kinds[snapshot.kind[i]]
+    if not snapshot.workers:
+        return "there is no worker"
+    pinned = next((w for w in snapshot.workers if w.id == pin), None)
+    if pin is not None and pinned is None:
+        return f"pinned to {pin}, which is not among the workers"
+    if pinned is not None and not matches(pinned, kind):
+        return f"pinned to {pin}, which lacks {_wanted(requires)}"
+    able = [w for w in snapshot.workers if matches(w, kind)]
+    if not able:
+        return f"no worker has {_wanted(requires)}"
+    active = [w for w in able if w.state == "active"]
+    if pinned is not None and not active:
+        return f"pinned to {pin}, which is {pinned.state}"
+    if not active:
+        states = " or ".join(sorted({w.state for w in able}))
+        return f"every worker that could take it is {states}"
+    if all(w.max_partitions is not None and w.max_partitions < UNLIMITED for w in active):
+        return "every worker that may hold it is at its cap"
+    return "the assignor left it out"
+
+
+def _wanted(requires: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in requires)
