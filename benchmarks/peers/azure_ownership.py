@@ -1,0 +1,119 @@
+"""Azure's OwnershipManager over an in-memory store with a clock of its own; prints one JSON line.
+
+One round is one call of `claim_ownership` by every live processor, one after another in a seeded order: one load
+balancing interval, 30 s by default. Counted: rounds until every partition is owned and max - min <= 1, owner changes,
+and what still moves in the 20 rounds after that.
+"""
+
+import copy
+import json
+import random
+import sys
+import time
+import types
+import uuid
+
+import azure.eventhub._eventprocessor.ownership_manager as rules
+from azure.eventhub._eventprocessor.common import LoadBalancingStrategy
+
+NOW = [1000.0]
+rules.time = types.SimpleNamespace(time=lambda: NOW[0])
+
+
+class Store:
+    """A checkpoint store with ETags."""
+
+    def __init__(self):
+        self.records, self.changes = {}, 0
+
+    def list_ownership(self, *_, **__):
+        return [copy.copy(r) for r in self.records.values()]
+
+    def claim_ownership(self, wanted, **_):
+        taken = []
+        for record in wanted:
+            now = self.records.get(record["partition_id"])
+            if now is not None and now["etag"] != record.get("etag"):
+                continue
+            self.changes += now is None or now["owner_id"] != record["owner_id"]
+            fresh = dict(record, etag=str(uuid.uuid4()), last_modified_time=NOW[0])
+            self.records[record["partition_id"]] = fresh
+            taken.append(dict(fresh))
+        return taken
+
+
+class Client:
+    """An event hub of P partitions."""
+
+    eventhub_name = "h"
+    _address = types.SimpleNamespace(hostname="n")
+
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def get_partition_ids(self):
+        return [str(i) for i in range(self.partitions)]
+
+
+def counts(store, live):
+    held = dict.fromkeys(live, 0)
+    for record in store.records.values():
+        if record["owner_id"] in held:
+            held[record["owner_id"]] += 1
+    return held.values()
+
+
+def one_round(processors, rng):
+    for processor in rng.sample(processors, len(processors)):
+        processor.claim_ownership()
+    NOW[0] += 30.0
+
+
+def converge(processors, store, partitions, rng, cap):
+    for done in range(cap):
+        held = counts(store, [p.owner_id for p in processors])
+        if sum(held) == partitions and max(held) - min(held) <= 1:
+            return done
+        one_round(processors, rng)
+    return None
+
+
+def main(partitions, workers, event, strategy, seed, cap):
+    random.seed(seed)
+    rng = random.Random(seed)
+    store, how = Store(), LoadBalancingStrategy(strategy)
+
+    def processor(name):
+        return rules.OwnershipManager(Client(partitions), "g", name, store, 180.0, how, None)
+
+    team = [processor(f"w{i}") for i in range(workers)]
+    if event != "fresh":
+        converge(team, store, partitions, rng, 4 * partitions)
+        store.changes = 0
+        team = [*team, processor("new")] if event == "add1" else team[1:]
+    start = time.perf_counter()
+    rounds = converge(team, store, partitions, rng, cap)
+    spent = (time.perf_counter() - start) * 1e3
+    changes = store.changes
+    for _ in range(20):
+        one_round(team, rng)
+    held = counts(store, [p.owner_id for p in team])
+    peak = peak_mib()
+    return {
+        "ms": [spent],
+        "rounds": rounds,
+        "changes": changes,
+        "after": store.changes - changes,
+        "spread": max(held) - min(held),
+        "peak_mib": peak,
+    }
+
+
+def peak_mib():
+    """The most memory this process ever held; getrusage would count what its parent held at the fork."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(**json.loads(sys.argv[1]))) + "\n")
