@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rota.coordination.store import Check, Create, Delete, Node, Op, Store, checked, checked_path
+from rota.coordination.store import Check, Create, Delete, Node, Op, Store, checked, checked_path, conflict_line
 from rota.errors import Conflict, Unavailable, Unknown
 
 FIRST_SESSION = 0x1000_0000_0000_0000
@@ -229,6 +229,13 @@ class MemoryStore(Store):
         with self.server.lock:
             self.server.watches[checked_path(path)].append(once)
 
+    def renew(self) -> int:
+        """Ends the session and makes another."""
+        self._reach()
+        self.server.expire(self._session)
+        self._session = self.server.open_session()
+        return self._session
+
     def close(self) -> None:
         """Ends the session."""
         if not self._closed:
@@ -265,19 +272,3 @@ class MemoryStore(Store):
         if self._session not in self.server.sessions:
             self._session = self.server.open_session()
             raise Unavailable("The session expired; a new one was made. Read everything again, then go on")
-
-
-CAUSES = {
-    "version": "it was changed since it was read",
-    "missing": "there is no such node, or not its parent",
-    "exists": "it is there already",
-    "not_empty": "it has children",
-    "ephemeral_parent": "its parent is ephemeral",
-}
-
-
-def conflict_line(op: Op, cause: str) -> str:
-    """The one line of a Conflict."""
-    kind = type(op).__name__.lower()
-    version = "" if isinstance(op, Create) else f" at version {op.version}"
-    return f"{kind} {op.path}{version} lost: {CAUSES.get(cause, cause)}. Nothing was written; read again and decide"

@@ -114,6 +114,10 @@ class Store(Protocol):
         """Calls back once, from another thread, when the node or its list of children changes, or at any time before."""
         ...
 
+    def renew(self) -> int:
+        """Ends the session, so that its ephemeral nodes go, and makes another; its id. Raises Unavailable."""
+        ...
+
     def close(self) -> None:
         """Ends the session; its ephemeral nodes go at once. Calling it twice is harmless."""
         ...
@@ -201,3 +205,19 @@ def checked(ops: Sequence[Op]) -> Sequence[Op]:
     if total > MAX_REQUEST:
         raise ConfigError(f"A multi of {total} bytes is above {MAX_REQUEST}. Send it in parts")
     return ops
+
+
+CAUSES = {
+    "version": "it was changed since it was read",
+    "missing": "there is no such node, or not its parent",
+    "exists": "it is there already",
+    "not_empty": "it has children",
+    "ephemeral_parent": "its parent is ephemeral",
+}
+
+
+def conflict_line(op: Op, cause: str) -> str:
+    """The one line of a Conflict."""
+    kind = type(op).__name__.lower()
+    version = "" if isinstance(op, Create) else f" at version {op.version}"
+    return f"{kind} {op.path}{version} lost: {CAUSES.get(cause, cause)}. Nothing was written; read again and decide"

@@ -1,0 +1,308 @@
+"""The one wrapper over kazoo: every call has a time-out, every lost reply is Unknown, every gate is here.
+
+Laws, over those of `store`:
+1. No write is sent unless kazoo says CONNECTED *and* the own deadline has not passed: the send time of the last
+   acknowledged request + 0.6 of the negotiated session timeout, on the monotonic clock. kazoo alone does not report a
+   silent cut while requests keep being sent, and a process that was paused knows nothing until it looks.
+2. A read waits for the connection and is sent again, within the call's time-out; a write never is.
+3. A client that was inherited over a fork is refused at once; one that kazoo gave up for good is built anew.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
+from rota.coordination.wire import CAUSES, Multi, MultiRead
+from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+
+FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
+_quiet = logging.getLogger("rota.zookeeper")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+def connect(
+    hosts: str,
+    session_timeout: float = 10.0,
+    *,
+    connect_timeout: float = 5.0,
+    call_timeout: float = 10.0,
+    deadline: bool = True,
+) -> "ZooKeeperStore":
+    """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds.
+
+    `deadline=False` removes the own deadline, for the test that shows what its absence does."""
+    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, deadline=deadline)
+    if store.wait_active(connect_timeout):
+        return store
+    store.close()
+    raise Unavailable(
+        f"No ZooKeeper at {hosts} after {connect_timeout:g} s ({_reason(hosts)}). "
+        f"Start one with `rota up`, or set ROTA_ZOOKEEPER"
+    )
+
+
+class ZooKeeperStore(Store):
+    """One session with a real ZooKeeper; see the laws of the module. Safe to use from many threads of one process."""
+
+    def __init__(
+        self, hosts: str, session_timeout: float = 10.0, *, call_timeout: float = 10.0, deadline: bool = True
+    ) -> None:
+        self.hosts, self.session_timeout, self.call_timeout = checked_hosts(hosts), session_timeout, call_timeout
+        self.negotiated = session_timeout
+        self._deadline = deadline
+        self._pid = os.getpid()
+        self._session = 0
+        self._proven_until = 0.0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._wake = threading.Event()
+        self._client = self._build()
+        threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
+
+    # --- the contract
+
+    @property
+    def session(self) -> int:
+        """The id of the present session; 0 before the first."""
+        return self._session
+
+    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        """Each node, read in this order, 500 to a request."""
+        for path in paths:
+            checked_path(path)
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), MAX_OPS):
+            nodes += self._read(_submit(MultiRead(paths[start : start + MAX_OPS])))
+        return tuple(_readable(n, p) for n, p in zip(nodes, paths, strict=True))
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The sorted names of the children."""
+        checked_path(path)
+        try:
+            return tuple(sorted(self._read(lambda c: c.get_children_async(path))))
+        except NoNodeError:
+            return ()
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """All of `ops` or none; never sent twice."""
+        checked(ops)
+        self._own()
+        if not self.active():
+            raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
+        answers = self._call(self._client, _submit(Multi(ops)), self.call_timeout)
+        codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
+        if not codes:
+            return tuple(a for a in answers if not isinstance(a, int))
+        index, code = next(((i, c) for i, c in codes if c not in (0, -2)), codes[0])  # 0, -2: rolled back with it
+        if code not in CAUSES:
+            raise Unavailable(f"ZooKeeper refused {ops[index].path} with code {code}. Check its ACLs and quotas")
+        cause = CAUSES[code]
+        raise Conflict(conflict_line(ops[index], cause), path=ops[index].path, index=index, cause=cause)
+
+    def sync(self) -> None:
+        """Later reads see every write that was acknowledged to anybody before."""
+        self._read(lambda c: c.sync_async("/"))
+
+    def active(self) -> bool:
+        """CONNECTED, in the process that connected, and within the own deadline."""
+        if self._closed or self._pid != os.getpid() or self._client.state != KazooState.CONNECTED:
+            return False
+        return not self._deadline or time.monotonic() < self._proven_until
+
+    def wait_active(self, timeout: float) -> bool:
+        """Waits until `active()`, at most `timeout` seconds."""
+        end = time.monotonic() + timeout
+        with self._changed:
+            while not self.active():
+                left = end - time.monotonic()
+                if left <= 0 or self._closed:
+                    return False
+                self._changed.wait(min(left, 0.2))
+        return True
+
+    def watch(self, path: str, callback: Callable[[], None]) -> None:
+        """Calls back once, from kazoo's thread: it must not block."""
+        checked_path(path)
+        fired = threading.Event()
+
+        def once(_: object) -> None:
+            if not fired.is_set():
+                fired.set()
+                callback()
+
+        self._read(lambda c: c.exists_async(path, watch=once))
+        with contextlib.suppress(NoNodeError):
+            self._read(lambda c: c.get_children_async(path, watch=once))
+
+    def renew(self) -> int:
+        """Ends the session and makes another; its ephemeral nodes go. Raises Unavailable."""
+        self._own()
+        old, before = self._client, self._session
+        self._rebuild()
+        _stop(old)
+        if not self.wait_active(self.call_timeout) or self._session == before:
+            raise Unavailable("No new session in time. Wait until ZooKeeper answers")
+        return self._session
+
+    def close(self) -> None:
+        """Ends the session. In a forked child it does nothing: the session is the parent's."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        self._wake.set()
+        _stop(self._client)
+
+    # --- the client and its session
+
+    def _build(self) -> Any:
+        client = KazooClient(
+            hosts=self.hosts,
+            timeout=self.session_timeout,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+            logger=_quiet,
+        )
+        inner = client._connection._connect
+
+        def learn(host: str, hostip: str, port: int) -> tuple[float, float]:
+            read_timeout, connect_timeout = inner(host, hostip, port)
+            self.negotiated = read_timeout * 1.5 / 1000  # kazoo's read timeout is two thirds of it
+            return read_timeout, connect_timeout
+
+        client._connection._connect = learn
+        client.add_listener(lambda state: self._listen(client, state))
+        client.start_async()
+        return client
+
+    def _listen(self, client: Any, state: str) -> None:
+        """Called by kazoo's connection thread: notes, never waits."""
+        if client is not getattr(self, "_client", client):
+            return
+        self._proven_until = 0.0
+        if state == KazooState.CONNECTED:
+            self._session = client.client_id[0]
+        self._wake.set()
+
+    def _rebuild(self) -> None:
+        self._proven_until = 0.0
+        self._client = self._build()
+        self._wake.set()
+
+    def _prove(self) -> None:
+        """Keeps the deadline in the future while requests are acknowledged; builds a dead client anew."""
+        while not self._closed:
+            client = self._client
+            if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
+                if client._connection.connection_stopped.is_set():
+                    _stop(client)
+                    self._rebuild()
+            elif client.state == KazooState.CONNECTED:
+                # whatever comes back, the next round looks again
+                with contextlib.suppress(Unavailable, Unknown, KazooException):
+                    self._call(client, lambda c: c.exists_async("/"), self.negotiated * FRACTION)
+            self._wake.wait(self.negotiated * 0.15)
+            self._wake.clear()
+
+    def _own(self) -> None:
+        if self._pid != os.getpid():
+            raise Unavailable(f"This ZooKeeper session belongs to process {self._pid}. Connect again after a fork")
+        if self._closed:
+            raise Unavailable("This store is closed. Connect again")
+
+    # --- calls
+
+    def _read(self, submit: Callable[[Any], Any]) -> Any:
+        """A read, sent again over a new connection within the call's time-out. Raises NoNodeError, Unavailable."""
+        self._own()
+        end = time.monotonic() + self.call_timeout
+        while (left := end - time.monotonic()) > 0:
+            if self._client.state == KazooState.CONNECTED:
+                try:
+                    return self._call(self._client, submit, left)
+                except NoNodeError:
+                    raise
+                except (Unavailable, Unknown):
+                    pass
+            with self._changed:
+                self._changed.wait(min(left, 0.05))
+        raise Unavailable(
+            f"ZooKeeper at {self.hosts} did not answer within {self.call_timeout:g} s ({_reason(self.hosts)}). "
+            f"Start it, or check ROTA_ZOOKEEPER"
+        )
+
+    def _call(self, client: Any, submit: Callable[[Any], Any], timeout: float) -> Any:
+        """One request and its answer. Raises NoNodeError, Unavailable (not sent), Unknown (no answer)."""
+        sent, session = time.monotonic(), self._session
+        try:
+            answer = submit(client).get(timeout=timeout)
+        except NoNodeError:
+            self._acknowledge(client, session, sent)
+            raise
+        except ConnectionClosedError as error:
+            raise Unavailable("No connection to ZooKeeper: nothing was sent. Wait until it is connected") from error
+        except (KazooException, KazooTimeoutError) as error:
+            raise Unknown(f"No reply from ZooKeeper ({type(error).__name__}). Read back before deciding") from error
+        self._acknowledge(client, session, sent)
+        return answer
+
+    def _acknowledge(self, client: Any, session: int, sent: float) -> None:
+        """The server restarted the session's clock when it got the request, so not before it was sent."""
+        if client is self._client and session == self._session:
+            self._proven_until = max(self._proven_until, sent + FRACTION * self.negotiated)
+            with self._changed:
+                self._changed.notify_all()
+
+
+def checked_hosts(hosts: str) -> str:
+    """`hosts` if it reads `host:port[,host:port...]`; else ConfigError."""
+    for place in hosts.split(","):
+        host, _, port = place.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"ROTA_ZOOKEEPER={hosts!r}: {place!r} is not host:port. Give host:port[,host:port...]")
+    return hosts
+
+
+def _submit(request: Any) -> Callable[[Any], Any]:
+    """How a request of ours goes through a client of kazoo's."""
+
+    def submit(client: Any) -> Any:
+        result = client.handler.async_result()
+        client._call(request, result)
+        return result
+
+    return submit
+
+
+def _readable(node: Node | int | None, path: str) -> Node | None:
+    if isinstance(node, int):
+        raise Unavailable(f"ZooKeeper refused to read {path} with code {node}. Check its ACLs")
+    return node
+
+
+def _stop(client: Any) -> None:
+    """Ends a client in the background's stead: kazoo may raise or wait for long if its connection is stuck."""
+    with contextlib.suppress(Exception):
+        client.stop()
+        client.close()
+
+
+def _reason(hosts: str) -> str:
+    """Why the first of the hosts cannot be reached, in the system's words."""
+    host, _, port = hosts.split(",")[0].strip().rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), 1.0):
+            return "it accepts connections, but gives no session"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
