@@ -81,9 +81,10 @@ def _speed(timings: list[Timing]) -> str:
         "Kafka cooperative (Java)": "cooperative",
     }
     return (
-        "**Beside Kafka's own Java** (4.1.0, JIT-hot; median; ratio = theirs / ours; moves from a live owner and peak memory in the order of "
-        "the columns).\nThe broker's assignor and ours are handed partition -> owner ready made. The cooperative one needs "
-        "a second round for what moves, which is not in its time.\n\n" + _table(timings, names)
+        "**Beside Kafka's own Java** (4.1.0, JIT-hot; median; ratio = theirs / ours; moves from a live owner and peak "
+        "memory in the order of the columns).\nThe broker's assignor and ours are handed partition -> owner ready made. "
+        "The cooperative one needs a second round for what moves, which is not in its time.\n\n"
+        + _table(timings, names)
     )
 
 
