@@ -6,14 +6,24 @@ Law: it shows what ZooKeeper's audit and the tables' logs say and nothing of its
 coloured by owner, a tick a commit, a red cross a refused write, a line for each worker that joined, left or was struck.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import RotaError
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from rota.coordination.records import Epoch
+    from rota.coordination.tree import Tree
+    from rota.pipeline import Pipeline
 
 INK, QUIET, PAPER, NOBODY, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0", "#d7263d"
 COLOURS = (  # told apart also by the colour-blind; no red among them: red is the refused write
@@ -30,24 +40,24 @@ class Moved:
     partition: str
     giver: str | None
     taker: str | None
-    load: float
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:
-    """One published epoch; `at` in seconds since 1970, by ZooKeeper's clock."""
+    """One published epoch; `at` in seconds since 1970, by ZooKeeper's clock; `before` and `after` count partitions."""
 
     epoch: int
     at: float
     sentence: str
-    joined: tuple[str, ...]
-    left: tuple[str, ...]
-    moves: tuple[Moved, ...]
-    run_id: str
-    unavoidable_moves: int = 0
-    imbalance_before: float | None = None
-    imbalance_after: float | None = None
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    moves: tuple[Moved, ...] = ()
+    moved: int = 0
+    run_id: str = ""
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    measures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +107,90 @@ class Span:
     end: float
 
 
+def read(tree: "Tree", commits: Iterable[Tick], told: Sequence[Moment] = ()) -> Story:
+    """The story of a group: epochs and refused writes from ZooKeeper, the commits given, and the moments of both.
+
+    `told` are moments that somebody knows better than the audit (a kill, at the second of the signal): the audit's own
+    line for that worker's end is left out.
+    """
+    epochs = tuple(_epoch(record) for record in tree.epochs())
+    struck = {moment.gone for moment in told}
+    moments = [m for epoch in epochs for m in _moments(epoch) if m.gone is None or m.gone not in struck]
+    refused = tuple(Tick(r.at, r.partition, r.run_id) for r in tree.refusals().ring)
+    return Story(
+        tree.group,
+        epochs,
+        tuple(sorted(commits, key=lambda t: t.at)),
+        refused,
+        tuple(sorted([*moments, *told], key=lambda m: m.at)),
+        tree.store.now(),
+    )
+
+
+def told(tree: "Tree") -> Story:
+    """The story with the commits of every pipeline of the group whose table can be read from here."""
+    from rota.pipeline import load
+    from rota.settings import Settings
+
+    meta, commits = tree.meta().id, []
+    try:
+        pipelines = load(Settings.from_environment().pipelines).of_group(tree.group)
+    except RotaError:
+        pipelines = ()
+    for pipeline in pipelines:
+        with suppress(RotaError):
+            commits += commits_of(pipeline, tree.group, meta)
+    return read(tree, commits)
+
+
+def commits_of(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
+    """A tick for each partition of each batch in the log of the pipeline's table."""
+    from rota.dataplane.ledger import Ledger
+    from rota.settings import expanded
+
+    past = Ledger(Path(expanded(pipeline.table.path)).absolute() / "main", group, meta).past()
+    return [Tick(one.at, p, one.run, one.rows.get(p, 0)) for one in past if one.op == "commit" for p in one.ranges]
+
+
+def history(group: str = "default") -> "pd.DataFrame":
+    """The moves of every epoch that is still in the audit, a row a move; reads ROTA_ZOOKEEPER."""
+    from rota.coordination.client import connect
+    from rota.coordination.tree import Tree
+    from rota.settings import Settings
+
+    settings = Settings.from_environment()
+    with connect(settings.zookeeper, settings.session_timeout.total_seconds()) as store:
+        return frame(read(Tree(store, group), ()))
+
+
+def _epoch(record: "Epoch") -> EpochSeen:
+    moves = tuple(Moved(m.partition, m.giver, m.taker, m.reason) for m in record.moves)
+    return EpochSeen(
+        record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
+        record.before, record.after, record.measures,
+    )  # fmt: skip
+
+
+def _moments(epoch: EpochSeen) -> Iterable[Moment]:
+    """Who joined, left or was drained, as this epoch saw it."""
+    if epoch.joined:
+        yield Moment(epoch.at, f"{', '.join(epoch.joined)} joined")
+    for worker in epoch.left:
+        yield Moment(epoch.at, f"{worker} left", worker)
+    for worker, count in epoch.before.items():
+        if count and not epoch.after.get(worker) and worker not in epoch.left:
+            yield Moment(epoch.at, f"{worker} drained")
+
+
 def frame(story: Story) -> "pd.DataFrame":
-    """A row a move: epoch, at (UTC), partition, from, to, load, reason, sentence, run_id."""
+    """A row a move: epoch, at (UTC), partition, from, to, reason, sentence, run_id."""
     import pandas as pd
 
     rows = [
-        (e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.giver, m.taker, m.load, m.reason, e.sentence,
-         e.run_id)
+        (e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.giver, m.taker, m.reason, e.sentence, e.run_id)
         for e in story.epochs for m in e.moves
     ]  # fmt: skip
-    columns = ["epoch", "at", "partition", "from", "to", "load", "reason", "sentence", "run_id"]
+    columns = ["epoch", "at", "partition", "from", "to", "reason", "sentence", "run_id"]
     return pd.DataFrame.from_records(rows, columns=columns)
 
 
@@ -287,3 +371,13 @@ def _legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> None:
         handlelength=1.1,
         columnspacing=1.3,
     )
+
+
+class _Verb(ModuleType):
+    """`rota.history` is this module and, called, its verb: the name of both is the same, whichever was imported first."""
+
+    def __call__(self, group: str = "default") -> "pd.DataFrame":
+        return history(group)
+
+
+sys.modules[__name__].__class__ = _Verb

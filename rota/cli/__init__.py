@@ -8,7 +8,13 @@ import click
 from rota.errors import RotaError
 
 # verb -> the module below rota.cli that holds a click command of the verb's name; loaded only when it is called.
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "demo": "demo",
+    "up": "up",
+    "status": "status",
+    "why": "why",
+    "history": "history",
+}
 
 
 class Verbs(click.Group):

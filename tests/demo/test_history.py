@@ -11,8 +11,8 @@ from rota.history import COLOURS, REFUSED, EpochSeen, Moment, Moved, Span, Story
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
-    made = tuple(Moved(p, giver, taker, 1.0, f"epoch {number}") for p, giver, taker in moves)
-    return EpochSeen(number, at, f"Epoch {number}.", (), (), made, f"run{number}")
+    made = tuple(Moved(p, giver, taker, f"epoch {number}") for p, giver, taker in moves)
+    return EpochSeen(number, at, f"Epoch {number}.", moves=made, moved=len(made), run_id=f"run{number}")
 
 
 STORY = Story(
@@ -48,7 +48,7 @@ def test_where_old_epochs_are_gone_the_first_giver_held_it() -> None:
 
 def test_the_frame_has_a_row_a_move() -> None:
     moves = frame(STORY)
-    assert list(moves.columns) == ["epoch", "at", "partition", "from", "to", "load", "reason", "sentence", "run_id"]
+    assert list(moves.columns) == ["epoch", "at", "partition", "from", "to", "reason", "sentence", "run_id"]
     assert moves["epoch"].tolist() == [1, 1, 2, 3]
     assert moves.loc[2, "from"] == "w2"
     assert str(moves["at"].dtype) == "datetime64[ns, UTC]"

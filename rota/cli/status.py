@@ -1,0 +1,126 @@
+"""`rota status`: who is live, who holds what, how far it got; `--watch` shows it again whenever something changed."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, json_option, lags, opened
+
+if TYPE_CHECKING:
+    from rota.coordination.tree import Tree
+
+
+@click.command("status")
+@group_option
+@json_option
+@click.option("--watch", is_flag=True, help="Show it again whenever something changed, until Ctrl-C.")
+def command(group: str, as_json: bool, watch: bool) -> None:
+    """Workers and partitions: who holds what by which token, how far each got, what is parked and why."""
+    with opened(group) as tree:
+        last: Mapping[str, Any] = {}
+        while True:
+            now = seen(tree)
+            if now != last:
+                view.document(now) if as_json else _draw(now)
+                last = now
+            if not watch:
+                return
+            time.sleep(1)
+
+
+def seen(tree: "Tree") -> dict[str, Any]:
+    """The group as JSON values; see docs/protocol.md. `lag` is null where the source cannot be seen from here."""
+    owned = tree.owned()  # own records before live nodes: see Tree
+    live = tree.newest(tree.live())
+    head, targets = tree.targets()
+    epochs = tree.epochs(last=1)
+    checkpoints, parked, wishes = tree.checkpoints(), tree.parked(), tree.worker_wishes()
+    holders = {p: own.incarnation for p, own in owned.items()}
+    wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
+    behind = lags(tree)
+    runs = tree.runs()
+    ids = sorted({f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys} | owned.keys())
+    return {
+        "group": tree.group,
+        "epoch": head.record.epoch,
+        "sentence": epochs[-1].sentence if epochs else "",
+        "paused": tree.wishes().paused,
+        "workers": [
+            {
+                "id": worker,
+                "incarnation": one.incarnation,
+                "state": _state(worker, one, wishes),
+                "endpoint": one.record.endpoint if one.record else None,
+                "capacity": one.record.capacity if one.record else None,
+                "target": len(targets[worker].partitions) if worker in targets else 0,
+                "owned": sum(1 for holder in holders.values() if holder == one.incarnation),
+                "runs": sum(1 for run in runs if run.incarnation == one.incarnation),
+                "usage": dict(one.record.usage or {}) if one.record else {},
+            }
+            for worker, one in sorted(live.items())
+        ],
+        "partitions": [
+            {
+                "id": p,
+                "owner": holders.get(p),
+                "target": wanted.get(p),
+                "token": owned[p].token if p in owned else None,
+                "offset": checkpoints[p].record.offset if p in checkpoints else None,
+                "lag": behind.get(p),
+                "rows": checkpoints[p].record.rows if p in checkpoints else None,
+                "parked": parked[p].record.reason if p in parked else None,
+            }
+            for p in ids
+        ],
+        "quarantined": dict(tree.quarantined),
+    }
+
+
+def _state(worker: str, one: Any, wishes: Mapping[str, Any]) -> str:
+    if one.record and one.record.leaving:
+        return "leaving"
+    wish = wishes[worker].record if worker in wishes else None
+    if wish and (wish.draining or wish.cordoned):
+        return "draining" if wish.draining else "cordoned"
+    return "active"
+
+
+def _draw(now: Mapping[str, Any]) -> None:
+    total = max((w["owned"] for w in now["workers"]), default=0) or 1
+    view.show(
+        "",
+        f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. {now['sentence']}",
+        "",
+        view.table(
+            "",
+            ["worker", "state", "owns", "of", "runs", "", "endpoint"],
+            [
+                (w["id"], w["state"], w["owned"], w["target"], w["runs"], view.bar(w["owned"] / total), w["endpoint"])
+                for w in now["workers"]
+            ],
+            right=["owns", "of", "runs"],
+        ),
+        "",
+        view.table(
+            "",
+            ["partition", "owner", "target", "token", "offset", "lag", "note"],
+            [
+                (
+                    p["id"],
+                    (p["owner"] or "").partition("@")[0],
+                    p["target"],
+                    p["token"],
+                    p["offset"],
+                    p["lag"],
+                    p["parked"],
+                )
+                for p in now["partitions"]
+            ],
+            right=["token", "offset", "lag"],
+        ),
+    )
+    for path, why in now["quarantined"].items():
+        click.secho(f"{path}: {why}", fg="red")

@@ -1,0 +1,101 @@
+"""`rota why <partition>`: who has it, by which token, since when and for what reason, how far it got, what would move it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, json_option, known, lags, opened
+
+if TYPE_CHECKING:
+    from rota.coordination.tree import Tree
+
+
+@click.command("why")
+@click.argument("partition")
+@group_option
+@json_option
+def command(partition: str, group: str, as_json: bool) -> None:
+    """Who has PARTITION, by which token, since which epoch and why, how far it got, and what would make it move."""
+    with opened(group) as tree:
+        found = explained(tree, partition)
+    if as_json:
+        view.document(found)
+    else:
+        _draw(found)
+
+
+def explained(tree: "Tree", partition: str) -> dict[str, Any]:
+    """The answer as JSON values; see docs/protocol.md. Raises ConfigError with the partitions there are."""
+    ids = {f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys}
+    known("partition", partition, ids)
+    own = tree.owned([partition]).get(partition)
+    live = tree.newest(tree.live())
+    head, targets = tree.targets()
+    target = next((w for w, t in sorted(targets.items()) if partition in t.partitions), None)
+    epochs = tree.epochs()
+    since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
+    move = next((m for m in since.moves if m.partition == partition), None) if since else None
+    done = tree.checkpoints([partition]).get(partition)
+    parked = tree.parked().get(partition)
+    counts = {w: len(targets[w].partitions) for w in targets if w in live}
+    holder = own.incarnation.partition("@")[0] if own and own.incarnation else None
+    return {
+        "partition": partition,
+        "group": tree.group,
+        "epoch": head.record.epoch,
+        "owner": holder,
+        "incarnation": own.incarnation if own else None,
+        "live": bool(own and own.incarnation in {one.incarnation for one in live.values()}),
+        "token": own.token if own else None,
+        "target": target,
+        "since_epoch": since.epoch if since else None,
+        "since": since.at if since else None,
+        "reason": move.reason if move else None,
+        "offset": done.record.offset if done else None,
+        "lag": lags(tree).get(partition),
+        "last_commit": {
+            "run_id": done.record.run_id,
+            "at": done.node.mtime / 1000,
+            "rows": done.record.rows,
+            "seconds": done.record.seconds,
+            "epoch": done.record.epoch,
+        }
+        if done
+        else None,
+        "parked": parked.record.reason if parked else None,
+        "would_move": list(_would_move(tree, partition, target, counts)),
+    }  # fmt: skip
+
+
+def _would_move(tree: "Tree", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
+    """What would give the partition to somebody else, the surest first."""
+    pins, wishes = tree.wishes().pins, tree.worker_wishes()
+    if partition in pins:
+        yield f"It is pinned to {pins[partition]}: `rota pin {partition} --clear` lets it go"
+    if target is None:
+        yield "It has no owner: any worker that may hold it gets it at the next look"
+        return
+    yield f"{target} leaving, `rota drain {target}`, or its session ending"
+    yield f"`rota pin {partition} WORKER`"
+    if target in wishes and wishes[target].record.draining:
+        yield f"{target} is draining: it moves at the next epoch"
+    elif counts and counts.get(target, 0) > sum(counts.values()) // (len(counts) + 1):
+        yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"
+
+
+def _draw(found: dict[str, Any]) -> None:
+    last = found["last_commit"]
+    lines = [
+        ("owner", found["incarnation"] or "nobody", "" if found["live"] or not found["owner"] else "it is gone"),
+        ("token", found["token"], ""),
+        ("target", found["target"], f"epoch {found['epoch']} is current"),
+        ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.clock(found["since"])),
+        ("reason", found["reason"], ""),
+        ("offset", found["offset"], "" if found["lag"] is None else f"{found['lag']} behind"),
+        ("last commit", last and last["run_id"], last and f"{view.clock(last['at'])}, {last['rows']:,} rows"),
+        ("parked", found["parked"], ""),
+    ]
+    view.show("", view.table(found["partition"], ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), "")
+    view.show("What would make it move:", *(f"  {line}" for line in found["would_move"]))

@@ -1,0 +1,145 @@
+"""The demo's figures: what is printed at the end, and the laws that decide its exit code.
+
+Law: `broken` is empty if and only if nothing was lost or doubled, every fault struck and was survived, and every commit
+came from a run that a sensor launched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rota.coordination.tree import Tree
+from rota.demo.faults import Joined, Killed, Zombie
+from rota.demo.page import Run
+from rota.demo.verify import Verdict
+from rota.demo.watch import CommitSeen
+
+NEXT = "cp pipelines/flights.py pipelines/mine.py"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFigures:
+    """One epoch: imbalance before and after, moves, and those among them that had to be."""
+
+    epoch: int
+    at: float
+    sentence: str
+    moves: int
+    unavoidable_moves: int
+    placements: int
+    imbalance_before: float | None
+    imbalance_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Who launched the runs behind the commits, by Dagster's run storage."""
+
+    commits: int
+    runs: int
+    by_sensor: int
+    foreign: tuple[str, ...]  # run ids of commits that no sensor launched, or that Dagster does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything that the demo found out."""
+
+    verdict: Verdict
+    epochs: tuple[EpochFigures, ...]
+    launches: Launches
+    refused: int
+    killed: Killed | None
+    joined: Joined | None
+    zombie: Zombie | None
+    faults: bool
+    seconds: float
+    stages: Mapping[str, float]
+    picture: str
+
+    def broken(self) -> tuple[str, ...]:
+        """The laws that do not hold, a line each; none: the demo is a success."""
+        v = self.verdict
+        laws = [
+            (
+                v.rows_landed == v.rows_written > 0,
+                f"rows read {v.rows_landed:,} are not rows written {v.rows_written:,}",
+            ),
+            (v.missing == 0, f"{v.missing:,} rows are missing"),
+            (v.duplicates == 0, f"{v.duplicates:,} rows stand twice"),
+            (v.gaps == v.overlaps == 0, f"{v.gaps} offsets have no commit, {v.overlaps} have two"),
+            (v.unreadable == 0, f"{v.unreadable} files of the table cannot be read"),
+            (v.quarantined == 0, f"{v.quarantined:,} rows are in quarantine"),
+            (v.right, "the verifier is not content"),
+            (not self.launches.foreign, f"commits of runs that no sensor launched: {', '.join(self.launches.foreign)}"),
+            (self.launches.commits > 0, "nothing was committed"),
+            (not self.faults or self.killed is not None, "no worker was killed"),
+            (not self.faults or self.joined is not None, "no worker joined later"),
+            (not self.faults or bool(self.zombie and self.zombie.refused), "the zombie's write was not refused"),
+        ]
+        return tuple(text for holds, text in laws if not holds)
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under the names that docs/protocol.md lists."""
+        v = self.verdict
+        return {
+            "right": not self.broken(),
+            "broken": list(self.broken()),
+            "rows_read": v.rows_landed,
+            "rows_written": v.rows_written,
+            "missing": v.missing,
+            "duplicates": v.duplicates,
+            "gaps": v.gaps,
+            "overlaps": v.overlaps,
+            "files": v.files_landed,
+            "partitions": v.partitions,
+            "batches": v.batches,
+            "quarantined": v.quarantined,
+            "orphans": v.orphans,
+            "orphan_bytes": v.orphan_bytes,
+            "details": list(v.details),
+            "writes_refused": self.refused,
+            "epochs": [asdict(e) for e in self.epochs],
+            "moves": sum(e.moves for e in self.epochs),
+            "unavoidable_moves": sum(e.unavoidable_moves for e in self.epochs),
+            "launches": asdict(self.launches),
+            "kill": asdict(self.killed) if self.killed else None,
+            "join": asdict(self.joined) if self.joined else None,
+            "zombie": asdict(self.zombie) if self.zombie else None,
+            "seconds": round(self.seconds, 1),
+            "stages": {k: round(s, 1) for k, s in self.stages.items()},
+            "picture": self.picture,
+            "next": NEXT,
+        }
+
+
+def launches(commits: Sequence[CommitSeen], runs: Mapping[str, Run]) -> Launches:
+    """Each commit's run, looked up in Dagster's storage: launched by a sensor, or foreign."""
+    ids = {c.run_id for c in commits}
+    by_sensor = {i for i in ids if i in runs and runs[i].sensor}
+    return Launches(len(commits), len(ids), len(by_sensor), tuple(sorted(ids - by_sensor)))
+
+
+def epochs(tree: Tree) -> tuple[EpochFigures, ...]:
+    """What the audit of each publication says."""
+    return tuple(
+        EpochFigures(
+            epoch=e.epoch,
+            at=e.at,
+            sentence=e.sentence,
+            moves=_number(e.measures.get("moves")),
+            unavoidable_moves=_number(e.measures.get("unavoidable_moves")),
+            placements=_number(e.measures.get("placements")),
+            imbalance_before=_ratio(e.measures.get("imbalance_before")),
+            imbalance_after=_ratio(e.measures.get("imbalance_after")),
+        )
+        for e in tree.epochs()
+    )
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _ratio(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

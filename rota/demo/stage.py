@@ -1,0 +1,240 @@
+"""The processes of `rota up` and `rota demo`: ZooKeeper, workers and Dagster, each in a process group of its own.
+
+Law: whatever was started is ended on the way out, also what is stopped by SIGSTOP, and whatever ends us: children ask
+the kernel for a signal when their parent dies.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from rota.errors import ConfigError, EnvironmentFailed
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The folders below one state folder; all of it may be deleted while nothing runs."""
+
+    root: Path
+
+    @property
+    def zookeeper(self) -> Path:
+        """ZooKeeper's data."""
+        return self.root / "zookeeper"
+
+    @property
+    def dagster(self) -> Path:
+        """DAGSTER_HOME."""
+        return self.root / "dagster"
+
+    @property
+    def landing(self) -> Path:
+        """Where data lands: ROTA_LANDING."""
+        return self.root / "landing"
+
+    @property
+    def tables(self) -> Path:
+        """Where the tables are: ROTA_TABLES."""
+        return self.root / "tables"
+
+    @property
+    def logs(self) -> Path:
+        """A log file a process."""
+        return self.root / "logs"
+
+    def make(self) -> Self:
+        """Makes the folders that are not there."""
+        for folder in (self.zookeeper, self.dagster, self.landing, self.tables, self.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+
+def checkout() -> Path:
+    """The folder with workspace.yaml: the nearest one upwards of here, else the one that holds this package."""
+    for folder in (Path.cwd(), *Path.cwd().parents, Path(__file__).parents[2]):
+        if (folder / "workspace.yaml").is_file() and (folder / "dagster_project").is_dir():
+            return folder
+    raise ConfigError("No workspace.yaml with dagster_project/ here or above. Run this from a checkout of rota")
+
+
+def free_port(wanted: int) -> int:
+    """`wanted` if nobody listens there on loopback, else one that the system chooses."""
+    for port in (wanted, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
+
+
+def environment(session: str | None = None) -> dict[str, str]:
+    """This process's environment, with a session timeout of so many seconds where one is given."""
+    return {**os.environ, **({"ROTA_SESSION_TIMEOUT": session} if session else {})}
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """While open, SIGTERM ends the program as Ctrl-C does: through every `with` on the way out."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Child:
+    """One process with its own session and process group, and a log file; `end` leaves nothing of the group behind."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str], stop: signal.Signals):
+        self.name, self.log, self._stop = name, log, stop
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_as_child(stop),
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """The signal to every process of the group: what happens to a machine happens to all on it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def last_words(self, lines: int = 3) -> str:
+        """The end of the log, in one line."""
+        return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])
+
+    def ask(self) -> None:
+        """Asks the process to end; does not wait."""
+        if self.running:
+            self.signal_group(signal.SIGCONT)
+            self.process.send_signal(self._stop)
+
+    def end(self, patience: float) -> None:
+        """Asks, waits up to `patience` seconds, then kills the group and whatever else the process had started."""
+        family = self._family()
+        self.ask()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        self.signal_group(signal.SIGKILL)
+        for process in family:
+            with suppress(psutil.NoSuchProcess):  # psutil compares start times: a pid used again is not hit
+                process.kill()
+        self.process.wait(10)
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+
+def _as_child(stop: signal.Signals) -> Callable[[], None]:
+    """In the child, before exec: SIGINT works (a shell's `&` has it ignored), and the parent's death is a signal."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        libc.prctl(PR_SET_PDEATHSIG, int(stop))
+
+    return prepare
+
+
+class Stage:
+    """A context: starts what it is told to, ends everything on exit, Dagster first so that no run outlives its store."""
+
+    def __init__(self, state: State, env: Mapping[str, str] = os.environ) -> None:
+        self.state = state.make()
+        self.root = checkout()
+        self.children: dict[str, Child] = {}
+        self.env = {
+            **env,
+            "ROTA_LANDING": str(state.landing.resolve()),
+            "ROTA_TABLES": str(state.tables.resolve()),
+            "DAGSTER_HOME": str(state.dagster.resolve()),
+            "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def zookeeper(self, port: int = 0) -> str:
+        """Starts the embedded server over the state folder; its hosts."""
+        from rota.coordination.embedded import EmbeddedZooKeeper
+
+        server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        self.env["ROTA_ZOOKEEPER"] = server.hosts
+        return server.hosts
+
+    def worker(self, name: str, *options: str) -> Child:
+        """Starts `rota worker --id name`, with its own Spark."""
+        command = [sys.executable, "-m", "rota", "worker", "--id", name, *options]
+        return self._start(name, command, signal.SIGTERM)
+
+    def dagster(self, port: int) -> Child:
+        """Starts `dagster dev` over the checkout's workspace, with its daemon and sensors."""
+        shutil.copyfile(self.root / "dagster_project" / "dagster.yaml", self.state.dagster / "dagster.yaml")
+        workspace = str(self.root / "workspace.yaml")
+        command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
+        return self._start("dagster", command, signal.SIGINT)
+
+    def lost(self) -> Child | None:
+        """A child that ended by itself."""
+        return next((c for c in self.children.values() if not c.running), None)
+
+    def forget(self, name: str) -> None:
+        """Ends what is left of a child and drops it: its end is wanted."""
+        self.children.pop(name).end(patience=0)
+
+    def close(self) -> None:
+        """Ends all: Dagster, then the workers side by side, then ZooKeeper."""
+        dagster = self.children.pop("dagster", None)
+        if dagster:
+            dagster.end(patience=10)
+        for child in self.children.values():
+            child.ask()
+        deadline = time.monotonic() + 3
+        for child in self.children.values():
+            child.end(patience=max(0.0, deadline - time.monotonic()))
+        self.children.clear()
+        self._open.close()
+
+    def _start(self, name: str, command: Sequence[str], stop: signal.Signals) -> Child:
+        child = Child(name, command, self.state.logs / f"{name}.log", self.env, stop)
+        self.children[name] = child
+        return child

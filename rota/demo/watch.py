@@ -1,0 +1,137 @@
+"""Watches a group from outside: who is live, which epoch, which runs, what the table's log says, and when each was seen.
+
+Law: it only reads. Times are this process's wall clock at the first look that showed a thing, looks are 0.05 s apart.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from rota.coordination.client import connect
+from rota.coordination.records import Refusal
+from rota.coordination.tree import Tree
+from rota.demo import deltalog
+from rota.demo.verify import ranges
+from rota.errors import EnvironmentFailed
+
+T = TypeVar("T")
+PAUSE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A consuming run as its own node in `/runs` tells it."""
+
+    id: str
+    incarnation: str
+    partitions: tuple[str, ...]
+
+    @property
+    def worker(self) -> str:
+        """The worker it works for."""
+        return self.incarnation.partition("@")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSeen:
+    """A version of the table that holds rows: whose they are and when it appeared."""
+
+    version: int
+    at: float
+    run_id: str
+    ranges: dict[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Watch:
+    """Everything seen so far; `look` brings it up to date, `until` looks until something is true."""
+
+    tree: Tree
+    main: Path
+    keep: Callable[[], None] = lambda: None  # called at each look: raises if a process of ours died
+    live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
+    gone: dict[str, float] = field(default_factory=dict)
+    epochs: dict[int, float] = field(default_factory=dict)
+    runs: dict[str, RunSeen] = field(default_factory=dict)  # registered now
+    registered: dict[str, float] = field(default_factory=dict)  # run id -> when first seen in /runs
+    whose: dict[str, RunSeen] = field(default_factory=dict)  # every run ever seen
+    commits: list[CommitSeen] = field(default_factory=list)
+    version: int = -1
+
+    @classmethod
+    @contextmanager
+    def over(cls, hosts: str, main: Path, keep: Callable[[], None]) -> "Iterator[Watch]":
+        """A watch of group `default` over a connection of its own, and of the log of the table `main`."""
+        with connect(hosts, 10.0) as store:
+            yield cls(Tree(store, "default"), main, keep)
+
+    def look(self) -> None:
+        """One look at everything cheap."""
+        self.keep()
+        now = time.time()
+        if not self.tree.there():
+            return  # the group's membership sensor has not founded it yet
+        there = {live.incarnation for live in self.tree.live()}
+        for incarnation in there - self.live.keys():
+            self.live[incarnation] = now
+        for incarnation in self.live.keys() - there - self.gone.keys():
+            self.gone[incarnation] = now
+        self.epochs.setdefault(self.tree.head().record.epoch, now)
+        self.runs = {r.run_id: RunSeen(r.run_id, r.incarnation, tuple(r.partitions)) for r in self.tree.runs()}
+        for run in self.runs.values():
+            self.registered.setdefault(run.id, now)
+            self.whose[run.id] = run
+        for commit in deltalog.commits(self.main, self.version):
+            self.version = commit.version
+            if covered := ranges(commit):
+                self.commits.append(CommitSeen(commit.version, commit.at, str(commit.info.get("rota.run")), covered))
+
+    def until(self, what: Callable[[], T | None], timeout: float, waiting_for: str) -> T:
+        """The first true value of `what()`; EnvironmentFailed that names what was waited for."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self.look()
+            if value := what():
+                return value
+            if time.monotonic() > deadline:
+                raise EnvironmentFailed(f"Waited {timeout:g} s for {waiting_for}. Look into the logs folder for why")
+            time.sleep(PAUSE)
+
+    def owners(self) -> dict[str, str | None]:
+        """Partition -> the incarnation in its own record."""
+        return {p: own.incarnation for p, own in self.tree.owned().items()}
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The writes that were refused."""
+        return self.tree.refusals().ring
+
+    def refused(self, run_id: str) -> set[str]:
+        """The partitions of which a write of this run was refused."""
+        return {r.partition for r in self.refusals() if r.run_id == run_id}
+
+    def workers(self) -> set[str]:
+        """The workers that are live now."""
+        return {i.partition("@")[0] for i in self.live.keys() - self.gone.keys()}
+
+    def offsets(self) -> dict[str, int]:
+        """How far each partition got, by the table's log."""
+        ends: dict[str, int] = {}
+        for commit in self.commits:
+            for partition, (_, end) in commit.ranges.items():
+                ends[partition] = max(end, ends.get(partition, 0))
+        return ends
+
+    def consumed(self) -> int:
+        """Files in the table so far."""
+        return sum(self.offsets().values())
+
+    def committed(self, run_id: str) -> bool:
+        """Whether a commit of this run is in the table."""
+        return any(c.run_id == run_id for c in self.commits)
+
+    def attempts(self) -> set[str]:
+        """The attempt folders that are there."""
+        return {p.name for p in (self.main / "data").glob("*")} if (self.main / "data").is_dir() else set()

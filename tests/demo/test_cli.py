@@ -1,0 +1,53 @@
+"""The commands as a person meets them: quick to answer, one red line for an expected error, one JSON document a reader."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "dagster", "deltalake", "kazoo", "matplotlib", "numpy", "ortools", "pandas", "psutil", "pyarrow", "pydantic", "pyspark",
+}  # fmt: skip
+
+
+def rota(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")}
+    return subprocess.run(
+        [sys.executable, "-m", "rota", *arguments],
+        env={**env, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('\\n' + ' '.join(sys.modules)))\n"
+        "sys.argv = ['rota', '--help']\n"
+        "from rota.cli import main; main()"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    modules = {name.split(".")[0] for name in said.splitlines()[-1].split()}
+    assert "click" in modules
+    assert not modules & HEAVY
+    for verb in ("demo", "up", "status", "why", "history"):
+        assert f"  {verb} " in said
+
+
+def test_without_zookeeper_a_reader_says_so_in_one_line(tmp_path: Path) -> None:
+    done = rota("status", ROTA_ZOOKEEPER="127.0.0.1:1", ROTA_PIPELINES=str(tmp_path), ROTA_SESSION_TIMEOUT="2")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert "rota up" in done.stderr

@@ -1,0 +1,61 @@
+"""Whatever the stage starts, it ends; and what it started ends with it, however it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from rota.demo.stage import Child, free_port
+from tests.waiting import wait_until
+
+FAMILY = (
+    "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+    "time.sleep(600)"
+)
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
+    child = Child("w1", [sys.executable, "-c", FAMILY], tmp_path / "log", os.environ, signal.SIGTERM)
+    grandchild = wait_until(lambda: psutil.Process(child.process.pid).children(), 10)[0]
+    assert os.getpgid(grandchild.pid) == child.process.pid  # a group of its own, with its children in it
+    child.signal_group(signal.SIGSTOP)
+    assert child.running
+    child.end(patience=5)
+    assert not child.running
+    wait_until(lambda: gone(grandchild), 5)
+
+
+def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, time; from pathlib import Path; from rota.demo.stage import Child\n"
+        "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "c = Child('w1', sleeper, Path(sys.argv[1]), os.environ, signal.SIGTERM)\n"
+        "print(c.process.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as parent:
+        assert parent.stdout
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        parent.wait(10)
+    wait_until(lambda: gone(child), 10)
+
+
+def test_a_taken_port_is_left_alone() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert free_port(taken.getsockname()[1]) != taken.getsockname()[1]
+    assert free_port(0) > 0
