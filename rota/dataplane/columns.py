@@ -5,6 +5,7 @@ it in another type, is refused before anything is written. Nullability is not co
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,9 @@ from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import BadTransform
 
 SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
+PLAIN = re.compile(
+    r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
+)
 NEEDED = {PARTITION: "string", OFFSET: "long"}
 FIRST = json.dumps(
     {
@@ -23,11 +27,16 @@ FIRST = json.dumps(
 )
 
 
-def checked(batch: str, table: str | None) -> None:
-    """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table)."""
+def checked(batch: str, table: str | None, *, whole: bool = True) -> None:
+    """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table).
+
+    `whole`: it must have every column of the table. It need not have those that others added while its job ran.
+    """
     found, there = _types(batch), _types(table) if table else {}
-    for name, kind in {**there, **NEEDED}.items():
+    for name, kind in {**NEEDED, **there}.items():
         if name not in found:
+            if name not in NEEDED and not whole:
+                continue
             raise BadTransform(f"The transform dropped the column {name}, which the table has. Keep it in the result")
         if found[name] != kind:
             raise BadTransform(
@@ -39,15 +48,14 @@ def checked(batch: str, table: str | None) -> None:
     low = [name.lower() for name in found]
     if twice := sorted({name for name in low if low.count(name) > 1}):
         raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
-    _fields(batch, set(found))
 
 
 def added(table: str, batches: Iterable[str]) -> list[Field]:
-    """The columns that these batches have and the table has not. Raises BadTransform as `checked` does."""
+    """The columns that these batches have and the table has not. Raises BadTransform for a column of another type."""
     there = set(_types(table))
     fields: dict[str, Field] = {}
     for batch in set(batches):
-        checked(batch, table)
+        checked(batch, table, whole=False)
         fields.update({f.name: f for f in _fields(batch, set(_types(batch)) - there - set(fields))})
     return list(fields.values())
 
@@ -58,10 +66,7 @@ def _fields(schema: str, names: set[str]) -> list[Field]:
         for f in json.loads(schema)["fields"]
         if f["name"] in names
     ]
-    try:
-        return list(Schema.from_json(json.dumps({"type": "struct", "fields": wanted})).fields)
-    except Exception as error:  # delta-rs raises a plain Exception for a type that it does not know
-        raise BadTransform(f"A Delta table cannot hold a column of the transform ({error}). Cast or drop it") from error
+    return list(Schema.from_json(json.dumps({"type": "struct", "fields": wanted})).fields)
 
 
 def _types(schema: str) -> dict[str, Any]:
@@ -71,7 +76,9 @@ def _types(schema: str) -> dict[str, Any]:
 def _nullable(kind: Any) -> Any:
     """The type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
     if isinstance(kind, str):
-        return kind
+        if PLAIN.fullmatch(kind):
+            return kind
+        raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")
     if kind["type"] == "struct":
         fields = [
             {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}} for f in kind["fields"]
@@ -82,7 +89,7 @@ def _nullable(kind: Any) -> Any:
     if kind["type"] == "map":
         types = {"keyType": _nullable(kind["keyType"]), "valueType": _nullable(kind["valueType"])}
         return {"type": "map", **types, "valueContainsNull": True}
-    return kind
+    raise BadTransform(f"A Delta table cannot hold a column of type {kind['type']}. Cast or drop it")
 
 
 def _shown(kind: Any) -> str:

@@ -66,12 +66,11 @@ class Ledger:
     def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
         """See `Table.standing`."""
         table = self.open()
-        return {
-            p: Standing(table.transaction_version(self._offset(p)), table.transaction_version(self._token(p)))
-            if table
-            else Standing(None, None)
-            for p in partitions
-        }
+        if table is None:
+            return dict.fromkeys(partitions, Standing(None, None, None))
+        self.identify(table)
+        at = table.transaction_version
+        return {p: Standing(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
 
     def identify(self, table: DeltaTable) -> None:
         """Raises ForeignTable, before anything is written, where the table belongs to another group or another past."""
@@ -95,7 +94,7 @@ class Ledger:
             wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
             wanted += [] if not wanted or self._ours(table) else self._identity(_adopted(table) or 1)
             if not wanted:
-                return Claimed(table, table.version(), mine, {p: at or 0 for p, at in offsets.items()}, newer)
+                return _claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
                 self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
@@ -109,7 +108,7 @@ class Ledger:
         self.identify(table)
         self._unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
-        return Claimed(table, table.version(), tokens, {p: claimed.offsets[p] for p in partitions}, {})
+        return _claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: Claimed, batch: Batch, follows: bool = True) -> int:
         """See `Table.commit`."""
@@ -142,6 +141,18 @@ class Ledger:
         table = self.open()
         entries = table.history(table.version() - since) if table and table.version() > since else []
         return tuple(one for entry in entries if (one := told(entry)))
+
+    def reaching(self, offsets: Mapping[str, int]) -> tuple[Past, ...]:
+        """The commits, newest first, back to where each partition stood at its offset."""
+        table, limit = self.open() if offsets else None, 64
+        while table:
+            entries = table.history(limit)
+            past = tuple(one for entry in entries if (one := told(entry)) and one.op == "commit")
+            reached = {p for one in past for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
+            if reached >= set(offsets) or len(entries) < limit:
+                return tuple(one for one in past if any(_after(one, p, at) for p, at in offsets.items()))
+            limit *= 8
+        return ()
 
     def adopt(self, offsets: Mapping[str, int]) -> int:
         """Takes the table over for this group and ZooKeeper; `offsets` are carried over. The greatest token it has seen.
@@ -194,8 +205,7 @@ class Ledger:
     def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
         assert isinstance(claimed.snapshot, DeltaTable)
-        schema = claimed.snapshot.schema().to_json()
-        added = columns.added(schema, (f.columns for f in batch.files))
+        added = columns.added(claimed.columns, (f.columns for f in batch.files))
         if not added:
             return claimed
         try:
@@ -234,9 +244,20 @@ class Ledger:
         ) from error
 
 
+def _claimed(
+    table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
+) -> Claimed:
+    schema = table.schema().to_json()
+    return Claimed(table, table.version(), str(table.metadata().id), schema, tokens, offsets, newer)
+
+
 def _adopted(table: DeltaTable) -> int | None:
     number: int | None = table.transaction_version(ADOPTED)
     return number
+
+
+def _after(one: Past, partition: str, offset: int) -> bool:
+    return partition in one.ranges and one.ranges[partition][1] > offset
 
 
 def _shown(tokens: Mapping[str, int]) -> str:

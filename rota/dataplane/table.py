@@ -54,6 +54,8 @@ class Claimed:
 
     snapshot: object
     version: int
+    table: str  # the table's own id, which another table at the same path would not have
+    columns: str  # its schema, JSON
     tokens: Mapping[str, int]
     offsets: Mapping[str, int]
     newer: Mapping[str, int]
@@ -61,10 +63,11 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the table says of one partition now; None: it never heard of it."""
+    """What the table says of one partition now; None: it never heard of it. `table` is its own id, None without one."""
 
     offset: int | None
     token: int | None
+    table: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Table(Protocol):
     """Where batches are published. Every method opens the table anew; nothing is remembered between calls."""
 
     def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
-        """What the table says of the partitions now; writes nothing, also when there is no table."""
+        """What the table says of the partitions now; writes nothing, also when there is no table. Raises ForeignTable."""
         ...
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int]) -> Claimed:

@@ -1,16 +1,17 @@
 """Landing folders, tables and their checker; the checker shares no code with what it checks."""
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-Ranges = dict[str, list[tuple[int, int, int]]]
+from rota.dataplane import session
+from tests.dataplane.world import World, kill, started
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,22 @@ def damage(table: Path, expected: Mapping[str, Mapping[int, int]]) -> dict[str, 
 NO_DAMAGE = {"lost": 0, "doubled": 0, "gaps": 0, "overlaps": 0, "backwards": 0}
 
 
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Spark server for all tests of this folder, started in a folder of its own."""
+    server, address = started(tmp_path_factory.mktemp("spark"))
+    yield address
+    kill(server)
+
+
+@pytest.fixture(scope="session")
+def spark(endpoint: str) -> Iterator[SparkSession]:
+    """One thin client of it."""
+    client = session.opened(endpoint)
+    yield client
+    client.stop()
+
+
 @pytest.fixture
-def rested() -> Callable[[Path], None]:
-    """Files written now are taken for rested: the tests' sources have `settle=0`."""
-
-    def rest(path: Path) -> None:
-        os.utime(path)
-
-    return rest
+def world(tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
+    return World(tmp_path, endpoint, spark=spark)

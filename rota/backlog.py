@@ -1,0 +1,105 @@
+"""What there is to consume, and who may: the one place where lag is computed, and where a click finds its owners.
+
+Law: only looking; nothing is written and no Spark is started. A look costs a folder listing and a few reads.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rota import parking
+from rota.coordination.layout import worker_of
+from rota.coordination.records import Checkpoint
+from rota.coordination.tree import Read, Tree
+from rota.dataplane.landing import Landing
+from rota.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one incarnation has to do: partition -> (offset, latest)."""
+
+    incarnation: str
+    worker: str
+    lags: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The partitions of a click by the incarnation that owns them; `skipped` says why nobody works on the others."""
+
+    by_incarnation: Mapping[str, tuple[str, ...]]
+    skipped: Mapping[str, str]
+
+
+def discover(pipeline: Pipeline) -> tuple[str, ...]:
+    """The keys that the source has now."""
+    return Landing.of(pipeline).keys()
+
+
+def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Partition -> (offset, latest). One that no run ever looked at, and that starts at its end, counts as behind by all
+    it has: the run that looks writes down where it starts."""
+    source = Landing.of(pipeline)
+    wanted = tuple(partitions)
+    checkpoints = tree.checkpoints(wanted)
+    return {p: (_offset(checkpoints.get(p), source), latest) for p, latest in source.latest(wanted).items()}
+
+
+def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
+    """For each live incarnation: what it owns, has in its target, is not parked, and lags. None without any of these."""
+    found: dict[str, list[str]] = {}
+    for partition, incarnation in _workable(tree, pipeline)[0].items():
+        found.setdefault(incarnation, []).append(partition)
+    behind = {
+        p: lag for p, lag in lags(tree, pipeline, (p for ps in found.values() for p in ps)).items() if lag[0] < lag[1]
+    }
+    work = (Work(i, worker_of(i), {p: behind[p] for p in ps if p in behind}) for i, ps in sorted(found.items()))
+    return tuple(one for one in work if one.lags)
+
+
+def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
+    """The keys of a click or a backfill by current owner; a key that nobody may work on now is never waited for."""
+    workable, why = _workable(tree, pipeline)
+    busy = {p: run.run_id for run in tree.runs() for p in run.partitions if workable.get(p) == run.incarnation}
+    found: dict[str, list[str]] = {}
+    skipped: dict[str, str] = {}
+    for partition in (pipeline.partition(key) for key in dict.fromkeys(keys)):
+        if partition not in workable:
+            skipped[partition] = why.get(partition, "nobody owns it")
+        elif partition in busy:
+            skipped[partition] = f"run {busy[partition]} works on it"
+        else:
+            found.setdefault(workable[partition], []).append(partition)
+    return Owners({i: tuple(ps) for i, ps in sorted(found.items())}, skipped)
+
+
+def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:
+    """Partition -> the live incarnation that may consume it now, and the reasons for those that nobody may."""
+    record = tree.partitions().get(pipeline.name)
+    partitions = [pipeline.partition(key) for key in record.keys] if record else []
+    own = tree.owned(partitions)
+    live = {one.incarnation for one in tree.live()}
+    assigned = tree.meta().protocol == "assigned"
+    targets = tree.targets()[1] if assigned else {}
+    parked = tree.parked()
+    now = tree.store.now() if any(p in parked for p in partitions) else 0.0
+    workable: dict[str, str] = {}
+    why: dict[str, str] = {}
+    for p in partitions:
+        owner = own[p].incarnation if p in own else None
+        target = targets.get(worker_of(owner)) if owner else None
+        if owner is None:
+            why[p] = "nobody owns it"
+        elif owner not in live:
+            why[p] = f"its owner {owner} is gone"
+        elif assigned and (target is None or p not in target.partitions):
+            why[p] = f"it is on its way from {worker_of(owner)} to another worker"
+        elif p in parked and parking.waits(parked[p].record, now):
+            why[p] = f"it is parked: {parked[p].record.reason}"
+        else:
+            workable[p] = owner
+    return workable, why
+
+
+def _offset(checkpoint: Read[Checkpoint] | None, source: Landing) -> int:
+    return checkpoint.record.offset if checkpoint else source.first(0)

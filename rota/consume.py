@@ -1,0 +1,348 @@
+"""Consume what is new: own -> claim -> range -> Spark -> commit -> checkpoint, for the partitions of one incarnation.
+
+Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
+cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
+own records, and what it no longer owns the table refuses.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota import parking
+from rota.backlog import Owners, Work, backlog, discover, lags, owners
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.membership import end_run, register_run
+from rota.coordination.records import Checkpoint, Refusal, Refusals
+from rota.coordination.records import Parked as ParkedRecord
+from rota.coordination.tree import Tree
+from rota.dataplane.job import Failed, Job, Ranges, Written
+from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Ledger
+from rota.dataplane.source import Source
+from rota.dataplane.table import Batch, Claimed, Past
+from rota.errors import BadTransform, CoordinationError, Fenced, ForeignTable, OffsetGap
+from rota.pipeline import Pipeline
+from rota.rights import Rights, rights, still
+from rota.settings import expanded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Committed",
+    "Dropped",
+    "Event",
+    "Idle",
+    "Owners",
+    "Parked",
+    "Tables",
+    "Work",
+    "backlog",
+    "consume",
+    "discover",
+    "lags",
+    "owners",
+]
+log = logging.getLogger(__name__)
+KEPT = 200  # refused writes in the ring
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch that is in the table. `healed`: an earlier run committed it and could not say so."""
+
+    partition: str
+    start: int
+    end: int
+    rows: int
+    bad_rows: int
+    lag: int
+    token: int
+    epoch: int
+    table_version: int
+    seconds: float
+    run_id: str
+    commit_id: str
+    healed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """There is nothing new; the partition stands at `offset`."""
+
+    partition: str
+    offset: int
+    token: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """This run does not work on the partition, for `reason`."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The partition's data or transform failed: it waits until `retry_at` (server seconds; None: a person must act)."""
+
+    partition: str
+    reason: str
+    failures: int
+    retry_at: float | None
+
+
+Event = Committed | Idle | Dropped | Parked
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The sibling tables of a pipeline, as its group owns them."""
+
+    folder: Path
+    main: Ledger
+    quarantine: Ledger
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
+        """`meta` is the random id of the group's meta record."""
+        folder = Path(expanded(pipeline.table.path)).absolute()
+        return cls(folder, Ledger(folder / "main", group, meta), Ledger(folder / "quarantine", group, meta))
+
+
+def consume(
+    tree: Tree,
+    pipeline: Pipeline,
+    incarnation: str,
+    partitions: Sequence[str],
+    run_id: str,
+    connect: "Callable[[str | None], SparkSession]",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Event]:
+    """One event or more for each partition, after what it tells of is in the table. `connect(endpoint)` gives a session.
+
+    Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
+    """
+    node = register_run(tree, run_id, incarnation, tuple(partitions))
+    try:
+        held = rights(tree, incarnation, node, partitions)
+        for partition, reason in held.dropped.items():
+            yield Dropped(partition, reason)
+        if held.held:
+            tables = Tables.of(pipeline, tree.group, tree.meta().id)
+            yield from _Run(tree, pipeline, Landing.of(pipeline), tables, held, run_id, node, incarnation).events(
+                connect, settings or {}
+            )
+    finally:
+        with suppress(CoordinationError):
+            end_run(tree, node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Steps 2 to 6 for the partitions that a run holds."""
+
+    tree: Tree
+    pipeline: Pipeline
+    source: Source
+    tables: Tables
+    rights: Rights
+    run_id: str
+    node: str
+    incarnation: str
+
+    def events(self, connect: "Callable[[str | None], SparkSession]", settings: Mapping[str, str]) -> Iterator[Event]:
+        """What became of each partition."""
+        stopped = list(self._restored())
+        yield from stopped
+        held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
+        if not held:
+            return
+        latest = self.source.fix(tuple(held))
+        starts = {p: self.source.first(n) for p, n in latest.items()}
+        claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts)
+        for partition, token in claimed.newer.items():
+            yield Dropped(
+                partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
+            )
+        yield from self._healed(claimed, latest)
+        ranges = self.source.capped(claimed.offsets, latest)
+        work = {p: r for p, r in ranges.items() if r[0] < r[1]}
+        yield from (Idle(p, r[0], held[p].token, self.rights.epoch) for p, r in ranges.items() if p not in work)
+        if work:
+            from rota.dataplane.session import fit
+
+            spark = fit(connect(self.rights.endpoint), self.pipeline.module, settings)
+            yield from self._worked(spark, work, claimed, latest)
+
+    def _restored(self) -> Iterator[Parked]:
+        """An older table, another table or an older ZooKeeper stops the partition or the run before anything is written."""
+        main = self.tables.main
+        standing = main.standing(tuple(self.rights.held))
+        for p, own in self.rights.held.items():
+            token, offset = standing[p].token or 0, standing[p].offset or 0
+            if token > own.token and still(self.tree, own):
+                raise ForeignTable(
+                    f"{main.path} has seen token {token} of {p}, above {own.token} of its rightful owner: this "
+                    f"ZooKeeper was restored. Nothing was written. Type: rota adopt"
+                )
+            was = self.rights.checkpoints[p].record if p in self.rights.checkpoints else None
+            if was and was.offset > offset:
+                reason = f"the checkpoint is at {was.offset} and {main.path} at {offset}: an older table was restored"
+                yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
+            elif was and was.table not in ("", standing[p].table):
+                yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
+
+    def _healed(self, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Committed]:
+        """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
+
+        A partition without checkpoint tells of its last batch at most.
+        """
+        seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
+        known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
+        past = self.tables.main.reaching({p: at for p, at in known.items() if at < claimed.offsets[p]})
+        for p, at in sorted(known.items()):
+            untold = [one for one in past if p in one.ranges and one.ranges[p][1] > at]
+            self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
+            yield from (_told(one, p, latest[p]) for one in reversed(untold))
+
+    def _worked(
+        self, spark: "SparkSession", ranges: Ranges, claimed: Claimed, latest: Mapping[str, int]
+    ) -> Iterator[Event]:
+        """Steps 3 to 6, a piece of work after the other."""
+        job = Job(self.pipeline, self.source, self.tables.folder, spark, claimed.columns, self.run_id)
+        for piece in job.run(ranges):
+            if isinstance(piece, Failed):
+                final = not isinstance(piece.error, BadTransform)
+                yield self._park(piece.partition, str(piece.error), ranges[piece.partition][0], final=final)
+                continue
+            for partition, error in piece.refused.items():
+                yield self._park(partition, str(error), ranges[partition][0], final=True)
+            yield from self._published(piece, claimed, latest)
+
+    def _published(self, piece: Written, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Event]:
+        """Steps 4 to 6 for one piece; whoever was overtaken is left out, the others go in."""
+        kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
+        while kept:
+            try:
+                committed = self._committed(piece, kept, claimed)
+            except (Fenced, OffsetGap) as error:
+                out = {p for p in kept if p in tuple(error.facts["partitions"])}  # type: ignore[arg-type]
+                yield from (Dropped(p, str(error)) for p in sorted(out))
+                if isinstance(error, Fenced):
+                    self._refused(out)
+                kept = {p: r for p, r in kept.items() if p not in out}
+            except BadTransform as error:
+                yield from (self._park(p, str(error), r[0], final=False) for p, r in kept.items())
+                return
+            else:
+                self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
+                for p in kept:
+                    if p in self.rights.parked:
+                        parking.unpark(self.tree, p)
+                    yield _told(committed, p, latest[p], healed=False)
+                return
+
+    def _committed(self, piece: Written, kept: Ranges, claimed: Claimed) -> Past:
+        """Step 4. Bad records first, under ids of their own; they count once main's log names their attempt."""
+        files = tuple(f for f in piece.files if f.partition in kept)
+        rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.rows(), piece.bad))
+        batch = Batch(
+            uuid.uuid4().hex, self.run_id, self.incarnation, piece.attempt, self.rights.epoch, kept, files, rows, bad,
+            piece.seconds,
+        )  # fmt: skip
+        if bad:
+            self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
+        version = self.tables.main.commit(claimed, batch)
+        return Past(
+            version, 0.0, "commit", batch.id, self.run_id, piece.attempt, batch.epoch, claimed.tokens, kept, rows, bad,
+            piece.seconds,
+        )  # fmt: skip
+
+    def _set_aside(self, piece: Written, batch: Batch, base: Claimed) -> None:
+        table, ranges = self.tables.quarantine, batch.ranges
+        side = table.claim({p: base.tokens[p] for p in ranges}, {p: r[0] for p, r in ranges.items()})
+        if side.newer:
+            names = ", ".join(side.newer)
+            raise Fenced(
+                f"Bad records of {names} refused: {table.path} has seen a newer owner. Nothing was written; it goes on",
+                partitions=tuple(side.newer),
+            )
+        files = tuple(f for f in piece.bad_files if f.partition in ranges)
+        aside = replace(batch, id=uuid.uuid4().hex, files=files, rows=batch.bad, bad={}, op="quarantine")
+        table.commit(side, aside, follows=False)
+
+    def _checkpoint(self, offsets: Mapping[str, int], last: Past | None, table: str) -> None:
+        """Step 5. Not being able to is no failure: the table has it, and the next run reads the table."""
+        try:
+            seen = self.tree.checkpoints(offsets)
+            entries = [
+                Entry(self.rights.held[p], self._record(p, at, last, table), seen.get(p)) for p, at in offsets.items()
+            ]
+            for partition, refusal in write_checkpoints(self.tree, self.node, entries).items():
+                if refusal:
+                    log.warning("checkpoint=%s not_written=%s", partition, refusal)
+        except CoordinationError as error:
+            log.warning("checkpoints=%s left_to=the next run reason=%s", ",".join(offsets), error)
+
+    def _record(self, partition: str, offset: int, last: Past | None, table: str) -> Checkpoint:
+        return Checkpoint(
+            offset=offset,
+            token=self.rights.held[partition].token,
+            run_id=last.run if last else self.run_id,
+            rows=last.rows.get(partition, 0) if last else 0,
+            seconds=share(last, partition) if last else 0.0,
+            epoch=last.epoch if last else self.rights.epoch,
+            table=table,
+        )
+
+    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked:
+        record: ParkedRecord = parking.park(self.tree, partition, reason, offset, final=final)
+        return Parked(partition, record.reason, record.failures, record.retry_at)
+
+    def _refused(self, partitions: Iterable[str]) -> None:
+        """Writes the refusal down where people look; best effort."""
+        with suppress(CoordinationError):
+            now, newer = self.tree.store.now(), self.tables.main.standing(tuple(partitions))
+            mine = tuple(
+                Refusal(partition=p, token=self.rights.held[p].token, newer=s.token or 0, run_id=self.run_id, at=now)
+                for p, s in newer.items()
+            )
+            self.tree.update(
+                self.tree.paths.refused,
+                Refusals,
+                lambda was: Refusals(ring=((*was.ring, *mine) if was else mine)[-KEPT:]),
+            )
+
+
+def share(batch: Past, partition: str) -> float:
+    """The seconds of a batch that fall to one of its partitions, by rows (evenly where there are none)."""
+    rows = sum(batch.rows.values())
+    part = batch.rows.get(partition, 0) / rows if rows else 1 / len(batch.ranges)
+    return batch.seconds * part
+
+
+def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> Committed:
+    start, end = batch.ranges[partition]
+    return Committed(
+        partition=partition,
+        start=start,
+        end=end,
+        rows=batch.rows.get(partition, 0),
+        bad_rows=batch.bad.get(partition, 0),
+        lag=latest - end,
+        token=batch.tokens[partition],
+        epoch=batch.epoch,
+        table_version=batch.version,
+        seconds=share(batch, partition),
+        run_id=batch.run,
+        commit_id=batch.commit,
+        healed=healed,
+    )

@@ -1,0 +1,333 @@
+"""The table alone fences: each law with two handles, each guard with what happens without it.
+
+The checker reads the log as JSON and the files with pyarrow (see conftest); it shares no code with the ledger.
+"""
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from rota.dataplane import columns, footers
+from rota.dataplane.ledger import Guards, Ledger
+from rota.dataplane.table import KEYS, Batch, Claimed
+from rota.errors import BadTransform, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+
+META = "0" * 32
+
+
+def ledger(folder: Path, **more: Any) -> Ledger:
+    return Ledger(folder / "main", "g", **{"meta": META, **more})
+
+
+def batch(table: Ledger, claimed: Claimed, rows: int = 1, ends: dict[str, int] | None = None, **extra: str) -> Batch:
+    """One row an offset, written as Spark would; two offsets a partition."""
+    ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
+    attempt = uuid.uuid4().hex
+    kinds = {"_partition": "string", "_offset": "long", **extra}
+    said = {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
+    }
+    for p, (start, end) in ranges.items():
+        folder = table.path / "data" / attempt / footers.split(p)
+        folder.mkdir(parents=True)
+        data = pa.table(
+            {"_partition": [p] * (end - start), "_offset": list(range(start, end))}
+            | {n: [None] * (end - start) for n in extra}
+        )
+        pq.write_table(data.replace_schema_metadata({footers.SPARK: json.dumps(said)}), folder / "f.parquet")
+    files = footers.read(table.path, attempt, ranges)
+    counts = {p: end - start for p, (start, end) in ranges.items()}
+    return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
+
+
+def expected(**offsets: int) -> dict[str, dict[int, int]]:
+    return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
+
+
+def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    assert table.standing(("p",))["p"].offset is None
+    assert not table.path.exists()
+    claimed = table.claim({"p": 7, "q": 8}, {"p": 0, "q": 0})
+    assert table.commit(claimed, one := batch(table, claimed)) == 2
+    assert {p: (s.offset, s.token) for p, s in table.standing(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
+    assert damage(table.path, expected(p=2, q=2)) == NO_DAMAGE
+    (said,) = log(table.path).said("commit")
+    assert {f"rota.{k}" for k in KEYS} <= set(said)
+    assert json.loads(str(said["rota.tokens"])) == {"p": 7, "q": 8}
+    assert table.past()[0].commit == one.id
+
+
+def test_the_names_of_the_transactions(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    table.claim({"p": 7}, {"p": 5})
+    assert log(table.path).transactions == {
+        "rota/g/p/token": 7, "rota/g/p/offset": 5, f"rota/g/id/{META}": 1, "rota/adopted": 1,
+    }  # fmt: skip
+
+
+def test_a_second_claim_of_the_same_owner_writes_nothing(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    table.claim({"p": 7}, {"p": 0})
+    assert table.claim({"p": 7}, {"p": 0}).version == 1
+
+
+def test_an_owner_that_was_overtaken_is_fenced_whatever_it_tries(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    zombie = table.claim({"p": 1, "q": 1}, {"p": 0, "q": 0})
+    late = batch(table, zombie)
+    newer = table.claim({"p": 2}, {"p": 0})
+    with pytest.raises(Fenced) as fenced:
+        table.commit(zombie, late)
+    assert fenced.value.partitions == ("p",)
+    table.commit(newer, batch(table, newer))
+    with pytest.raises(Fenced):
+        table.renew(zombie, ("p",))
+    assert table.claim({"p": 1}, {"p": 0}).newer == {"p": 2}
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+
+
+def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    one, two = table.claim({"p": 1}, {"p": 0}), table.claim({"p": 1}, {"p": 0})
+    table.commit(one, batch(table, one))
+    with pytest.raises(OffsetGap) as moved:
+        table.commit(two, batch(table, two))
+    assert moved.value.facts["partitions"] == ("p",)
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+
+
+def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
+    """A batch of p and q where q moved: p alone goes in on the renewed claim."""
+    table = ledger(tmp_path)
+    both, other = table.claim({"p": 1, "q": 1}, {"p": 0, "q": 0}), table.claim({"q": 2}, {"q": 0})
+    table.commit(other, batch(table, other))
+    with pytest.raises(Fenced) as fenced:
+        table.commit(both, batch(table, both))
+    assert fenced.value.partitions == ("q",)
+    again = table.renew(both, ("p",))
+    table.commit(again, batch(table, again))
+    assert damage(table.path, expected(p=2, q=2)) == NO_DAMAGE
+
+
+def test_ranges_start_where_the_table_ends(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    gap = batch(table, claimed)
+    with pytest.raises(OffsetGap):
+        table.commit(claimed, Batch(**{**{f: getattr(gap, f) for f in gap.__slots__}, "ranges": {"p": (1, 2)}}))
+
+
+# --- a reply that got lost ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interfere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The next writing of a batch: `before` it happens, or `after` it did, this is called and its error raised."""
+
+    def arm(before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None) -> None:
+        real, armed = DeltaTable.create_write_transaction, [True]
+
+        def write(table: DeltaTable, actions: list[Any], *args: Any, **more: Any) -> None:
+            ours = bool(actions) and bool(armed) and bool(armed.pop())
+            if ours:
+                before()
+            real(table, actions, *args, **more)
+            if ours:
+                after()
+
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
+
+    return arm
+
+
+def fail(error: Exception) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+LOST = [OSError("timeout"), CommitFailedError("conflict with itself, after a retried put")]
+
+
+@pytest.mark.parametrize("error", LOST, ids=["timeout", "conflict"])
+def test_a_commit_that_landed_without_a_reply_is_found(
+    tmp_path: Path, interfere: Callable[..., None], error: Exception
+) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(after=fail(error))
+    assert table.commit(claimed, one) == 2
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+
+
+def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+
+    def others() -> None:
+        for _ in range(3):
+            other = table.claim({"q": 1}, {"q": 0})
+            table.commit(other, batch(table, other))
+        raise OSError("late")
+
+    one = batch(table, claimed)
+    interfere(after=others)
+    assert table.commit(claimed, one) == 2
+    assert damage(table.path, expected(p=2, q=6)) == NO_DAMAGE
+
+
+def test_without_looking_into_the_history_it_is_written_twice(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path, guards=Guards(history=False))
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(after=fail(LOST[1]))
+    table.commit(claimed, one)
+    assert damage(table.path, expected(p=2))["overlaps"] == 2
+
+
+def test_a_commit_that_never_landed_is_an_error_of_the_disk(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(before=fail(OSError("No space left on device")))
+    with pytest.raises(EnvironmentFailed, match="No space left"):
+        table.commit(claimed, one)
+    assert table.commit(claimed, one) == 2
+
+
+def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(before=lambda: DeltaTable(table.path).alter.add_columns(columns.added(columns.FIRST, [schema(b="long")])))
+    table.commit(claimed, one)
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+
+
+# --- without the guards ---------------------------------------------------------------------------------------------
+
+
+def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
+    """delta-rs compares no versions of transactions: only the handle on which the offset was read fences."""
+    table = ledger(tmp_path, guards=Guards(snapshot=False))
+    zombie = table.claim({"p": 1}, {"p": 0})
+    late, newer = batch(table, zombie), table.claim({"p": 2}, {"p": 0})
+    table.commit(newer, batch(table, newer))
+    table.commit(zombie, late)
+    wrong = damage(table.path, expected(p=2))
+    assert (wrong["doubled"], wrong["overlaps"], wrong["backwards"]) == (2, 2, 1)
+
+
+def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path) -> None:
+    table = ledger(tmp_path, guards=Guards(tokens=False))
+    for token in (1, 2, 1):
+        claimed = table.claim({"p": token}, {"p": 0})
+        table.commit(claimed, batch(table, claimed))
+    assert damage(table.path, expected(p=6))["backwards"] == 1
+
+
+def test_without_identity_another_zookeeper_writes_into_the_table(tmp_path: Path) -> None:
+    for meta in (META, "1" * 32):
+        table = ledger(tmp_path, meta=meta, guards=Guards(identity=False))
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed))
+    assert len(log(table.path).said("commit")) == 2
+
+
+# --- whose table ----------------------------------------------------------------------------------------------------
+
+
+def version(path: Path) -> int:
+    return len(list((path / "_delta_log").glob("*.json")))
+
+
+@pytest.mark.parametrize("who", [{"meta": "1" * 32}, {"group": "other"}], ids=["another ZooKeeper", "another group"])
+def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, who: dict[str, str]) -> None:
+    mine = ledger(tmp_path)
+    claimed = mine.claim({"p": 9}, {"p": 0})
+    mine.commit(claimed, batch(mine, claimed))
+    other = Ledger(mine.path, **{"group": "g", "meta": META, **who})
+    before = version(mine.path)
+    with pytest.raises(ForeignTable, match="rota adopt"):
+        other.claim({"p": 3}, {"p": 0})
+    assert version(mine.path) == before
+    assert other.adopt({"p": 2}) == 9  # the greatest token: the new token base lies above
+    assert other.claim({"p": 10}, {"p": 0}).offsets == {"p": 2}
+    with pytest.raises(ForeignTable):  # and the former group is stopped at once
+        mine.claim({"p": 9}, {"p": 0})
+
+
+def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    DeltaTable.create(tmp_path / "main", pa.schema([("_partition", pa.string()), ("_offset", pa.int64())]))
+    ledger(tmp_path).identify(DeltaTable(tmp_path / "main"))
+    write_deltalake(tmp_path / "main", pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
+    with pytest.raises(ForeignTable):
+        ledger(tmp_path).claim({"p": 1}, {"p": 0})
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def schema(**kinds: Any) -> str:
+    kinds = {"_partition": "string", "_offset": "long", **kinds}
+    return json.dumps(
+        {
+            "type": "struct",
+            "fields": [{"name": n, "type": t, "nullable": False, "metadata": {}} for n, t in kinds.items()],
+        }
+    )
+
+
+def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    for extra in ({}, {"a": "integer"}, {"a": "integer", "b": "timestamp"}):
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed, **extra))
+    assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (schema(a="string"), "Column a is string and was long"),
+        (schema(), "dropped the column a"),
+        (schema(a="long", rota_partition="string"), "taken by rota"),
+        (schema(a="long", A="long"), "stand twice"),
+        (schema(a="long", i="interval day to second"), "cannot hold"),
+        (json.dumps({"type": "struct", "fields": []}), "dropped the column _partition"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(found: str, said: str) -> None:
+    with pytest.raises(BadTransform, match=said):
+        columns.checked(found, schema(a="long"))
+
+
+def test_nullability_does_not_matter() -> None:
+    array = {"type": "array", "elementType": "long", "containsNull": False}
+    columns.checked(schema(a=array), schema(a={**array, "containsNull": True}))
+
+
+def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    one = batch(table, table.claim({"p": 1}, {"p": 0}))
+    with pytest.raises(BadTransform, match="does not hold"):
+        footers.read(table.path, one.attempt, {"q": (0, 2)})
+    with pytest.raises(BadTransform, match="offsets outside"):
+        footers.read(table.path, one.attempt, {"p": (0, 1)})
+    with pytest.raises(BadTransform, match="offsets outside"):
+        footers.read(table.path, one.attempt, {"p": (1, 2)})

@@ -1,0 +1,180 @@
+"""A small world for a run: landing folders, a pipeline file, a group in a ZooKeeper in memory, and one Spark server."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.consume import Committed, Event, consume
+from rota.coordination.membership import join
+from rota.coordination.memory import MemoryServer
+from rota.coordination.ownership import claim
+from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
+from rota.coordination.tree import Tree
+from rota.dataplane import session
+from rota.pipeline import Pipeline, load
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEADER = """
+from rota import Pipeline, delta, files
+def source(**more):
+    return files({landing!r}, **{{"format": "json", "schema": "n int, word string", "settle": 0.0, **more}})
+"""
+PLAIN = "pipeline = Pipeline(source=source(), table=delta({table!r}))\n"
+
+
+@dataclass
+class World:
+    """`text` is the rest of the pipeline file, after HEADER; `{table}` in it is where its tables are."""
+
+    folder: Path
+    endpoint: str | None = None
+    text: str = PLAIN
+    server: MemoryServer = field(default_factory=MemoryServer)
+    spark: "SparkSession | None" = None
+
+    def __post_init__(self) -> None:
+        self.tree = Tree(self.server.connect(), "g")
+        self.tree.found()
+        self.incarnation = ""
+        self.runs = 0
+        self.write(self.text)
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "tables" / "p"
+
+    def write(self, text: str) -> None:
+        """Writes the pipeline file anew and loads it."""
+        pipelines = self.folder / "pipelines"
+        pipelines.mkdir(exist_ok=True)
+        header = HEADER.format(landing=str(self.folder / "land"))
+        (pipelines / "p.py").write_text(header + text.replace("{table!r}", repr(str(self.table))))
+        catalog = load(pipelines)
+        assert not catalog.refused, catalog.refused
+        self.pipeline: Pipeline = catalog.pipelines["p"]
+
+    def land(self, key: str, name: str, lines: Iterable[str], suffix: str = ".json") -> None:
+        path = self.folder / "land" / key / f"{name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines))
+
+    def rows(self, key: str, name: str, count: int, first: int = 0) -> None:
+        self.land(key, name, (f'{{"n": {i}, "word": "w{i}"}}' for i in range(first, first + count)))
+
+    def join(self, worker: str = "w1", tree: Tree | None = None) -> str:
+        """A worker with a session of its own, unless `tree` is given, joins."""
+        tree = tree or Tree(self.server.connect(), "g")
+        self.incarnation = join(tree, worker, Live(endpoint=self.endpoint))
+        return self.incarnation
+
+    def give(self, *keys: str, incarnation: str | None = None) -> str:
+        """The worker's target is exactly these keys, and it claims them, from whoever has them."""
+        incarnation = incarnation or self.incarnation or self.join()
+        worker, store, paths = incarnation.rpartition("@")[0], self.tree.store, self.tree.paths
+        partitions = [self.pipeline.partition(k) for k in keys]
+        epoch = self.tree.head().record.epoch + 1
+        self.tree.update(
+            paths.assign(worker), Slots, lambda _: Slots(slots=(Slot(epoch=epoch, partitions=frozenset(partitions)),))
+        )
+        self.tree.update(paths.head, Head, lambda _: Head(epoch=epoch))
+        self.tree.grow("p", keys)
+        for p in partitions:
+            if store.get(paths.own(p)) is None:
+                store.create(paths.own(p), encode(Own()))
+            if (own := self.tree.owned((p,))[p]).incarnation != incarnation:
+                claim(self.tree, incarnation, p, own.version)
+        return incarnation
+
+    def connect(self, endpoint: str | None) -> "SparkSession":
+        return self.spark or session.opened(endpoint)
+
+    def run(self, *keys: str, incarnation: str | None = None, **more: Any) -> list[Event]:
+        """One run over the keys, with a session of its own; the worker's Spark answers for all its runs."""
+        self.runs += 1
+        tree = Tree(self.server.connect(), "g")
+        partitions = [self.pipeline.partition(k) for k in keys]
+        try:
+            return list(
+                consume(
+                    tree,
+                    self.pipeline,
+                    incarnation or self.incarnation,
+                    partitions,
+                    f"run{self.runs}",
+                    **{"connect": self.connect, **more},
+                )
+            )
+        finally:
+            tree.store.close()
+
+    def until_idle(self, *keys: str) -> list[Event]:
+        """Runs until nothing is new any more."""
+        found: list[Event] = []
+        while True:
+            events = self.run(*keys)
+            found += events
+            if not any(isinstance(e, Committed) and not e.healed for e in events):
+                return found
+
+
+def spark_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """A Spark Connect server in its own process group, started in `folder`: it cannot import what the tests can."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.local.dir": str(folder / "local"),
+    }
+    command = [str(home / "bin/spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [*command, "--master", "local[2]", "--driver-memory", "1g"], env=environ, cwd=folder, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def answering(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    def answers() -> bool:
+        assert server.poll() is None, "the Spark server died; see its log"
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    return answers
+
+
+def started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers, and its endpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    server = spark_server(folder, port)
+    wait_until(answering(port, server), 60)
+    return server, f"sc://127.0.0.1:{port}"
+
+
+def kill(server: subprocess.Popen[bytes]) -> None:
+    os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
