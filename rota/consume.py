@@ -7,7 +7,7 @@ own records, and what it no longer owns the table refuses.
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from rota.rights import Rights, rights, still
 from rota.settings import expanded
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from rota.dataplane.session import Connect, SparkSession
 
 __all__ = [
     "Committed",
@@ -123,7 +123,7 @@ def consume(
     incarnation: str,
     partitions: Sequence[str],
     run_id: str,
-    connect: "Callable[[str | None], SparkSession]",
+    connect: "Connect",
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Event]:
     """One event or more for each partition, after what it tells of is in the table. `connect(endpoint)` gives a session.
@@ -158,7 +158,7 @@ class _Run:
     node: str
     incarnation: str
 
-    def events(self, connect: "Callable[[str | None], SparkSession]", settings: Mapping[str, str]) -> Iterator[Event]:
+    def events(self, connect: "Connect", settings: Mapping[str, str]) -> Iterator[Event]:
         """What became of each partition."""
         stopped = list(self._restored())
         yield from stopped

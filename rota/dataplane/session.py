@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 from rota.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+    Connect = Callable[[str | None], SparkSession]  # of an endpoint, or of None for a session of this process
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
