@@ -16,7 +16,7 @@ from rota.errors import EnvironmentFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 (the verbs name it through here)
+    from pyspark.sql import SparkSession as SparkSession
 
     Connect = Callable[[str | None], SparkSession]  # of an endpoint, or of None for a session of this process
 
@@ -31,7 +31,7 @@ SETTINGS = {
 
 def opened(endpoint: str | None, settings: Mapping[str, str] | None = None) -> "SparkSession":
     """A session of the Spark Connect server at `endpoint`, or of this process where there is none."""
-    from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414 (the verbs name it through here)
+    from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
     for name, value in (settings or {}).items():
