@@ -70,7 +70,7 @@ def kill(stage: Stage, watch: Watch, page: Page) -> Killed:
         "a run in the middle of its batch",
     )
     at = time.time()
-    stage.forget(run.worker)
+    stage.strike(run.worker)
     watch.look()
     if watch.committed(run.id):
         raise EnvironmentFailed(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")

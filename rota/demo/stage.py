@@ -217,9 +217,11 @@ class Stage:
         """A child that ended by itself."""
         return next((c for c in self.children.values() if not c.running), None)
 
-    def forget(self, name: str) -> None:
-        """Ends what is left of a child and drops it: its end is wanted."""
-        self.children.pop(name).end(patience=0)
+    def strike(self, name: str) -> None:
+        """SIGKILL to the whole process group of a child, without a word before: a machine that lost its power."""
+        child = self.children.pop(name)
+        child.signal_group(signal.SIGKILL)
+        child.end(patience=5)
 
     def close(self) -> None:
         """Ends all: Dagster, then the workers side by side, then ZooKeeper."""
