@@ -14,6 +14,7 @@ VERBS: dict[str, str] = {
     "status": "status",
     "why": "why",
     "history": "history",
+    "check": "check",
 }
 
 

@@ -4,12 +4,12 @@ Law: a command says what is missing (ZooKeeper, group, worker, partition) in one
 """
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -62,6 +62,16 @@ def known(kind: str, name: str, names: Collection[str]) -> str:
     raise ConfigError(f"Unknown {kind} {name!r}. Known: {shown}{' ...' if len(names) > 20 else ''}")
 
 
-def lags(_: "Tree") -> dict[str, int]:
-    """Partition -> how many offsets are unread, for what has a live owner; empty where the sources cannot be seen."""
-    return {}
+def lags(tree: "Tree") -> dict[str, int]:
+    """Partition -> how many offsets are unread; nothing of a pipeline whose source cannot be seen from here."""
+    from rota import backlog
+
+    found: dict[str, int] = {}
+    with suppress(ConfigError):
+        for pipeline in catalog().of_group(tree.group):
+            record = tree.partitions().get(pipeline.name)
+            ids = [pipeline.partition(key) for key in record.keys] if record else []
+            with suppress(RotaError):
+                behind = backlog.lags(tree, pipeline, ids)
+                found.update({p: latest - offset for p, (offset, latest) in behind.items()})
+    return found

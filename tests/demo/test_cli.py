@@ -1,9 +1,12 @@
 """The commands as a person meets them: quick to answer, one red line for an expected error, one JSON document a reader."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from rota.cli.check import masked
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -40,7 +43,7 @@ def test_help_imports_nothing_heavy() -> None:
     modules = {name.split(".")[0] for name in said.splitlines()[-1].split()}
     assert "click" in modules
     assert not modules & HEAVY
-    for verb in ("demo", "up", "status", "why", "history"):
+    for verb in ("demo", "up", "status", "why", "history", "check"):
         assert f"  {verb} " in said
 
 
@@ -51,3 +54,31 @@ def test_without_zookeeper_a_reader_says_so_in_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "127.0.0.1:1" in done.stderr
     assert "rota up" in done.stderr
+
+
+def test_check_names_each_setting_its_origin_and_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(
+        "from rota import Pipeline, delta, files\n"
+        "pipeline = Pipeline(source=files('${NOWHERE}/orders', format='csv', schema='a int'), table=delta('/tmp/orders'))\n"
+    )
+    environ = {"ROTA_ZOOKEEPER": "127.0.0.1:1", "ROTA_PIPELINES": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    done = rota("check", "--json", **environ)
+    assert done.returncode == 2
+    said = json.loads(done.stdout)
+    assert said["works"] is False
+    settings = {s["name"]: (s["value"], s["origin"]) for s in said["settings"]}
+    assert settings["ROTA_ZOOKEEPER"] == ("127.0.0.1:1", "environment")
+    assert settings["ROTA_MAX_SHUTDOWN"] == ("120 s", "default")
+    assert settings["NOWHERE"] == ("", "missing")
+    probes = {p["name"]: p for p in said["probes"]}
+    assert not probes["Java"]["works"]
+    assert "apt install" in probes["Java"]["seen"]
+    assert not probes["ZooKeeper"]["works"]
+    assert not probes["source of orders"]["works"]
+    assert "NOWHERE" in probes["source of orders"]["seen"]
+
+
+def test_secrets_never_show() -> None:
+    assert masked("AWS_SECRET_ACCESS_KEY", "hunter2") == "***"
+    assert masked("ROTA_TABLES", "s3://me:hunter2@host/x") == "s3://***@host/x"
+    assert masked("ROTA_TABLES", "/data/tables") == "/data/tables"
