@@ -9,9 +9,8 @@ import dagster as dg
 from rota.settings import Settings
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
-
     from rota.coordination.store import Store
+    from rota.coordination.tree import Tree
 
 
 class ZooKeeperResource(dg.ConfigurableResource):

@@ -11,6 +11,7 @@ from rota.errors import RotaError
 VERBS: dict[str, str] = {
     "demo": "demo",
     "up": "up",
+    "worker": "worker",
     "status": "status",
     "why": "why",
     "history": "history",

@@ -1,0 +1,255 @@
+"""The agent: one worker's representative in a group. Joins, looks, decides by the reconcile machine, acts, drains.
+
+Laws: nothing is written but by a compare-and-set that names what was read; a look that took longer than the session is
+surely alive is thrown away; after a suspension every record is proven again before anything is written; with the session
+everything is given up, and the worker joins anew as another incarnation. What it decides, it says in one line.
+
+`cycle` yields between any two calls to ZooKeeper: the process just runs through it, the simulation lets the world
+happen there.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from typing import Protocol
+
+from rota.coordination import membership, ownership
+from rota.coordination.layout import is_incarnation, worker_of
+from rota.coordination.records import Live
+from rota.coordination.tree import Target, Tree
+from rota.core.reconcile import (
+    MACHINES,
+    Announce,
+    Claim,
+    Event,
+    Exit,
+    Guards,
+    Instruction,
+    Join,
+    Joined,
+    Looked,
+    Lost,
+    Note,
+    Owner,
+    Release,
+    State,
+    Suspended,
+    Ticked,
+    Told,
+)
+from rota.errors import Conflict, OwnershipError, Unavailable, Undecodable, Unknown
+
+PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
+PROOF = 5.0  # seconds after which own records that are as they should be are read again
+
+
+class Say(Protocol):
+    """Takes one decision: a word, and its facts."""
+
+    def __call__(self, word: str, /, **facts: object) -> None: ...
+
+
+class Agent:
+    """One worker in one group over one store; `done` is set once it has ended. Not for several threads."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        worker: str,
+        live: Live,
+        say: Say,
+        *,
+        max_shutdown: float,
+        session_timeout: float,
+        protocol: str = "assigned",
+        clock: Callable[[], float] = time.monotonic,
+        guards: Guards | None = None,
+    ) -> None:
+        self.tree, self.store, self.paths = tree, tree.store, tree.paths
+        self.worker, self.live, self.say, self.clock = worker, live, say, clock
+        self.patience = PATIENCE * session_timeout
+        self.state = State(worker, max_shutdown, guards or Guards())
+        self.done: Exit | None = None
+        self._machine = MACHINES[protocol]
+        self._session = 0
+        self._assign_version: int | None = None  # of the target last read: a claim checks it
+        self._pending = False  # a slot waits for the head to reach it
+        self._settled: frozenset[str] = frozenset()  # owned when last read; all were read again at `_proven`
+        self._proven = float("-inf")
+        self._unreadable: frozenset[str] = frozenset()
+
+    # --- what the process calls
+
+    def cycle(self) -> Generator[None, None, None]:
+        """One round: what the machine says to a fresh look is done. Never raises for want of ZooKeeper."""
+        try:
+            if self.state.incarnation is not None and self.store.session != self._session:
+                yield from self._feed(Lost())
+            elif not self.store.active():
+                yield from self._feed(Suspended(self.clock()))
+                yield from self._feed(Ticked(self.clock()))
+            elif self.state.incarnation is None and self.done is None:
+                yield from self._join()
+            elif self.done is None:
+                yield from self._round()
+        except (Unavailable, Unknown) as error:
+            self.say("suspended", why=str(error))
+            yield from self._feed(Suspended(self.clock()))
+
+    def leave(self) -> None:
+        """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left."""
+        if self.state.leaving is None:
+            self.say("leaving", held=len(self.state.held))
+        for _ in self._feed(Told(self.clock())):
+            pass
+
+    def publish(self, **changes: object) -> bool:
+        """Rewrite the live record with what changed; says whether ZooKeeper has it."""
+        self.live = self.live.model_copy(update=changes)
+        if self.state.incarnation is None or not self.store.active() or self.store.session != self._session:
+            return False
+        try:
+            membership.announce(self.tree, self.state.incarnation, self.live)
+        except (Conflict, Unavailable, Unknown):
+            return False
+        return True
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is on its way, so that the next look should come soon."""
+        state = self.state
+        return bool(state.waiting or state.draining) or state.leaving is not None or self._pending
+
+    # --- the round
+
+    def _join(self) -> Generator[None, None, None]:
+        session = self.store.session
+        incarnation = membership.join(self.tree, self.worker, self.live)
+        self._session, self._settled, self._proven = session, frozenset(), float("-inf")
+        self.say("joined", incarnation=incarnation)
+        yield from self._feed(Joined(incarnation))
+
+    def _round(self) -> Generator[None, None, None]:
+        looked = yield from self.look()
+        if self.store.session != self._session:
+            yield from self._feed(Lost())
+        elif self.state.guards.prove and self.clock() - looked.began > self.patience:
+            yield from self._feed(Suspended(self.clock()))
+        else:
+            yield from self._feed(looked)
+
+    def look(self) -> Generator[None, None, Looked]:
+        """One look, in the order that the machine's laws need: target, own records, live, runs."""
+        began = self.clock()
+        seen = self._target()
+        target = seen.partitions if seen is not None else None
+        epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)
+        yield
+        owners = self._own(target)
+        yield
+        names = frozenset(n for n in self.store.children(self.paths.lives) if is_incarnation(n))
+        yield
+        newest = self._newest(names)
+        busy = self._busy()
+        self._report()
+        return Looked(began, self.clock(), epoch, previous, target, owners, names, newest, busy)
+
+    def _target(self) -> Target | None:
+        """This worker's target; None where it cannot be told now."""
+        try:
+            target = self.tree.target(self.worker)
+        except Undecodable:
+            return None  # it is in the tree's quarantine, and said in `_report`
+        self._assign_version = target.version if target is not None else None
+        self._pending = target is not None and target.previous is not None and target.previous > target.epoch
+        return target
+
+    def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:
+        """The own records of what is in the target or held; those that are as they should be only every `PROOF` s."""
+        wanted = self.state.interest(target)
+        ask = wanted
+        if self.state.suspended is not None or self.clock() - self._proven >= PROOF:
+            self._proven = self.clock()
+        else:
+            ask = wanted - (self._settled & (target or frozenset()))
+        views = self.tree.owned(sorted(ask)) if ask else {}
+        mine = {p for p, view in views.items() if view.incarnation == self.state.incarnation}
+        self._settled = ((self._settled - ask) | mine) & wanted
+        return {p: Owner(view.incarnation, view.version) for p, view in views.items()}
+
+    def _newest(self, live: frozenset[str]) -> str | None:
+        """The live incarnation of this worker that joined last."""
+        mine = sorted(n for n in live if worker_of(n) == self.worker)
+        if len(mine) < 2:
+            return mine[0] if mine else None
+        nodes = zip(self.store.get_many([self.paths.live(n) for n in mine]), mine, strict=True)
+        return max(((node.czxid, name) for node, name in nodes if node is not None), default=(0, None))[1]
+
+    def _busy(self) -> frozenset[str]:
+        """The partitions that runs of this incarnation consume."""
+        runs = [run for run in self.tree.runs() if run.incarnation == self.state.incarnation]
+        return frozenset(p for run in runs for p in run.partitions)
+
+    def _report(self) -> None:
+        """One line for a record that cannot be read, not one at each look."""
+        for path in sorted(self.tree.quarantined.keys() - self._unreadable):
+            self.say("unreadable", path=path, why=self.tree.quarantined[path])
+        self._unreadable = frozenset(self.tree.quarantined)
+
+    # --- deciding and acting
+
+    def _feed(self, event: Event) -> Generator[None, None, None]:
+        self.state, instructions = self._machine(self.state, event)
+        for instruction in instructions:
+            if isinstance(instruction, Claim | Release):
+                yield
+                if isinstance(event, Looked) and not self._still_proven(event):
+                    self.state, _ = self._machine(self.state, Suspended(self.clock()))
+                    return
+            self._do(instruction)
+
+    def _still_proven(self, look: Looked) -> bool:
+        """Whether the look may still be acted upon: same session, connection good, begun not long ago."""
+        if not self.state.guards.prove:
+            return True
+        fresh = self.clock() - look.began <= self.patience
+        return fresh and self.store.session == self._session and self.store.active()
+
+    def _do(self, instruction: Instruction) -> None:
+        match instruction:
+            case Claim():
+                self._claim(instruction)
+            case Release():
+                self._release(instruction)
+            case Announce():
+                self.publish(leaving=True)
+            case Join(reason):
+                self.say("lost", why=reason)
+            case Note(word, partition, detail):
+                self.say(word, partition=partition, why=detail)
+            case Exit():
+                self.done = instruction
+
+    def _claim(self, claim: Claim) -> None:
+        try:
+            take = ownership.force if claim.reason == "forced" else ownership.claim
+            owned = take(self.tree, self._incarnation, claim.partition, claim.version, self._assign_version)
+        except (Conflict, OwnershipError) as error:
+            self.say("claim-refused", partition=claim.partition, why=str(error))
+            return
+        facts = {"giver": claim.giver} if claim.giver else {}
+        self.say("claimed", partition=claim.partition, reason=claim.reason, token=owned.token, **facts)
+
+    def _release(self, release: Release) -> None:
+        self._settled -= {release.partition}
+        try:
+            ownership.release(self.tree, self._incarnation, release.partition, release.version)
+        except (Conflict, OwnershipError) as error:
+            self.say("release-refused", partition=release.partition, why=str(error))
+            return
+        self.say("released", partition=release.partition, reason=release.reason)
+
+    @property
+    def _incarnation(self) -> str:
+        if self.state.incarnation is None:
+            raise OwnershipError("This worker has not joined. Join first")
+        return self.state.incarnation

@@ -1,0 +1,245 @@
+"""`rota worker`: one agent and its Spark, until it is told to leave."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.settings import Settings, checked_id
+
+if TYPE_CHECKING:
+    from rota.agent import Agent
+    from rota.coordination.records import Live
+    from rota.coordination.store import Store
+    from rota.dataplane.endpoint import SparkServer
+
+SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
+RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
+
+
+@click.command("worker")
+@click.option("--group", default="default", show_default=True, help="The pool of workers to join.")
+@click.option("--id", "worker", default=socket.gethostname, show_default="host name", help="The worker's id.")
+@click.option("--zookeeper", help="host:port[,host:port...]; else ROTA_ZOOKEEPER.")
+@click.option("--capacity", type=float, default=1.0, show_default=True, help="Its share beside the others.")
+@click.option("--zone", help="Where it stands; counts as label zone.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="What it can do; repeatable.")
+@click.option("--max-partitions", type=click.IntRange(min=0), help="It never holds more.")
+@click.option("--master", help="Master of its own Spark Connect server.  [default: local[*]]")
+@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting of it; repeatable.")
+@click.option("--spark", metavar="sc://HOST:PORT", help="A Spark Connect server run by somebody else.")
+@click.option("--no-spark", is_flag=True, help="No server: each run makes a local Spark session.")
+@click.option("--protocol", type=click.Choice(["assigned"]), default="assigned", show_default=True)
+def command(
+    group: str,
+    worker: str,
+    zookeeper: str | None,
+    capacity: float,
+    zone: str | None,
+    labels: tuple[str, ...],
+    max_partitions: int | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    spark: str | None,
+    no_spark: bool,
+    protocol: str,
+) -> None:
+    """Represent one worker in a group: join, own what the target says, hand over, and run its Spark.
+
+    SIGTERM (or Ctrl-C) hands everything over and exits 0. One line for each decision goes to standard error.
+    """
+    checked_id("worker", worker)
+    checked_id("group", group)
+    server = _server(worker, master, conf, spark, no_spark)
+    from pydantic import ValidationError
+
+    from rota.coordination.records import Live
+
+    try:
+        live = Live(
+            endpoint=spark,
+            protocol=protocol,  # type: ignore[arg-type]
+            capacity=capacity,
+            zone=zone,
+            labels=_pairs("--label", labels),
+            max_partitions=max_partitions,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"--{first['loc'][0]} {first['input']!r}: {first['msg']}. Give another value") from None
+    settings = Settings.from_environment()
+    sys.exit(Process(group, worker, live, server, settings, zookeeper or settings.zookeeper).run())
+
+
+def _server(
+    worker: str, master: str | None, conf: tuple[str, ...], spark: str | None, no_spark: bool
+) -> "SparkServer | None":
+    """The worker's own Spark, not started; None where it has none. ConfigError without Java, or on options that clash."""
+    if sum((bool(spark), no_spark, bool(master or conf))) > 1:
+        raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
+    if spark is not None and not spark.startswith("sc://"):
+        raise ConfigError(f"--spark {spark!r} is no Spark Connect address. Give one like sc://host:15002")
+    if spark or no_spark:
+        return None
+    from rota.dataplane.endpoint import SparkServer, SparkSettings, java
+
+    java()
+    return SparkServer(worker, SparkSettings(master or "local[*]", _pairs("--conf", conf)))
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict.fromkeys(texts, "")
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"{option} {text!r}: give it as KEY=VALUE")
+        del pairs[text]
+        pairs[key] = value
+    return pairs
+
+
+class Process:
+    """The process around an agent: connection, signals, Spark, usage. `run` returns the exit code."""
+
+    def __init__(
+        self, group: str, worker: str, live: "Live", server: "SparkServer | None", settings: Settings, hosts: str
+    ) -> None:
+        self.group, self.worker, self.live, self.server = group, worker, live, server
+        self.settings, self.hosts = settings, hosts
+        self.wake = threading.Event()
+        self.told = False
+        self._ready = False  # whether Spark was ready at the last look
+        self._failures = 0
+        self._watching = False
+
+    def run(self) -> int:
+        """Until told to leave (0), or superseded or without Spark (2). Raises ConfigError, Unavailable at the start."""
+        from rota.coordination.client import connect
+        from rota.coordination.tree import Tree
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signal)
+        timeout = self.settings.session_timeout.total_seconds()
+        try:
+            with connect(self.hosts, timeout) as store:
+                tree = Tree(store, self.group)
+                if not tree.there():
+                    tree.found(protocol=self.live.protocol)
+                if not self._start_spark():
+                    return 0
+                return self._serve(store, self._agent(tree, timeout))
+        finally:
+            if self.server is not None:
+                self.server.stop()
+
+    def _agent(self, tree: object, timeout: float) -> "Agent":
+        from rota.agent import Agent
+
+        return Agent(
+            tree,  # type: ignore[arg-type]
+            self.worker,
+            self.live,
+            self.say,
+            max_shutdown=self.settings.max_shutdown.total_seconds(),
+            session_timeout=timeout,
+            protocol=self.live.protocol,
+        )
+
+    def _serve(self, store: "Store", agent: "Agent") -> int:
+        from rota.usage import Usage
+
+        usage = Usage()
+        while True:
+            if self.told:
+                agent.leave()
+            for _ in agent.cycle():
+                pass
+            if agent.done is not None:
+                self.say("ended", why=agent.done.reason)
+                return 0 if agent.done.clean or self.told else 2
+            self._watch(store, agent)
+            self._watch_spark()
+            if (news := usage.news()) is not None:
+                agent.publish(usage=news)
+            self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
+            self.wake.clear()
+
+    # --- signals, watches, words
+
+    def _signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.told = True
+        self.wake.set()
+
+    def _watch(self, store: "Store", agent: "Agent") -> None:
+        """A hint that the target moved; polling alone would find it too."""
+        from rota.errors import CoordinationError
+
+        if self._watching:
+            return
+        try:
+            store.watch(agent.paths.assign(self.worker), self._changed)
+        except CoordinationError:
+            return
+        self._watching = True
+
+    def _changed(self) -> None:
+        self._watching = False
+        self.wake.set()
+
+    def say(self, word: str, /, **facts: object) -> None:
+        """One decision, one line on standard error."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        pairs = "".join(f" {key}={_quoted(value)}" for key, value in facts.items() if value is not None)
+        click.echo(f"{at} group={self.group} worker={self.worker} event={word}{pairs}", err=True)
+
+    # --- Spark
+
+    def _start_spark(self) -> bool:
+        """Starts the worker's own Spark and waits until it is ready: who cannot work does not join. False: told to leave."""
+        if self.server is None:
+            return True
+        self._launch(self.server)
+        while not self.told:
+            self._watch_spark()
+            if self._ready:
+                self.live = self.live.model_copy(update={"endpoint": self.server.url})
+                return True
+            time.sleep(0.1)
+        return False
+
+    def _launch(self, server: "SparkServer") -> None:
+        pid = server.start()
+        self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
+
+    def _watch_spark(self) -> None:
+        """A Spark that died is started again at its former address; after `RESTARTS` vain starts the worker gives up."""
+        if self.server is None:
+            return
+        if self.server.pid is None:
+            self._failures = 1 if self._ready else self._failures + 1
+            self._ready = False
+            self.say("spark-died", why=self.server.last_words(), failures=self._failures)
+            if self._failures >= RESTARTS:
+                raise EnvironmentFailed(
+                    f"Spark of worker {self.worker} died {self._failures} times: {self.server.last_words()}. "
+                    "Check --master and --conf"
+                )
+            self._launch(self.server)
+        elif not self._ready and self.server.ready():
+            self._ready, self._failures = True, 0
+            self.say("spark-ready", endpoint=self.server.url)
+
+
+def _quoted(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f'"{text}"' if any(c in text for c in ' ="') or not text else text

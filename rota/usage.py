@@ -1,0 +1,62 @@
+"""How busy this machine is: fractions from 0 to 1, smoothed, rewritten only when it says something new."""
+
+import time
+from collections.abc import Callable, Mapping
+
+import psutil
+
+NEWS = 0.1  # a change of any fraction that is worth a write
+STALE = 30.0  # seconds after which the same fractions are written again
+EVERY = 5.0  # seconds between two samples
+SMOOTH = 0.5  # weight of the newest sample
+
+
+class Usage:
+    """cpu, memory, and bandwidth_in/out where the network cards tell their speed.
+
+    Law: `news()` gives the fractions when one of them moved by `NEWS` since they were last given, or `STALE` seconds
+    passed; else None. It samples at most each `EVERY` seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._smooth: dict[str, float] = {}
+        self._given: Mapping[str, float] | None = None
+        self._given_at, self._sampled_at = float("-inf"), clock()
+        self._bytes = _bytes()
+        psutil.cpu_percent()  # the first call only starts the interval
+
+    def news(self) -> Mapping[str, float] | None:
+        """The fractions if they are worth a write."""
+        now = self._clock()
+        if now - self._sampled_at < EVERY:
+            return None
+        self._fold(self._sample(now - self._sampled_at))
+        self._sampled_at = now
+        if self._given is not None and now - self._given_at < STALE and not self._moved(self._given):
+            return None
+        self._given, self._given_at = {k: round(v, 3) for k, v in self._smooth.items()}, now
+        return self._given
+
+    def _moved(self, given: Mapping[str, float]) -> bool:
+        return any(abs(value - given.get(key, 0.0)) >= NEWS for key, value in self._smooth.items())
+
+    def _fold(self, sample: Mapping[str, float]) -> None:
+        for key, value in sample.items():
+            before = self._smooth.get(key, value)
+            self._smooth[key] = before + SMOOTH * (min(max(value, 0.0), 1.0) - before)
+
+    def _sample(self, seconds: float) -> dict[str, float]:
+        sample = {"cpu": psutil.cpu_percent() / 100, "memory": psutil.virtual_memory().percent / 100}
+        speed = sum(card.speed for name, card in psutil.net_if_stats().items() if card.isup and name != "lo") * 125_000
+        if speed:
+            (received, sent), self._bytes = self._bytes, _bytes()
+            sample["bandwidth_in"] = (self._bytes[0] - received) / seconds / speed
+            sample["bandwidth_out"] = (self._bytes[1] - sent) / seconds / speed
+        return sample
+
+
+def _bytes() -> tuple[int, int]:
+    """Received and sent by all cards since the machine started; zeros where that is not told."""
+    count = psutil.net_io_counters()
+    return (count.bytes_recv, count.bytes_sent) if count is not None else (0, 0)

@@ -1,0 +1,139 @@
+"""The judge of the hand-over simulation: it reads the table's log and the own records, and shares no code with the actors.
+
+Invariants, checked after every event that wrote something:
+- rows: the visible offsets of a partition are 0 .. offset-1, each once (nothing doubled, nothing lost, no hole);
+- offset and token of a partition never go back in the table;
+- stale: no batch is committed under a token older than one the table has seen;
+- impostor: a batch is committed by the incarnation that holds that token, by the own records' history;
+- own: a record is claimed only by a live incarnation and released only by its owner, its version grows by one;
+- checkpoint: never back, never ahead of the table.
+At the end (`unsettled` is empty): what is placed is owned by its worker's newest incarnation, everything is consumed,
+and the checkpoints say so.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.core.handover.table import Commit, Table
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the judge has folded of one partition."""
+
+    rows: Counter[int] = field(default_factory=Counter)
+    offset: int = 0
+    token: int = 0
+    claims: dict[int, str] = field(default_factory=dict)  # token -> incarnation
+    owner: str | None = None
+    own_version: int = -1
+    own_mzxid: int = -1
+    checkpoint: int = 0
+    checkpoint_mzxid: int = -1
+
+
+class Checker:
+    """Counts damage by kind; `damage` is empty as long as every law held."""
+
+    def __init__(self, table: Table, partitions: tuple[str, ...]) -> None:
+        self.table, self.seen = table, {p: Seen() for p in partitions}
+        self.damage: Counter[str] = Counter()
+        self.said: list[str] = []
+        self._read = 0
+        self._files: dict[int, tuple[str, tuple[int, ...]]] = {}
+
+    def blame(self, kind: str, what: str) -> None:
+        """Note damage, with a line that helps to find it."""
+        self.damage[kind] += 1
+        self.said.append(f"{kind}: {what}")
+
+    def own(self, partition: str, owner: str | None, version: int, mzxid: int, live: frozenset[str]) -> None:
+        """Note an own record as it is after an event that wrote it."""
+        seen = self.seen[partition]
+        if version != seen.own_version + 1:
+            self.blame("own", f"{partition} went from version {seen.own_version} to {version}")
+        if owner is not None and owner not in live:
+            self.blame("own", f"{partition} was claimed by {owner}, which is not live")
+        if owner is not None and owner == seen.owner:
+            self.blame("own", f"{partition} was claimed again by its own owner {owner}")
+        if owner is not None:
+            seen.claims[mzxid] = owner
+        seen.owner, seen.own_version, seen.own_mzxid = owner, version, mzxid
+
+    def checkpoint(self, partition: str, offset: int) -> None:
+        """Note a checkpoint as it is after an event."""
+        seen = self.seen[partition]
+        if offset < seen.checkpoint:
+            self.blame("checkpoint", f"{partition} went back from {seen.checkpoint} to {offset}")
+        if offset > seen.offset:
+            self.blame("checkpoint", f"{partition} is at {offset}, ahead of the table at {seen.offset}")
+        seen.checkpoint = offset
+
+    def commits(self) -> None:
+        """Fold the log entries that are new since the last call."""
+        for commit in self.table.log[self._read :]:
+            self._fold(commit)
+        self._read = len(self.table.log)
+
+    def _fold(self, commit: Commit) -> None:
+        touched = {f.partition for f in commit.adds}
+        for name in commit.removes:
+            partition, offsets = self._files.pop(name)
+            touched.add(partition)
+            self.seen[partition].rows.subtract(offsets)
+        for file in commit.adds:
+            self._files[file.name] = (file.partition, file.offsets)
+            self.seen[file.partition].rows.update(file.offsets)
+        for app, value in commit.transactions.items():
+            partition, _, kind = app.partition("/")
+            touched.add(partition)
+            self._transaction(partition, kind, value)
+        if commit.facts["what"] == "batch":
+            self._batch(commit)
+        for partition in touched:
+            self._rows(partition, commit.version)
+
+    def _transaction(self, partition: str, kind: str, value: int) -> None:
+        seen = self.seen[partition]
+        before = seen.offset if kind == "offset" else seen.token
+        if value < before:
+            self.blame(kind, f"{partition} went back from {before} to {value}")
+        if kind == "offset":
+            seen.offset = value
+        else:
+            seen.token = max(seen.token, value)
+
+    def _batch(self, commit: Commit) -> None:
+        tokens: Mapping[str, int] = commit.facts["tokens"]  # type: ignore[assignment]
+        for partition, token in tokens.items():
+            seen = self.seen[partition]
+            if token < seen.token:
+                self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
+            if seen.claims.get(token) != commit.facts["incarnation"]:
+                self.blame("impostor", f"{partition}: {commit.facts['incarnation']} wrote under token {token}")
+
+    def _rows(self, partition: str, version: int) -> None:
+        seen = self.seen[partition]
+        rows = +seen.rows
+        if doubled := sum(n - 1 for n in rows.values() if n > 1):
+            self.blame("doubled", f"{partition} has {doubled} rows twice at version {version}")
+        if lost := sum(1 for offset in range(seen.offset) if offset not in rows):
+            self.blame("lost", f"{partition} misses {lost} rows at version {version}")
+        if any(offset >= seen.offset for offset in rows):
+            self.blame("ahead", f"{partition} has rows beyond its offset {seen.offset} at version {version}")
+
+    def unsettled(self, latest: Mapping[str, int], target: Mapping[str, str], newest: Mapping[str, str]) -> list[str]:
+        """What is not at rest yet, a line each."""
+        lines = []
+        for partition, seen in self.seen.items():
+            worker = target.get(partition)
+            if worker is None:
+                lines.append(f"{partition} is not placed")
+            elif seen.owner != newest.get(worker):
+                lines.append(f"{partition} is owned by {seen.owner}, wanted {newest.get(worker)}")
+            elif seen.offset != latest[partition] or seen.checkpoint != seen.offset:
+                lines.append(
+                    f"{partition}: {latest[partition]} there, {seen.offset} in the table, {seen.checkpoint} noted"
+                )
+        return lines
