@@ -25,6 +25,20 @@ from tests.core.handover.table import Table
 
 SESSION = 4.0
 MAX_SHUTDOWN = 12.0
+KINDS = (
+    "kill",
+    "kill",
+    "pause",
+    "pause",
+    "long pause",
+    "long pause",
+    "hang",
+    "expire",
+    "lose",
+    "disconnect",
+    "table",
+    "twin",
+)
 Steps = Generator[float, None, None]
 
 
@@ -179,10 +193,10 @@ class World:
 
     def _strike(self, actor: Actor) -> None:
         """One fault, of a kind that suits the actor."""
-        kind = self.random.choice(("kill", "pause", "long pause", "expire", "lose", "disconnect", "table", "twin"))
+        kind = self.random.choice(KINDS)
         if kind == "twin" and actor.kind != "agent":
             kind = "pause"
-        if actor.store is None and kind not in ("kill", "pause", "table"):
+        if actor.store is None and kind in ("expire", "lose", "disconnect"):
             kind = "pause"
         self.count("faults")
         self.tell(f"{kind} {actor.name}")
@@ -192,6 +206,8 @@ class World:
             self.pause(
                 actor, self.random.uniform(0.1, 2.0) if kind == "pause" else self.random.uniform(0.7, 4) * SESSION
             )
+        elif kind == "hang":  # it does nothing, but something keeps its session
+            actor.until = self.now + self.random.uniform(0.5, 2) * MAX_SHUTDOWN
         elif kind == "table":
             self._table_broken = self.random.choice(("before", "after"))
         elif kind == "twin":
@@ -247,10 +263,16 @@ class World:
             actor.until = min(actor.until, self.now)
             if actor.store is not None:
                 actor.store.reconnect()
-        for worker in self.workers:
-            self.at(self.now + 2 * SESSION, lambda w=worker: self.start_agent(w, only=True))  # type: ignore[misc]
+        self.spawn(Actor("supervisor", "world", self._supervisor()), 2 * SESSION)
 
     # --- actors
+
+    def _supervisor(self) -> Steps:
+        """Whoever ended is started again."""
+        while True:
+            for worker in self.workers:
+                self.start_agent(worker, only=True)
+            yield SESSION
 
     def start_agent(self, worker: str, only: bool = False) -> None:
         """An agent process; with `only`, unless one of that id is there."""
