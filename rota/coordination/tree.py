@@ -10,7 +10,7 @@ Laws:
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
 from rota.coordination.packed import MAX_IDS
@@ -38,6 +38,9 @@ from rota.coordination.store import Create, Node, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
+
+if TYPE_CHECKING:
+    from rota.coordination.look import Basis, Look
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
@@ -170,6 +173,10 @@ class Tree:
             else:
                 return record
         raise AssertionError("not reached")
+
+    def put(self, path: str, record: R) -> R:
+        """The record is this one after it, whatever it was."""
+        return self.update(path, type(record), lambda _: record)
 
     def controller(self) -> Read[Controller]:
         """Who may publish."""
@@ -312,6 +319,18 @@ class Tree:
 
     def _ids(self, folder: str) -> list[str]:
         return [n for n in self.store.children(folder) if is_id(n)]
+
+    def snapshot(self) -> "Look":
+        """Everything the planner reads, and the basis that it is made from."""
+        from rota.coordination.look import look
+
+        return look(self)
+
+    def basis(self) -> "Basis":
+        """What a decision would be made from now: cheap to take again and again."""
+        from rota.coordination.look import basis
+
+        return basis(self)
 
     # --- partitions grow
 

@@ -1,0 +1,59 @@
+"""After a lost or restored ZooKeeper, or a restored table: what `rota adopt` changes here, so that tokens only grow.
+
+Laws:
+1. After it, every token of this group is above every token that the tables have seen.
+2. A checkpoint that was ahead of its table is set to what the table says, and only here may a checkpoint go back.
+3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
+"""
+
+from collections.abc import Mapping
+
+from rota.coordination.records import Checkpoint, Meta
+from rota.coordination.tree import Tree
+from rota.errors import ConfigError
+
+
+def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint] | None = None) -> Meta:
+    """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
+    given checkpoints to what their tables say. The settings as they are then. Raises ConfigError while runs are alive."""
+    if runs := tree.runs():
+        raise ConfigError(
+            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
+            f"Stop them (or the daemon), then adopt"
+        )
+    meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
+    for partition, checkpoint in (checkpoints or {}).items():
+        tree.put(tree.paths.checkpoint(partition), checkpoint)
+    return meta
+
+
+def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:
+    if now is None:
+        raise ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
+    if now.token_base > greatest_token:
+        return now
+    return now.model_copy(update={"token_base": greatest_token + 1})
+
+
+def restored(my_token: int, table_token: int) -> str | None:
+    """The one line to stop with when a table has seen a newer token than the one of an own record that is still
+    current; None if all is well."""
+    if table_token <= my_token:
+        return None
+    return (
+        f"The table has seen token {table_token}, but the current own record has {my_token}: ZooKeeper was restored from "
+        f"an older state. Nothing was written. Run `rota adopt` to go on above it"
+    )
+
+
+def foreign(table_id: str | None, has_rows: bool, meta: Meta) -> str | None:
+    """The one line to stop with when a table belongs to another group or a former ZooKeeper; None if all is well.
+
+    `table_id` is the meta id that the table carries, None if it carries none."""
+    if table_id == meta.id or (table_id is None and not has_rows):
+        return None
+    whose = "has rows of somebody else" if table_id is None else f"belongs to group id {table_id}"
+    return (
+        f"The table {whose}, this group's id is {meta.id}. Nothing was written. "
+        f"Run `rota adopt` to take it over, or give the pipeline another table"
+    )

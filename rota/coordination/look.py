@@ -1,0 +1,175 @@
+"""One look at a group: everything that a decision reads, and the digest of it that says whether to decide again.
+
+Laws:
+1. Level, not edge: two looks at the same incarnations, states, wishes, partitions and settings have the same basis, and
+   the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
+   uses and how fast it reads is not in it.
+2. An owner is the effective target; where that worker is gone, whoever owns the partition in its own record.
+3. What cannot be read is never taken for less: a worker whose record or wishes are unreadable keeps what it holds and
+   gets nothing new, a pipeline or a group whose record is unreadable stops the look.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from rota.coordination.layout import worker_of
+from rota.coordination.records import Controller, GroupWishes, Head, Live, Meta, Partitions, WorkerWishes
+from rota.coordination.tree import Tree
+from rota.coordination.views import LiveView, Read, Target
+from rota.core import Partition, Snapshot, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a decision is made from, without loads and owners: cheap to take again and again."""
+
+    digest: str
+    meta: Meta
+    head: Read[Head]
+    controller: Read[Controller]
+    wishes: GroupWishes
+    workers: tuple[Worker, ...]
+    partitions: Mapping[str, Partitions]
+    members: tuple[str, ...]
+
+    @property
+    def moved(self) -> bool:
+        """Whether the current epoch was made from something else."""
+        return self.digest != self.head.record.basis
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Workers that the last published look did not see, by incarnation."""
+        return tuple(sorted(worker_of(i) for i in set(self.members) - set(self.controller.record.members)))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Workers that the last published look saw and that are not there any more, by worker."""
+        here = {worker_of(i) for i in self.members}
+        return tuple(sorted({worker_of(i) for i in self.controller.record.members} - here))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A basis with the snapshot for the planner. `now` is the server's clock; `absences` say since when who is missed."""
+
+    basis: Basis
+    snapshot: Snapshot
+    targets: Mapping[str, Target]
+    absences: Mapping[str, float]
+    now: float
+
+
+def basis(tree: Tree) -> Basis:
+    """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
+    meta, head, controller, wishes = tree.meta(), tree.head(), tree.controller(), tree.wishes()
+    partitions = tree.partitions()
+    live = tree.newest(tree.live())
+    people = tree.worker_wishes()
+    unreadable = {p.rpartition("/")[2] for p in tree.quarantined if p.startswith(f"{tree.paths.workers}/")}
+    workers = tuple(
+        _worker(live[w], people[w].record if w in people else WorkerWishes(), doubtful=w in unreadable)
+        for w in sorted(live, key=str.encode)
+    )
+    members = tuple(sorted(v.incarnation for v in live.values()))
+    return Basis(
+        _digest(meta, wishes, workers, partitions), meta, head, controller, wishes, workers, partitions, members
+    )
+
+
+def look(tree: Tree) -> Look:
+    """Everything the planner reads."""
+    seen = basis(tree)
+    head, targets = tree.targets()
+    now = tree.store.now()
+    ids = {f"{p}-{key}": (p, key) for p, record in seen.partitions.items() for key in record.keys}
+    here = {w.id for w in seen.workers}
+    owners, gone = _owners(tree, targets, here, ids)
+    missed = seen.controller.record.absences
+    absences = {w: missed.get(w, now) for w in sorted(gone)}
+    snapshot = Snapshot.of(
+        seen.workers,
+        _partitions(tree, seen, ids),
+        owners,
+        epoch=head.record.epoch,
+        now=now,
+        absences=absences,
+    )
+    return Look(seen, snapshot, targets, absences, now)
+
+
+def _worker(view: LiveView, wishes: WorkerWishes, *, doubtful: bool) -> Worker:
+    """What is announced, overruled by what people wish."""
+    live = view.record or Live()
+    state = "active"
+    if wishes.draining or live.leaving:
+        state = "draining"
+    elif wishes.cordoned or doubtful or view.record is None:
+        state = "cordoned"
+    return Worker(
+        id=view.worker,
+        incarnation=view.incarnation,
+        capacity=live.capacity if wishes.capacity is None else wishes.capacity,
+        zone=live.zone,
+        labels={**live.labels, **wishes.labels},
+        state=state,
+        usage=dict(live.usage) if live.usage else None,
+        max_partitions=live.max_partitions if wishes.max_partitions is None else wishes.max_partitions,
+    )
+
+
+def _digest(meta: Meta, wishes: GroupWishes, workers: Iterable[Worker], partitions: Mapping[str, Partitions]) -> str:
+    content = [
+        meta.model_dump(exclude={"token_base"}),
+        wishes.model_dump(),
+        [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
+        {p: [record.keys, dict(record.requires)] for p, record in partitions.items()},
+    ]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _owners(
+    tree: Tree, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
+) -> tuple[dict[str, str], set[str]]:
+    """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
+    owners: dict[str, str] = {}
+    orphans: dict[str, str] = {}
+    for worker, target in targets.items():
+        for partition in target.partitions:
+            if partition in ids:
+                (owners if worker in here else orphans)[partition] = worker
+    doubtful = any(p.startswith(f"{tree.paths.assigns}/") for p in tree.quarantined)
+    unknown = [p for p in ids if p not in owners and (doubtful or p in orphans)]
+    held = tree.owned(unknown) if unknown else {}
+    for partition in unknown:
+        view = held.get(partition)
+        owner = worker_of(view.incarnation) if view is not None and view.incarnation else None
+        chosen = owner if owner in here or partition not in orphans else orphans[partition]
+        if chosen is not None:
+            owners[partition] = chosen
+    return owners, {w for w in owners.values() if w not in here}
+
+
+def _partitions(tree: Tree, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
+    """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
+    loads = tree.loads()
+    rates = {p: dict(read.record.rates) for p, read in loads.items()}
+    known = [r for by_key in rates.values() for r in by_key.values()]
+    usual = sum(known) / len(known) if known and sum(known) > 0 else 1.0
+    pins = seen.wishes.pins
+    found: list[Partition] = []
+    for partition, (pipeline, key) in ids.items():
+        rate = rates.get(pipeline, {}).get(key)
+        found.append(
+            Partition(
+                id=partition,
+                source=pipeline,
+                load=usual if rate is None else rate,
+                requires=seen.partitions[pipeline].requires,
+                pin=pins.get(partition),
+                rate=rate,
+            )
+        )
+    return found

@@ -1,0 +1,336 @@
+"""How a target becomes current: two slots a worker, one flip of the head.
+
+Laws:
+1. At every instant, and wherever a publisher dies, each partition is in at most one worker's effective set, and the
+   sets together are exactly one published assignment. A reader never sees an empty set that was not published.
+2. Only the last that took control can write: every write checks the controller's version.
+3. An epoch is never used twice: the next one is above the head and above every slot there is.
+4. It costs one write for each changed worker and one multi for the flip (head, controller's memory, audit), whatever
+   the number of partitions. A round that changes nobody writes no epoch; it only notes what it was made from.
+5. Whoever stops it between two writes leaves nothing that the next publication does not clean up.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from rota.coordination.packed import MAX_IDS
+from rota.coordination.records import (
+    MAX_MOVES,
+    Controller,
+    Epoch,
+    Head,
+    Moved,
+    Own,
+    Slot,
+    Slots,
+    encode,
+)
+from rota.coordination.store import Check, Create, Delete, Op, Set, settle
+from rota.coordination.tree import TRIES, Tree
+from rota.coordination.views import Read
+from rota.core import Move, Plan
+from rota.errors import AssignmentError, Conflict, Unknown
+
+if TYPE_CHECKING:
+    from rota.coordination.look import Look
+
+KEEP_EPOCHS = 200
+CHUNK_OPS, CHUNK_BYTES = 400, 750_000
+PATIENCE = 30.0  # seconds to wait for the connection before the first read
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Which guards stand: `controller` checks its version with every write, `clean` rewrites slots above the head,
+    `keep` leaves the effective set in the other slot, `verify` reads all back before the flip."""
+
+    controller: bool = True
+    clean: bool = True
+    keep: bool = True
+    verify: bool = True
+
+
+GUARDED = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The right to publish: lost as soon as somebody else takes control."""
+
+    number: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Why an epoch is published. `sentence` stands without the epoch's number, which is put before it."""
+
+    sentence: str = ""
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    moves: Iterable[Move] = ()
+    measures: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is to be current: worker -> partitions (everybody else gets none), what it was made from, and the audit."""
+
+    targets: Mapping[str, frozenset[str]]
+    basis: str = ""
+    due: float | None = None
+    memory: Mapping[str, object] = field(default_factory=dict)
+    absences: Mapping[str, float] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
+    audit: Audit = Audit()
+
+    def __post_init__(self) -> None:
+        total = sum(len(ids) for ids in self.targets.values())
+        if total > MAX_IDS:
+            raise AssignmentError(f"{total} partitions are above {MAX_IDS} in one group. Put some into another group")
+        if len(frozenset().union(*self.targets.values())) != total:
+            raise AssignmentError(
+                "A partition is in two targets. The assignor that proposed it is wrong; choose another"
+            )
+
+
+def publication_of(look: "Look", plan: Plan, sentence: str, run_id: str = "") -> Publication:
+    """The publication of a plan that was made from a look."""
+    return Publication(
+        targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
+        basis=look.basis.digest,
+        due=plan.due,
+        memory=plan.memory,
+        absences=look.absences,
+        members=look.basis.members,
+        audit=Audit(sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures), run_id),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The epoch that is current now. `published` is false where nobody's target changed; `term` goes on from `term`."""
+
+    epoch: int
+    published: bool
+    term: Term
+    changed: tuple[str, ...]
+
+
+def take_control(tree: Tree) -> Term:
+    """Deposes whoever published before. Raises Conflict only if others keep taking it away."""
+    tree.store.wait_active(PATIENCE)
+    for attempt in range(TRIES):
+        seen = tree.controller()
+        mine = seen.record.model_copy(update={"term": seen.record.term + 1})
+        try:
+            return Term(mine.term, tree.store.set(tree.paths.controller, encode(mine), seen.version).version)
+        except (Conflict, Unknown):
+            if attempt == TRIES - 1:
+                raise
+            settle(tree.store)
+    raise AssertionError("not reached")
+
+
+def publish(tree: Tree, term: Term, publication: Publication, guards: Guards = GUARDED) -> Published:
+    """Makes the publication current. Raises Conflict if another took control: nothing of it is current then.
+
+    A lost reply is resolved by reading back and, where it was not applied, by doing all of it again."""
+    tree.store.wait_active(PATIENCE)
+    for _ in range(TRIES):
+        attempt = _Attempt(tree, term, publication, guards)
+        try:
+            return attempt.run()
+        except Unknown:
+            settle(tree.store)
+            if attempt.applied():
+                return attempt.published(Term(term.number, term.version + 1))
+            term = attempt.renewed()
+    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. Look again when ZooKeeper answers")
+
+
+class _Attempt:
+    """One attempt: reads what is there, writes what differs, flips."""
+
+    def __init__(self, tree: Tree, term: Term, publication: Publication, guards: Guards) -> None:
+        self.tree, self.term, self.publication, self.guards = tree, term, publication, guards
+        self.head = tree.head()
+        self.nodes = self._read()
+        self.epoch = 1 + max([self.head.record.epoch, *(s.record.newest for s in self.nodes.values() if s)])
+        self.changed = tuple(w for w in sorted({*self.nodes, *publication.targets}) if self._is_changed(w))
+
+    def _read(self) -> dict[str, Read[Slots] | None]:
+        """Worker -> its slots as they are; None: there, but unreadable."""
+        found: dict[str, Read[Slots] | None] = dict(self.tree.assigns())
+        for path, _ in sorted(self.tree.quarantined.items()):
+            if path.startswith(f"{self.tree.paths.assigns}/"):
+                found[path.rpartition("/")[2]] = None
+        return found
+
+    def _is_changed(self, worker: str) -> bool:
+        wanted = self.publication.targets.get(worker, frozenset())
+        if worker not in self.nodes:
+            return bool(wanted)
+        read = self.nodes[worker]
+        if read is None or (self.guards.clean and read.record.newest > self.head.record.epoch):
+            return True
+        effective = read.record.effective(self.head.record.epoch)
+        return effective is None or effective.partitions != wanted
+
+    def run(self) -> Published:
+        """All the writes, in order."""
+        if not self.changed:
+            return self._settled()
+        self._write(self._new_own_records())
+        self._write(self._new_slots())
+        if self.guards.verify:
+            self._verify()
+        term = self._flip([self._audit()], self.epoch)
+        self._trim()
+        return self.published(term)
+
+    def published(self, term: Term) -> Published:
+        """What the caller gets once the flip is there."""
+        return Published(self.epoch, True, term, self.changed)
+
+    def applied(self) -> bool:
+        """After a lost reply: whether this attempt's flip is there. Its audit says so, whatever came after it."""
+        seen = self.tree.read(self.tree.paths.epoch(self.epoch), Epoch)
+        return seen is not None and seen.record.term == self.term.number
+
+    def renewed(self) -> Term:
+        """After a lost reply: the term as it stands, unless another took control."""
+        controller = self.tree.controller()
+        if controller.record.term != self.term.number:
+            raise Conflict(
+                "Another controller took over. Look again, then decide",
+                path=self.tree.paths.controller,
+                index=0,
+                cause="version",
+            )
+        return Term(self.term.number, controller.version)
+
+    def _settled(self) -> Published:
+        """Nobody's target changed: the head only notes what that was decided from."""
+        before = self.head.record
+        term = self.term
+        if self._controller() != self.tree.controller().record or self._head(before.epoch) != before:
+            term = self._flip([], before.epoch)
+        return Published(before.epoch, False, term, ())
+
+    def _check(self) -> list[Op]:
+        return [Check(self.tree.paths.controller, self.term.version)] if self.guards.controller else []
+
+    def _new_own_records(self) -> Iterator[Op]:
+        """A free own record for each partition that is named for the first time."""
+        there = set(self.tree.store.children(self.tree.paths.owns))
+        free = encode(Own())
+        for partition in sorted(frozenset().union(*self.publication.targets.values()) - there):
+            yield Create(self.tree.paths.own(partition), free)
+
+    def _new_slots(self) -> Iterator[Op]:
+        """The new set beside the effective one, for each changed worker."""
+        for worker in self.changed:
+            path, read = self.tree.paths.assign(worker), self.nodes.get(worker)
+            wanted = Slot(epoch=self.epoch, partitions=self.publication.targets.get(worker, frozenset()))
+            if worker not in self.nodes:
+                yield Create(path, encode(Slots(slots=(wanted,))))
+            elif read is None:
+                node = self.tree.store.get(path)
+                data = encode(Slots(slots=(wanted,)))
+                yield Create(path, data) if node is None else Set(path, data, node.version)
+            else:
+                effective = read.record.effective(self.head.record.epoch) if self.guards.keep else None
+                slots = (wanted,) if effective is None else (effective, wanted)
+                yield Set(path, encode(Slots(slots=slots)), read.version)
+
+    def _write(self, ops: Iterable[Op]) -> None:
+        """In as few multis as fit, each with the controller's check."""
+        chunk: list[Op] = []
+        size = 0
+        for op in ops:
+            more = len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
+            if chunk and (len(chunk) >= CHUNK_OPS or size + more > CHUNK_BYTES):
+                self.tree.store.multi([*self._check(), *chunk])
+                chunk, size = [], 0
+            chunk.append(op)
+            size += more
+        if chunk:
+            self.tree.store.multi([*self._check(), *chunk])
+
+    def _verify(self) -> None:
+        """What would be effective after the flip is the plan, and disjoint."""
+        would = {w: r.record.effective(self.epoch) for w, r in self.tree.assigns().items()}
+        found = {w: s.partitions for w, s in would.items() if s is not None and s.partitions}
+        wanted = {w: ids for w, ids in self.publication.targets.items() if ids}
+        if found != wanted:
+            wrong = sorted(w for w in {*found, *wanted} if found.get(w) != wanted.get(w))
+            raise AssignmentError(
+                f"What epoch {self.epoch} would make current is not the plan, at {', '.join(wrong[:5])}. Nothing changed; "
+                f"run the rebalance again"
+            )
+
+    def _controller(self) -> Controller:
+        return Controller(
+            term=self.term.number,
+            absences=dict(self.publication.absences),
+            memory=dict(self.publication.memory),  # type: ignore[arg-type]
+            members=tuple(sorted(self.publication.members)),
+        )
+
+    def _head(self, epoch: int) -> Head:
+        return Head(epoch=epoch, basis=self.publication.basis, due=self.publication.due)
+
+    def _flip(self, more: list[Op], epoch: int) -> Term:
+        version = self.term.version if self.guards.controller else -1
+        ops = [
+            Set(self.tree.paths.controller, encode(self._controller()), version),
+            Set(self.tree.paths.head, encode(self._head(epoch)), self.head.version if self.guards.controller else -1),
+            *more,
+        ]
+        node = self.tree.store.multi(ops)[0]
+        return Term(self.term.number, node.version if node else version)
+
+    def _audit(self) -> Op:
+        audit = self.publication.audit
+        moves = list(audit.moves)
+        record = Epoch(
+            epoch=self.epoch,
+            at=self.tree.store.now(),
+            sentence=f"Epoch {self.epoch}: {audit.sentence}"[:2000],
+            joined=audit.joined,
+            left=audit.left,
+            moves=tuple(
+                Moved(partition=m.partition, giver=m.giver, taker=m.taker, reason=m.reason[:300])
+                for m in moves[:MAX_MOVES]
+            ),
+            moved=len(moves),
+            before=self._counts(),
+            after={w: len(ids) for w, ids in self.publication.targets.items()},
+            measures=dict(audit.measures),
+            run_id=audit.run_id,
+            term=self.term.number,
+        )
+        return Create(self.tree.paths.epoch(self.epoch), encode(record))
+
+    def _counts(self) -> dict[str, int]:
+        head = self.head.record.epoch
+        effective = {w: r.record.effective(head) for w, r in self.nodes.items() if r is not None}
+        return {w: len(s.partitions) for w, s in effective.items() if s is not None and s.partitions}
+
+    def _trim(self) -> None:
+        """Best effort: what is not trimmed now is trimmed next time."""
+        names = [n for n in self.tree.store.children(self.tree.paths.epochs) if n.isdigit()]
+        if old := names[:-KEEP_EPOCHS][:CHUNK_OPS]:
+            try:
+                self.tree.store.multi([Delete(f"{self.tree.paths.epochs}/{n}") for n in old])
+            except (Conflict, Unknown):
+                return
+
+
+def unpublished(tree: Tree) -> tuple[str, ...]:
+    """Workers with a slot above the head: a publisher died there, or is writing now."""
+    head = tree.head().record.epoch
+    return tuple(w for w, r in tree.assigns().items() if r.record.newest > head)
