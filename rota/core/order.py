@@ -42,7 +42,8 @@ def _by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
 def _feasible(snapshot: Snapshot, target: Codes, moves: Ints, wanted: int) -> Ints:
     """The first `wanted` moves, each preceded by the moves that make room for it. In a circle of full workers no order
     of whole moves keeps the caps: there the takers claim when they have released."""
-    held = counted(snapshot.owner, len(snapshot.workers)).tolist()
+    staying = np.where(target >= 0, snapshot.owner, -1)  # what nobody gets is let go first of all
+    held = counted(staying, len(snapshot.workers)).tolist()
     cap, owner, goal = snapshot.team.cap.tolist(), snapshot.owner, target
     leaving: dict[int, list[int]] = {}
     for move in moves[::-1].tolist():

@@ -8,14 +8,14 @@ from rota.core.values import NOBODY, Codes, Ints
 def realise(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> Codes:
     """The target column: of each group, `released[g, w]` of what w keeps leave it and `taken[g, w]` come to w.
 
-    `keeps` is what may be kept, `group` the group of each partition (None: one group). What is released and taken
-    nowhere is left to nobody, the last ids first.
+    `keeps` is what may be kept, `group` the group of each partition (None: one group; -1: nobody may
+    hold it). What is released and taken nowhere is left to nobody, the last ids first.
     """
     groups, workers = taken.shape
     target = keeps.copy()
     if released.any():
         target[_leaving(keeps, group, released)] = NOBODY
-    free = np.flatnonzero(target < 0)
+    free = np.flatnonzero(target < 0 if group is None else (target < 0) & (group >= 0))
     if not len(free):
         return target
     if groups == 1 or group is None:

@@ -43,7 +43,8 @@ def seating(total: int, own: Ints, bound: Ints, capacity: Floats) -> Seating:
     else:
         optional = holders
     seats = low.copy()
-    seats[np.flatnonzero(optional)[:extra]] += 1
+    likes = np.flatnonzero(optional)
+    seats[likes[np.argsort(low[likes], kind="stable")][:extra]] += 1  # of one source: least sum of count² (law 4)
     return Seating(seats, low, optional, extra)
 
 

@@ -1,15 +1,20 @@
 """Law 4: the partitions of each source spread evenly, among all assignments of the same balance and moves.
 
 Law: `spread` minimises the sum over sources and workers of count², exactly, as a min-cost flow of releases and takings
-with convex unit costs. A *group* is a set of alike partitions of one source.
+with convex unit costs. A *group* is a set of alike partitions of one source. Ties are broken by a hash of ids, the same
+for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 
 from rota.core.values import Bools, Ints
 from rota.errors import AssignmentError
+
+MOST_CELLS = 1_000_000  # group x worker; beyond it law 4 is left to the order of ids, and the plan says so
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +35,20 @@ class Freedom:
     extra: int
     waiting: int
     may_wait: Bools
+    salt: tuple[Ints, Ints]  # a hash of each group and of each worker, to break ties
+
+
+def hashed(names: Iterable[str]) -> Ints:
+    """A number for each id that depends on nothing else."""
+    return np.fromiter((crc32(name.encode()) for name in names), np.int64)
+
+
+def _mixed(rows: Ints, columns: Ints) -> Ints:
+    """A number for each pair that no sum of a row's and a column's number explains (or swaps would all tie)."""
+    with np.errstate(over="ignore"):
+        bits = rows.astype(np.uint64)[:, None] ^ (columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[None, :]
+        bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.asarray(bits >> np.uint64(33)).astype(np.int64)
 
 
 def spread(freedom: Freedom) -> tuple[Ints, Ints]:
@@ -47,6 +66,7 @@ class _Network:
         self.freedom = f = freedom
         groups, workers = f.have.shape
         self.simple = bool((np.bincount(f.source) <= 1).all())  # a cell is one group's: no node between
+        one_way = not (f.release.any(axis=0) & f.take.any(axis=0)).any()
         sources = int(f.source.max()) + 1
         held = f.have.sum(axis=0)
         top = f.low + f.optional
@@ -57,7 +77,7 @@ class _Network:
         np.add.at(may_leave, f.source, np.where(f.release, f.have, 0))
         may_come = np.zeros((sources, workers), np.bool_)
         np.logical_or.at(may_come, f.source, f.take)
-        if self.simple:
+        if one_way:
             most_out, most_in = np.maximum(held - f.low, 0), np.maximum(top - held, 0)
         else:
             most_out, most_in = held, top
@@ -72,12 +92,23 @@ class _Network:
         self.bottom = np.clip(share - 1, self.lowest, self.highest)
         self.ceiling = np.clip(share + 2, self.lowest, self.highest)
         self.worker = groups + self.cells % workers
+        self.scale, self.salt = self._ties(int(f.free.sum() + np.minimum(out.sum(axis=0), most_out).sum()))
         if self.simple:
             group_of = np.zeros(sources, np.int64)
             group_of[f.source] = np.arange(groups)
             self.node = group_of[self.cells // workers]
         else:
             self.node = groups + workers + 2 + np.arange(len(self.cells))
+
+    def _ties(self, units: int) -> tuple[int, Ints]:
+        """What a unit of cost is multiplied by, and the tie-break of each group x worker: all `units` together less."""
+        f = self.freedom
+        nodes = sum(f.have.shape) + len(self.cells)
+        highest = 2 * int(max(self.highest.max(initial=1), 1)) + 1
+        widest = min(2**10, 2**60 // (highest * (2 * units + 1) * (nodes + 2)))
+        if widest < 2:
+            return 1, np.zeros(f.have.shape, np.int64)
+        return (2 * units + 1) * widest, _mixed(*f.salt) % widest
 
     def solve(self) -> bool:
         """Whether the window was wide enough; if so `released` and `taken` are the optimum, else it is wider now."""
@@ -126,6 +157,9 @@ class _Network:
             capacity = np.concatenate((first[before], np.ones(len(unit), np.int64), rest[beyond]))
             after = np.concatenate((near[before], near[unit] + sign * (step + 1), far[beyond] + sign))
             cost = 2 * after - 1 if sign > 0 else -(2 * after + 1)
+            cost = cost * self.scale
+            if self.simple:
+                cost += sign * self.salt[self.node[cell], self.worker[cell] - len(self.freedom.free)]
             ends = (self.worker[cell], self.node[cell])
             tail, head = ends if sign < 0 else ends[::-1]
             found.append((tail, head, capacity, cost, cell))
@@ -165,7 +199,8 @@ class _Network:
             group, worker, node = group[node >= 0], worker[node >= 0], node[node >= 0]
             capacity = f.have[group, worker] if leaving else np.full(len(group), most)
             tail, head = (node, group) if leaving else (group, node)
-            found.append((add(tail, head, capacity, np.zeros(len(group), np.int64)), group, worker))
+            salt = (-1 if leaving else 1) * self.salt[group, worker]
+            found.append((add(tail, head, capacity, salt), group, worker))
         return found
 
     def _supply(self) -> Ints:

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.labelled import labelled
 from rota.core.assignors.realise import realise
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.seats import Seating, seating
-from rota.core.assignors.spread import Freedom, spread
+from rota.core.assignors.spread import MOST_CELLS, Freedom, hashed, spread
 from rota.core.eligibility import counted, matching, rightful
-from rota.core.values import NOBODY, Bools, Codes, Ints, Snapshot
-from rota.errors import AssignmentError, ConfigError
-
-MOST_CELLS = 1_000_000  # source x worker; beyond it law 4 is left to a deal in turn, and the plan says so
+from rota.core.values import Bools, Codes, Ints, Snapshot
+from rota.errors import ConfigError
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
@@ -30,7 +29,8 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
         return Proposal(keeps)
     if (match == match[0]).all():
         return _alike(snapshot, keeps, match[0])
-    raise AssignmentError("labels and pins are not served by sticky yet. Use equal workers")
+    target, seats, note = labelled(snapshot, match, keeps)
+    return Proposal(target, quota_reason(snapshot, counted(keeps, len(seats)), seats), note=note)
 
 
 def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
@@ -44,29 +44,12 @@ def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
     if len(snapshot.sources) == 1 or not (own != seats.seats).any():
         change = (seats.seats - own)[None, :]
         return Proposal(realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), why)
-    if not own.any() and int(seats.seats.sum()) == len(keeps):
-        return Proposal(_dealt(snapshot, seats), why)
     if len(snapshot.sources) * workers > MOST_CELLS:
         change = (seats.seats - own)[None, :]
         target = realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
         return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
     released, taken = spread(_freedom(snapshot, keeps, own, seats))
     return Proposal(realise(keeps, snapshot.source, released, taken), why)
-
-
-def _dealt(snapshot: Snapshot, seats: Seating) -> Codes:
-    """With nothing kept, dealing source after source in turn reaches every floor and ceiling at once."""
-    order = np.argsort(snapshot.source, kind="stable")
-    rank = np.concatenate([np.arange(s) for s in seats.seats]) if len(set(seats.seats)) > 1 else None
-    workers = np.arange(len(seats.seats), dtype=np.int32)
-    if rank is None:
-        turns = np.tile(workers, int(seats.seats[0]))
-    else:
-        holder = np.repeat(workers, seats.seats)
-        turns = holder[np.argsort(rank, kind="stable")]
-    target = np.empty(len(order), np.int32)
-    target[order] = turns
-    return target
 
 
 def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Freedom:
@@ -88,6 +71,7 @@ def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Fre
         extra=seats.extra,
         waiting=len(keeps) - int(seats.seats.sum()),
         may_wait=np.ones(sources, np.bool_),
+        salt=(hashed(snapshot.sources), hashed(w.id for w in snapshot.workers)),
     )
 
 
@@ -103,6 +87,3 @@ def quota_reason(snapshot: Snapshot, own: Ints, seats: Ints) -> Callable[[int], 
         return f"{name} made room: it may hold what others may not"
 
     return why
-
-
-__all__ = ["NOBODY", "assign"]
