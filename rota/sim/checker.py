@@ -1,0 +1,107 @@
+"""The invariants, checked after every event. A breach is a `Violation` with its seed and the line that repeats it.
+
+1. `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
+2. `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, is an older
+   incarnation of the same worker, or was waited for during max_shutdown.
+3. `gap`: a batch is committed from exactly where the table stands: nothing lost, nothing twice.
+4. `cap`: no claim brings a worker over its cap, at no instant of a hand-over.
+5. `budget`: a plan takes no more voluntary moves than the policy allows.
+6. `settled`: after the quiet end of a world every partition is owned by the worker that its target names.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rota.coordination.layout import worker_of
+from rota.core import Plan, Snapshot
+from rota.sim.truth import Change
+
+if TYPE_CHECKING:
+    from rota.sim.simulation import Simulation
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the message ends with the line that shows it again."""
+
+
+class Checker:
+    """Judges every event; raises at the first breach, or counts them where a guard was taken out on purpose."""
+
+    def __init__(self, sim: "Simulation") -> None:
+        self.sim = sim
+        self.found: Counter[str] = Counter()
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
+        self._epoch = 0
+        self._target: dict[str, str] = {}
+
+    def breach(self, rule: str, what: str) -> None:
+        """Notes a breach; raises unless guards were taken out."""
+        self.found[rule] += 1
+        if not self.sim.ablation.removed:
+            raise Violation(f"{rule} at {self.sim.now:.3f} s: {what}. Again: {self.sim.again}")
+
+    def after_event(self, changes: list[Change]) -> None:
+        """Everything that may have been broken by what just happened."""
+        truth = self.sim.truth
+        if truth.published:
+            truth.published.clear()
+            self._published()
+        for change in changes:
+            self._owner_changed(change)
+
+    def intends(self, incarnation: str, partition: str, reason: str) -> None:
+        """An agent is about to claim for this reason; the record tells whether that was right."""
+        self._reasons[incarnation, partition] = reason
+
+    def committed(self, partition: str, start: int, stood: int) -> None:
+        """A batch from `start` was published while the table stood at `stood`."""
+        if start != stood:
+            self.breach("gap", f"{partition} was committed from {start} while the table stood at {stood}")
+
+    def planned(self, snapshot: Snapshot, plan: Plan) -> None:
+        """The budget holds."""
+        budget = self.sim.world.policy.budget
+        voluntary = plan.measures.moves - plan.measures.unavoidable_moves
+        if budget is not None and voluntary > budget:
+            self.breach("budget", f"{voluntary} voluntary moves in one plan, the budget is {budget}")
+
+    def _published(self) -> None:
+        head, targets = self.sim.reader.targets()
+        if head.record.epoch < self._epoch:
+            self.breach("disjoint", f"the head went back to epoch {head.record.epoch}")
+        self._epoch = head.record.epoch
+        seen: dict[str, str] = {}
+        for worker, target in targets.items():
+            for partition in target.partitions:
+                if partition in seen:
+                    self.breach("disjoint", f"{partition} stands in the targets of {seen[partition]} and {worker}")
+                seen[partition] = worker
+        self._target = seen
+        for partition, owner in self.sim.truth.owner.items():
+            if owner is not None and seen.get(partition) != worker_of(owner):
+                self._revoked.setdefault(partition, self.sim.now)
+            else:
+                self._revoked.pop(partition, None)
+
+    def _owner_changed(self, change: Change) -> None:
+        truth, before, after = self.sim.truth, change.before, change.after
+        if after is None:
+            return
+        waited = self.sim.now - self._revoked.pop(change.partition, self.sim.now)
+        if before is not None and before in truth.live and worker_of(before) != worker_of(after):
+            forced = self._reasons.get((after, change.partition)) == "forced"
+            if not (forced and waited >= 0.97 * self.sim.world.timing.max_shutdown):
+                self.breach("stolen", f"{after} took {change.partition} from {before}, which is live, after {waited:.1f} s")
+        cap = self.sim.cap_of(worker_of(after))
+        if cap is not None and truth.held[after] > cap:
+            self.breach("cap", f"{after} holds {truth.held[after]} partitions, its cap is {cap}")
+
+    def at_the_end(self) -> None:
+        """The world is quiet: ownership is what the target says."""
+        truth = self.sim.truth
+        for partition in truth.load:
+            owner, target = truth.owner.get(partition), self._target.get(partition)
+            held = worker_of(owner) if owner in truth.live and owner is not None else None
+            if held != target:
+                self.breach("settled", f"{partition} is owned by {held}, its target is {target}")

@@ -1,0 +1,41 @@
+"""The store in memory, with a journal: what was written since the last event, for those who check and measure."""
+
+from collections.abc import Callable, Sequence
+
+from rota.coordination.memory import MemoryServer
+from rota.coordination.store import Check, Node, Op
+
+QUIET = ("checkpoints", "load", "runs", "clock", "controller", "epochs")  # writes there wake no agent
+
+
+class JournalServer(MemoryServer):
+    """A `MemoryServer` that notes each path that was written or removed, in order."""
+
+    def __init__(self, clock: Callable[[], float], session_timeout: float) -> None:
+        super().__init__(clock, session_timeout)
+        self.journal: list[str] = []
+        self.stirred = 0  # grows with each write that an agent or the controller may have to look at
+
+    def apply(self, session: int, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """As the server's, and into the journal once it happened."""
+        results = super().apply(session, ops)
+        self._note([op.path for op in ops if not isinstance(op, Check)])
+        return results
+
+    def expire(self, session: int) -> None:
+        """As the server's; the ephemeral nodes that go are in the journal too."""
+        gone = sorted(self.ephemerals.get(session, ()))
+        super().expire(session)
+        self._note(gone)
+
+    def _note(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.journal.append(path)
+            if folder(path) not in QUIET:
+                self.stirred += 1
+
+
+def folder(path: str) -> str:
+    """`own` of `/rota/<group>/own/<partition>`."""
+    parts = path.split("/", 4)
+    return parts[3] if len(parts) > 3 else ""
