@@ -41,7 +41,7 @@ class Agent:
         self.store = sim.server.connect()
         self.tree = Tree(self.store, sim.group)
         self.live = Live(
-            protocol=sim.meta_protocol,
+            protocol=sim.protocol_name,  # type: ignore[arg-type]
             capacity=spec.capacity,
             zone=spec.zone,
             labels=dict(spec.labels),
@@ -97,13 +97,16 @@ class Agent:
         else:
             self.store.get(self.tree.paths.head)  # a heartbeat: an expired session is noticed here
 
+    def _late(self) -> float:
+        return self.sim.late(self.spec.id)
+
     def _unsettled(self) -> bool:
         state = self.state
         return bool(state.waiting or state.draining) or state.leaving is not None or state.suspended is not None
 
     def _look(self) -> Life:
         """Target, own records, live incarnations, runs; the world goes on between them."""
-        began, late = self.clock(), lambda: self.sim.late(self.spec.id)
+        began, late = self.clock(), self._late
         target = self.tree.target(self.spec.id)
         names = target.partitions if target is not None else None
         yield late()
@@ -166,7 +169,11 @@ class Agent:
     def report(self, usage: dict[str, float]) -> None:
         """Says how busy it is."""
         self.live = self.live.model_copy(update={"usage": usage})
-        if self.incarnation is not None and self.store.session == self.session and self.process.frozen_until <= self.sim.now:
+        if (
+            self.incarnation is not None
+            and self.store.session == self.session
+            and self.process.frozen_until <= self.sim.now
+        ):
             try:
                 membership.announce(self.tree, self.incarnation, self.live)
             except CoordinationError:
@@ -187,7 +194,10 @@ class Run:
         self.working: list[str] = []
 
     def life(self) -> Life:
-        """One batch."""
+        """One batch; on a dead machine, none."""
+        if self.incarnation in self.sim.truth.dead:
+            self.store.close()
+            return
         try:
             yield from self._batch()
         except CoordinationError:
@@ -213,7 +223,7 @@ class Run:
         self.working = sorted(starts)
         for partition in self.working:
             self.sim.truth.begins(partition, self.incarnation)
-        ends = {p: self.sim.produced(p) for p in starts}
+        ends = {p: self.sim.end_of_batch(p, starts[p]) for p in starts}
         yield self.sim.batch_seconds(self.worker, sum(ends[p] - starts[p] for p in starts))
         done = []
         for partition in self.working:

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rota.coordination.layout import worker_of
-from rota.core import Plan, Snapshot
+from rota.core import Plan
 from rota.sim.truth import Change
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Checker:
         if start != stood:
             self.breach("gap", f"{partition} was committed from {start} while the table stood at {stood}")
 
-    def planned(self, snapshot: Snapshot, plan: Plan) -> None:
+    def planned(self, plan: Plan) -> None:
         """The budget holds."""
         budget = self.sim.world.policy.budget
         voluntary = plan.measures.moves - plan.measures.unavoidable_moves
@@ -92,7 +92,9 @@ class Checker:
         if before is not None and before in truth.live and worker_of(before) != worker_of(after):
             forced = self._reasons.get((after, change.partition)) == "forced"
             if not (forced and waited >= 0.97 * self.sim.world.timing.max_shutdown):
-                self.breach("stolen", f"{after} took {change.partition} from {before}, which is live, after {waited:.1f} s")
+                self.breach(
+                    "stolen", f"{after} took {change.partition} from {before}, which is live, after {waited:.1f} s"
+                )
         cap = self.sim.cap_of(worker_of(after))
         if cap is not None and truth.held[after] > cap:
             self.breach("cap", f"{after} holds {truth.held[after]} partitions, its cap is {cap}")

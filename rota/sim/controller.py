@@ -54,7 +54,7 @@ class Controller:
         result = plan(snapshot, self.assignor, self.options, self.memory, self.sim.world.policy)
         self.memory, self.due = result.memory, result.due
         self.plans += 1
-        self.sim.checker.planned(snapshot, result)
+        self.sim.checker.planned(result)
         if len(result.moves) or len(result.unassigned) or snapshot.epoch == 0:
             self.publish(result.assignment.as_dict())
         return result

@@ -83,7 +83,7 @@ class Meter:
         truth, capacity = self.sim.truth, self.sim.capacity
         loads = dict.fromkeys(truth.workers(), 0.0)
         for partition, owner in truth.owner.items():
-            if owner is not None and owner in truth.live:
+            if owner is not None and truth.serving(owner):
                 loads[worker_of(owner)] += truth.load[partition]
         total = sum(truth.load.values())
         if not loads or total <= 0:

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from rota.coordination import ownership
 from rota.coordination.layout import worker_of
-from rota.coordination.records import Slot, Slots, WorkerWishes, encode
-from rota.coordination.store import Create
+from rota.coordination.ownership import Guards as Owning
+from rota.coordination.records import WorkerWishes
 from rota.coordination.tree import Tree
-from rota.core import Worker, reconcile
+from rota.core import Worker
+from rota.core.reconcile import Guards as Reconciling
 from rota.sim.actors import Agent, Run, seconds
 from rota.sim.checker import Checker
 from rota.sim.controller import Controller
@@ -24,14 +24,15 @@ from rota.sim.truth import Truth
 from rota.sim.world import Happening, World
 
 ROWS = 100.0  # rows a second for each unit of load
+MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
     """Which guards stand. One that is taken out makes the checker count what breaks instead of stopping there."""
 
-    reconcile: "reconcile.Guards" = reconcile.Guards()
-    ownership: "ownership.Guards" = ownership.GUARDED
+    reconcile: Reconciling = field(default_factory=Reconciling)
+    ownership: Owning = field(default_factory=Owning)
     table: bool = True
     controller: bool = True
 
@@ -79,7 +80,7 @@ class Simulation:
         self.world, self.assignor, self.seed = world, assignor, seed
         self.ablation = ablation or Ablation()
         self.rng = Random(f"{world.name}/{seed}")
-        self.group, self.meta_protocol = "sim", "assigned"
+        self.group, self.protocol_name = "sim", protocol_name
         self.protocol = protocol(protocol_name)
         self.again = f"rota simulate --world {world.name} --assignor {assignor} --seed {seed}"
         self.timeline = Timeline(self._after_event)
@@ -184,9 +185,11 @@ class Simulation:
         jitter = self.rng.uniform(0.8, 1.25)
         return jitter * seconds(rows, speed, self.world.timing.batch, self.slowness.get(worker, 1.0))
 
-    def produced(self, partition: str) -> int:
-        """The offset behind the last row that the source has."""
-        return math.floor(self.stock[partition] + self.truth.load[partition] * ROWS * (self.now - self.stocked))
+    def end_of_batch(self, partition: str, start: int) -> int:
+        """The offset behind the last row that the source has, or that one batch may take."""
+        load = self.truth.load[partition] * ROWS
+        there = math.floor(self.stock[partition] + load * (self.now - self.stocked))
+        return min(there, start + math.ceil(load * MAX_BATCH))
 
     def cap_of(self, worker: str) -> int | None:
         """The cap that people or the worker itself set."""
@@ -242,6 +245,7 @@ class Simulation:
         """The machine dies: agent, Spark and runs at once; their sessions expire later."""
         for agent in self._alive(h.who):
             agent.process.kill()
+            self.truth.dead |= {agent.incarnation} if agent.incarnation else set()
             self._expire_later(agent.store.session)
         for run, process in list(self.runs.values()):
             if run.worker == h.who and process.alive:

@@ -26,7 +26,8 @@ class Truth:
     owner: dict[str, str | None] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)  # the last worker that owned it
     lost_by_need: dict[str, bool] = field(default_factory=dict)  # whether that worker had to give it up
-    live: set[str] = field(default_factory=set)
+    live: set[str] = field(default_factory=set)  # incarnations with a session
+    dead: set[str] = field(default_factory=set)  # incarnations whose machine died, known or not
     held: Counter[str] = field(default_factory=Counter)  # partitions by incarnation
     working: dict[str, Counter[str]] = field(default_factory=dict)  # partition -> runs by incarnation
     published: list[str] = field(default_factory=list)
@@ -59,12 +60,16 @@ class Truth:
         return Change(partition, before, after, version)
 
     def workers(self) -> set[str]:
-        """The workers with a live incarnation."""
-        return {worker_of(i) for i in self.live}
+        """The workers with a living incarnation."""
+        return {worker_of(i) for i in self.live - self.dead}
+
+    def serving(self, owner: str | None) -> bool:
+        """Whether this owner is somebody, alive, and on a machine that runs."""
+        return owner in self.live and owner not in self.dead
 
     def unowned(self) -> int:
-        """Partitions whose owner is nobody, or dead."""
-        return sum(1 for p in self.load if self.owner.get(p) not in self.live)
+        """Partitions whose owner is nobody, or dead, noticed or not."""
+        return sum(1 for p in self.load if not self.serving(self.owner.get(p)))
 
     def begins(self, partition: str, incarnation: str) -> None:
         """A run of this incarnation begins to work on the partition."""

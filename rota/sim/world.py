@@ -54,7 +54,7 @@ class World:
     initial: Mapping[str, str] = field(default_factory=dict)
     later: frozenset[str] = frozenset()  # workers that are not there at the start
     timing: Timing = Timing()
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     utilization: float = 0.6  # mean at the start
     drift: float = 0.0
     noise: float = 0.03

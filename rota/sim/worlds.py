@@ -15,7 +15,9 @@ def _team(count: int) -> tuple[Worker, ...]:
 def _parts(count: int, sources: int = 1, weights: Callable[[int], float] = lambda _: 1.0) -> tuple[Partition, ...]:
     each = count // sources
     names = ["orders", "clicks", "trips", "mails"][:sources]
-    return tuple(Partition(f"{n}-{i:02}", source=n, load=weights(s * each + i)) for s, n in enumerate(names) for i in range(each))
+    return tuple(
+        Partition(f"{n}-{i:02}", source=n, load=weights(s * each + i)) for s, n in enumerate(names) for i in range(each)
+    )
 
 
 def _lognormal(seed: int, sigma: float) -> Callable[[int], float]:
@@ -38,7 +40,9 @@ def rolling_restart() -> World:
         for i in range(6)
         for h in (Happening(120 + 90 * i, "leave", f"w{i + 1:02}"), Happening(150 + 90 * i, "restart", f"w{i + 1:02}"))
     )
-    return World("rolling-restart", "each of six workers leaves and is back 30 s later", _team(6), _parts(48, 2), happenings, 960)
+    return World(
+        "rolling-restart", "each of six workers leaves and is back 30 s later", _team(6), _parts(48, 2), happenings, 960
+    )
 
 
 def crash() -> World:
@@ -56,7 +60,13 @@ def crash_in_hand_over() -> World:
     )
     later = frozenset({"w06", "w07"})
     return World(
-        "crash-in-hand-over", "a giver dies during a hand-over, then a taker", _team(7), _parts(48, 2), happenings, 720, later=later
+        "crash-in-hand-over",
+        "a giver dies during a hand-over, then a taker",
+        _team(7),
+        _parts(48, 2),
+        happenings,
+        720,
+        later=later,
     )
 
 
@@ -64,13 +74,17 @@ def flapping() -> World:
     """One slow worker loses its session again and again, while its runs go on as zombies."""
     freezes = tuple(Happening(120 + 75 * i, "freeze", "w03", 25) for i in range(6))
     slow = (Happening(60, "lag", "w03", 40.0),)
-    return World("flapping", "one slow worker loses its session every 75 s", _team(5), _parts(40, 2), slow + freezes, 900)
+    return World(
+        "flapping", "one slow worker loses its session every 75 s", _team(5), _parts(40, 2), slow + freezes, 900
+    )
 
 
 def latency_under_load() -> World:
     """Nothing changes, but every answer is late, the later the busier its worker."""
     timing = Timing(latency=0.2, under_load=1.0)
-    return World("latency", "every answer is late, and nothing changes", _team(10), _parts(100, 1), (), 900, timing=timing)
+    return World(
+        "latency", "every answer is late, and nothing changes", _team(10), _parts(100, 1), (), 900, timing=timing
+    )
 
 
 def clock_skew() -> World:
@@ -78,7 +92,14 @@ def clock_skew() -> World:
     skew = {"w01": (200.0, 1.0), "w02": (-200.0, 1.0), "w03": (0.0, 1.02), "w04": (4_000.0, 0.98)}
     happenings = (Happening(120, "crash", "w05"), Happening(300, "join", "w06"))
     return World(
-        "clock-skew", "clocks are 400 s apart", _team(6), _parts(48, 2), happenings, 660, later=frozenset({"w06"}), skew=skew
+        "clock-skew",
+        "clocks are 400 s apart",
+        _team(6),
+        _parts(48, 2),
+        happenings,
+        660,
+        later=frozenset({"w06"}),
+        skew=skew,
     )
 
 
@@ -110,7 +131,12 @@ def hot_partition() -> World:
     """One partition becomes eight times as heavy, later another."""
     happenings = (Happening(180, "load", "orders-03", 8.0), Happening(900, "load", "clicks-11", 8.0))
     return World(
-        "hot-partition", "one partition becomes 8 times as heavy, later another", _team(6), _parts(48, 2), happenings, 1_800,
+        "hot-partition",
+        "one partition becomes 8 times as heavy, later another",
+        _team(6),
+        _parts(48, 2),
+        happenings,
+        1_800,
         utilization=0.45,
     )
 
@@ -118,7 +144,13 @@ def hot_partition() -> World:
 def drifting() -> World:
     """Skewed loads that wander."""
     return World(
-        "drifting-loads", "skewed loads wander", _team(8), _parts(80, 1, _lognormal(7, 0.8)), (), 1_800, drift=0.06,
+        "drifting-loads",
+        "skewed loads wander",
+        _team(8),
+        _parts(80, 1, _lognormal(7, 0.8)),
+        (),
+        1_800,
+        drift=0.06,
         utilization=0.5,
     )
 
@@ -126,13 +158,17 @@ def drifting() -> World:
 def drain() -> World:
     """A worker is drained for maintenance and comes back."""
     happenings = (Happening(120, "drain", "w02"), Happening(420, "undrain", "w02"))
-    return World("drain", "a worker is drained, and allowed again 300 s later", _team(5), _parts(40, 2), happenings, 720)
+    return World(
+        "drain", "a worker is drained, and allowed again 300 s later", _team(5), _parts(40, 2), happenings, 720
+    )
 
 
 def cap_cut() -> World:
     """A worker may hold only three from now on; then it may hold all again."""
     happenings = (Happening(120, "cap", "w01", 3), Happening(420, "cap", "w01", -1))
-    return World("cap-cut", "a worker may hold only 3, and all again 300 s later", _team(5), _parts(40, 2), happenings, 720)
+    return World(
+        "cap-cut", "a worker may hold only 3, and all again 300 s later", _team(5), _parts(40, 2), happenings, 720
+    )
 
 
 WORLDS: dict[str, Callable[[], World]] = {
