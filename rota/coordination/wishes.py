@@ -126,6 +126,6 @@ def _known(kind: str, name: str, known: frozenset[str] | set[str]) -> None:
 
 def _made(model: type[R], fields: Mapping[str, object]) -> R:
     try:
-        return model(**fields)
+        return model.model_validate(dict(fields))
     except ValueError as error:
         raise ConfigError(f"Bad wish: {' '.join(str(error).split())[:300]}. Give another value") from None

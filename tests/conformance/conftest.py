@@ -1,0 +1,58 @@
+"""One real server for all of these tests; each test has clients and a group of its own."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.memory import MemoryServer
+from rota.coordination.tree import Tree
+from tests.conformance.worlds import MemoryWorld, RealWorld, World
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A real server, started once. Kill it only if you start it again."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def group() -> str:
+    """A group's name that no other test has."""
+    return f"g{next(_numbers)}"
+
+
+@pytest.fixture(params=["memory", "real"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Both stores, one after the other."""
+    if request.param == "memory":
+        here: World = MemoryWorld()
+    else:
+        here = RealWorld(request.getfixturevalue("zookeeper"))
+    yield here
+    here.close()
+
+
+@pytest.fixture
+def tree(world: World, group: str) -> Tree:
+    """A founded group."""
+    tree = Tree(world.connect(), group)
+    tree.found()
+    return tree
+
+
+@pytest.fixture
+def memory() -> MemoryServer:
+    """A server in memory whose clock stands still until a test moves it."""
+    return MemoryServer(clock=lambda: 1000.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data folder for a server of one's own."""
+    return tmp_path / "server"
