@@ -6,8 +6,8 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota import parking
 from rota.coordination.layout import worker_of
+from rota.coordination.parking import waiting
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
 from rota.dataplane.landing import Landing
@@ -94,7 +94,7 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
             why[p] = f"its owner {owner} is gone"
         elif assigned and (target is None or p not in target.partitions):
             why[p] = f"it is on its way from {worker_of(owner)} to another worker"
-        elif p in parked and parking.waits(parked[p].record, now):
+        elif p in parked and waiting(parked[p].record, now):
             why[p] = f"it is parked: {parked[p].record.reason}"
         else:
             workable[p] = owner

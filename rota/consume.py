@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota import parking
 from rota.backlog import Owners, Work, backlog, discover, lags, owners
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import end_run, register_run
-from rota.coordination.records import Checkpoint, Refusal, Refusals
-from rota.coordination.records import Parked as ParkedRecord
+from rota.coordination.parking import note_refusal, park, unpark
+from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.tree import Tree
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
@@ -49,7 +48,7 @@ __all__ = [
     "owners",
 ]
 log = logging.getLogger(__name__)
-KEPT = 200  # refused writes in the ring
+BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ class _Run:
                 self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
                 for p in kept:
                     if p in self.rights.parked:
-                        parking.unpark(self.tree, p)
+                        self._unpark(p)
                     yield _told(committed, p, latest[p], healed=False)
                 return
 
@@ -262,9 +261,20 @@ class _Run:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
         version = self.tables.main.commit(claimed, batch)
         return Past(
-            version, 0.0, "commit", batch.id, self.run_id, piece.attempt, batch.epoch, claimed.tokens, kept, rows, bad,
-            piece.seconds,
-        )  # fmt: skip
+            version=version,
+            at=0.0,
+            op="commit",
+            group=self.tree.group,
+            commit=batch.id,
+            run=self.run_id,
+            attempt=piece.attempt,
+            epoch=batch.epoch,
+            tokens=claimed.tokens,
+            ranges=kept,
+            rows=rows,
+            bad=bad,
+            seconds=piece.seconds,
+        )
 
     def _set_aside(self, piece: Written, batch: Batch, base: Claimed) -> None:
         table, ranges = self.tables.quarantine, batch.ranges
@@ -304,22 +314,20 @@ class _Run:
         )
 
     def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked:
-        record: ParkedRecord = parking.park(self.tree, partition, reason, offset, final=final)
+        """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset."""
+        record = park(self.tree, partition, reason, retry_after=None if final else BACK_OFF, offset=offset)
         return Parked(partition, record.reason, record.failures, record.retry_at)
 
-    def _refused(self, partitions: Iterable[str]) -> None:
-        """Writes the refusal down where people look; best effort."""
+    def _unpark(self, partition: str) -> None:
+        """If that fails, the next look finds its time passed and consumes it anyway."""
         with suppress(CoordinationError):
-            now, newer = self.tree.store.now(), self.tables.main.standing(tuple(partitions))
-            mine = tuple(
-                Refusal(partition=p, token=self.rights.held[p].token, newer=s.token or 0, run_id=self.run_id, at=now)
-                for p, s in newer.items()
-            )
-            self.tree.update(
-                self.tree.paths.refused,
-                Refusals,
-                lambda was: Refusals(ring=((*was.ring, *mine) if was else mine)[-KEPT:]),
-            )
+            unpark(self.tree, partition)
+
+    def _refused(self, partitions: Iterable[str]) -> None:
+        """Writes the refusals down where people look; best effort."""
+        for p, standing in self.tables.main.standing(tuple(partitions)).items():
+            token, newer = self.rights.held[p].token, standing.token or 0
+            note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
 def share(batch: Past, partition: str) -> float:

@@ -7,9 +7,9 @@ force sees that a run is there, and whoever finds no run knows that none will co
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota import parking
 from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Ownership
+from rota.coordination.parking import waiting
 from rota.coordination.records import Checkpoint, Parked
 from rota.coordination.tree import OwnView, Read, RunView, Tree
 
@@ -46,7 +46,7 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
             dropped[p] = f"epoch {epoch} gives it to another worker"
         elif p in elder:
             dropped[p] = f"run {elder[p]} works on it"
-        elif parking.waits(parked.get(p), now):
+        elif p in parked and waiting(parked[p], now):
             dropped[p] = f"it is parked: {parked[p].reason}"
     held = {p: Ownership(p, incarnation, own[p].version, own[p].token) for p in wanted if p not in dropped}
     record = live[incarnation].record if held else None

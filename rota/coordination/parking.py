@@ -12,12 +12,12 @@ from rota.errors import Conflict, CoordinationError
 def park(
     tree: Tree, partition: str, reason: str, *, retry_after: float | None = None, offset: int | None = None
 ) -> Parked:
-    """Parks the partition, or counts one more failure; tried again after `retry_after` seconds * 2^(failures - 1), an
-    hour at most."""
+    """Parks the partition, or counts one more failure of the same offset; tried again after `retry_after` seconds *
+    2^(failures - 1), an hour at most."""
     now = tree.store.now()
 
     def parked(before: Parked | None) -> Parked:
-        failures = before.failures + 1 if before is not None else 1
+        failures = before.failures + 1 if before is not None and before.offset == offset else 1
         wait = None if retry_after is None else min(retry_after * 2 ** min(failures - 1, 30), max(3600, retry_after))
         return Parked(
             reason=reason[:2000],

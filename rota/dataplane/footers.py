@@ -27,7 +27,7 @@ def read(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tu
     paths = sorted((table / "data" / attempt).glob("*/*.parquet"))
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = tuple(pool.map(lambda path: _file(table, path), paths))
+            found = tuple(pool.map(lambda path: data_file(table, path), paths))
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFailed(
             f"What Spark wrote cannot be read ({error}). Check that the run sees {table}"
@@ -37,7 +37,8 @@ def read(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tu
     return found
 
 
-def _file(table: Path, path: Path) -> DataFile:
+def data_file(table: Path, path: Path) -> DataFile:
+    """One written file; its folder names the partition."""
     footer = pq.read_metadata(path)
     stat = path.stat()
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()

@@ -126,7 +126,7 @@ class Ledger:
                 error: Exception | None = None
             except (DeltaError, OSError) as caught:
                 error = caught
-            if self.guards.history and (version := self._landed(batch.id, since)) is not None:
+            if self.guards.history and (version := self.landed(batch.id, since)) is not None:
                 return version
             if error is None:
                 return int(self.found().version())
@@ -147,12 +147,21 @@ class Ledger:
         table, limit = self.open() if offsets else None, 64
         while table:
             entries = table.history(limit)
-            past = tuple(one for entry in entries if (one := told(entry)) and one.op == "commit")
+            past = tuple(one for entry in entries if (one := told(entry)) and one.op in ("commit", "skip"))
             reached = {p for one in past for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
             if reached >= set(offsets) or len(entries) < limit:
                 return tuple(one for one in past if any(_after(one, p, at) for p, at in offsets.items()))
             limit *= 8
         return ()
+
+    def partitions(self) -> set[str]:
+        """Every partition that the log names."""
+        return {p for one in self.past() for p in (*one.tokens, *one.ranges)}
+
+    def offset(self, partition: str) -> int | None:
+        """Where the partition stands under this group's name, whoever has the table."""
+        table = self.open()
+        return table.transaction_version(self._offset(partition)) if table else None
 
     def adopt(self, offsets: Mapping[str, int]) -> int:
         """Takes the table over for this group and ZooKeeper; `offsets` are carried over. The greatest token it has seen.
@@ -196,7 +205,7 @@ class Ledger:
     def _write(
         self, table: DeltaTable, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
     ) -> None:
-        added = [AddAction(f.path, f.size, {}, f.modified, True, f.statistics) for f in files]
+        added = [added_file(f) for f in files]
         properties = CommitProperties(app_transactions=moves, custom_metadata=dict(said), max_commit_retries=30)
         table.create_write_transaction(
             added, "append", table.schema(), partition_by=[], commit_properties=properties
@@ -214,7 +223,7 @@ class Ledger:
             self._survivable(error)
         return self._widened(self.renew(claimed, tuple(batch.ranges)), batch)
 
-    def _landed(self, commit: str, since: int) -> int | None:
+    def landed(self, commit: str, since: int) -> int | None:
         """The version after `since` that carries this commit id."""
         return next((one.version for one in self.past(since) if one.commit == commit), None)
 
@@ -242,6 +251,18 @@ class Ledger:
         raise EnvironmentFailed(
             f"{self.path} cannot be written ({error}). Check the disk; the next run goes on"
         ) from error
+
+
+def survivable(path: Path, error: Exception) -> None:
+    """Returns where trying again can help: a lost race. Raises EnvironmentFailed where the disk or the store fails."""
+    if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
+        return
+    raise EnvironmentFailed(f"{path} cannot be written ({error}). Check the disk; the next run goes on") from error
+
+
+def added_file(file: DataFile) -> AddAction:
+    """The file as the log names it."""
+    return AddAction(file.path, file.size, {}, file.modified, True, file.statistics)
 
 
 def _claimed(

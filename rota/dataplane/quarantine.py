@@ -161,7 +161,7 @@ def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
 def counting(past: Iterable[Past]) -> Callable[[str, int, str], bool]:
     """Whether a quarantined row of (partition, offset, attempt) counts, given main's log, newest first."""
     ranges: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for one in past:
+    for one in (p for p in past if p.op in ("commit", "replay")):
         for partition, (start, end) in one.ranges.items():
             ranges[partition].append((start, end, one.attempt))
 

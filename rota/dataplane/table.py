@@ -77,6 +77,7 @@ class Past:
     version: int
     at: float
     op: str
+    group: str
     commit: str
     run: str
     attempt: str
@@ -145,6 +146,7 @@ def told(entry: Mapping[str, object]) -> Past | None:
         version=int(str(entry["version"])),
         at=float(str(entry.get("timestamp", 0))) / 1000,
         op=op,
+        group=str(entry.get("rota.group", "")),
         commit=str(entry.get("rota.commit", "")),
         run=str(entry.get("rota.run", "")),
         attempt=str(entry.get("rota.attempt", "")),

@@ -1,0 +1,60 @@
+"""Take over tables of another group or of a former ZooKeeper, or go on after a restore: `rota adopt`.
+
+Law: after it, this group's tokens are above every token that its tables have seen, its checkpoints say what the tables say,
+and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rota.consume import Tables
+from rota.coordination import adopt as coordination
+from rota.coordination.parking import unpark
+from rota.coordination.records import Checkpoint
+from rota.coordination.tree import Tree
+from rota.dataplane.ledger import Ledger
+from rota.errors import ConfigError, CoordinationError
+from rota.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Where the group goes on: `token_base` and the offset of each partition."""
+
+    token_base: int
+    offsets: Mapping[str, int]
+
+
+def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
+    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive."""
+    if runs := tree.runs():
+        raise ConfigError(f"Run {runs[0].run_id} of group {tree.group!r} is alive. Stop its runs, then: rota adopt")
+    greatest, checkpoints = 0, dict[str, Checkpoint]()
+    for pipeline in pipelines:
+        tables = Tables.of(pipeline, tree.group, tree.meta().id)
+        for ledger in (tables.main, tables.quarantine):
+            if ledger.open():
+                greatest = max(greatest, ledger.adopt(_carried_over(ledger)))
+        keys = tree.partitions().get(pipeline.name)
+        known = {pipeline.partition(k) for k in keys.keys} if keys else set()
+        for p, stands in tables.main.standing(tuple(known | tables.main.partitions())).items():
+            if stands.offset is not None:
+                greatest = max(greatest, stands.token or 0)
+                checkpoints[p] = Checkpoint(
+                    offset=stands.offset, token=stands.token or 0, run_id="adopt", table=stands.table or ""
+                )
+    meta = coordination.adopt(tree, greatest, checkpoints)
+    for partition in tree.parked():
+        with suppress(CoordinationError):
+            unpark(tree, partition)
+    return Adopted(meta.token_base, {p: c.offset for p, c in checkpoints.items()})
+
+
+def _carried_over(ledger: Ledger) -> dict[str, int]:
+    """The offsets under the name of the group that wrote last."""
+    past = ledger.past()
+    if not past or past[0].group == ledger.group:
+        return {}
+    former = Ledger(ledger.path, past[0].group, "", ledger.guards)
+    return {p: at for p in ledger.partitions() if (at := former.offset(p)) is not None}

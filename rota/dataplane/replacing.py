@@ -1,0 +1,139 @@
+"""Rows of a range replaced in one commit: what a replay does to a table.
+
+Law: after it, the rows of each range are exactly those of the replay, whatever files they stood in; no other row, no offset
+and no token changed. The commit is a compare-and-set of the table's version: of a compaction that moved the same rows
+meanwhile delta-rs would not notice, so whoever loses the version plans again.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace as changed
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from rota.dataplane import columns, footers
+from rota.dataplane.ledger import Ledger, added_file, survivable
+from rota.dataplane.table import OFFSET, PARTITION, Batch, DataFile, metadata
+from rota.errors import EnvironmentFailed, OffsetGap
+
+TRIES = 100
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def replace(ledger: Ledger, batch: Batch) -> int:
+    """The version in which the batch stands instead of what was in its ranges. Raises OffsetGap, ForeignTable."""
+    batch, first = changed(batch, op="replay"), None
+    for _ in range(TRIES):
+        table = _fitting(ledger, batch)
+        first = table.version() if first is None else first
+        actions: list[AddAction | RemoveAction] = [*_making_room(table, ledger, batch), *map(added_file, batch.files)]
+        said = metadata(batch, ledger.group, {})
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=[],
+                commit_properties=CommitProperties(custom_metadata=said, max_commit_retries=0),
+            )
+            error: Exception | None = None
+        except (DeltaError, OSError) as caught:
+            error = caught
+        if (version := ledger.landed(batch.id, first)) is not None:
+            return version
+        survivable(ledger.path, error or OSError("the commit is not in the log"))
+    raise EnvironmentFailed(f"{ledger.path}: no replay in {TRIES} tries. Nothing was replaced; try again")
+
+
+def append(ledger: Ledger, batch: Batch) -> int:
+    """The version that holds the batch beside what was there: bad records of a replay, which the newest attempt rules."""
+    batch = changed(batch, op="quarantine replay")
+    first = ledger.found().version()
+    for _ in range(TRIES):
+        table = _fitting(ledger, batch, follow=False)
+        try:
+            table.create_write_transaction(
+                [added_file(f) for f in batch.files],
+                "append",
+                table.schema(),
+                partition_by=[],
+                commit_properties=CommitProperties(custom_metadata=metadata(batch, ledger.group, {})),
+            )
+            error: Exception | None = None
+        except (DeltaError, OSError) as caught:
+            error = caught
+        if (version := ledger.landed(batch.id, first)) is not None:
+            return version
+        survivable(ledger.path, error or OSError("the commit is not in the log"))
+    raise EnvironmentFailed(f"{ledger.path}: no commit in {TRIES} tries. Nothing was written; try again")
+
+
+def _fitting(ledger: Ledger, batch: Batch, *, follow: bool = True) -> DeltaTable:
+    """The newest version, with every column of the batch; the ranges must be behind its offsets."""
+    table = ledger.found()
+    ledger.identify(table)
+    if follow:
+        stands = ledger.standing(tuple(batch.ranges))
+        ahead = tuple(p for p, (_, end) in batch.ranges.items() if end > (stands[p].offset or 0))
+        if ahead:
+            raise OffsetGap(
+                f"Replay of {', '.join(ahead)} goes beyond what was consumed. Give one that ends at its offset or before",
+                partitions=ahead,
+            )
+    added = columns.added(table.schema().to_json(), (f.columns for f in batch.files))
+    if not added:
+        return table
+    try:
+        table.alter.add_columns(added)
+    except (DeltaError, OSError) as error:
+        survivable(ledger.path, error)
+    return _fitting(ledger, batch, follow=follow)
+
+
+def _making_room(table: DeltaTable, ledger: Ledger, batch: Batch) -> Iterator[AddAction | RemoveAction]:
+    """Removes each file that holds rows of the ranges, and adds what else was in it (a compacted file holds more)."""
+    now = int(time.time() * 1000)
+    for said in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        if not any(_may_hold(said, p, r) for p, r in batch.ranges.items()):
+            continue
+        path = ledger.path / said["path"]
+        rows = pq.ParquetFile(path).read()
+        gone = _within(rows, batch.ranges)
+        if not pc.any(gone).as_py():
+            continue
+        yield RemoveAction(said["path"], True, now, size=said["size_bytes"])
+        if left := _written(ledger, batch, rows.filter(pc.invert(gone))):
+            yield added_file(left)
+
+
+def _may_hold(said: Mapping[str, object], partition: str, wanted: tuple[int, int]) -> bool:
+    """By the log's statistics; a file without them may hold anything."""
+    low, high = said.get(f"min.{PARTITION}"), said.get(f"max.{PARTITION}")
+    if isinstance(low, str) and isinstance(high, str) and not low <= partition <= high:
+        return False
+    first, last = said.get(f"min.{OFFSET}"), said.get(f"max.{OFFSET}")
+    return not (isinstance(first, int) and isinstance(last, int)) or (first < wanted[1] and last >= wanted[0])
+
+
+def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
+    gone = pa.chunked_array([pa.array([False] * rows.num_rows)])
+    for partition, (start, end) in ranges.items():
+        here = pc.and_(pc.greater_equal(rows[OFFSET], start), pc.less(rows[OFFSET], end))
+        gone = pc.or_(gone, pc.and_(pc.equal(rows[PARTITION], partition), here))
+    return pc.fill_null(gone, False)
+
+
+def _written(ledger: Ledger, batch: Batch, rows: pa.Table) -> DataFile | None:
+    if not rows.num_rows:
+        return None
+    folder = ledger.path / "data" / batch.attempt / footers.split("kept")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    pq.write_table(rows, path)
+    return footers.data_file(ledger.path, path)
