@@ -1,0 +1,39 @@
+"""docs/protocol.md says what the tables hold: columns, transactions, metadata."""
+
+import re
+from pathlib import Path
+
+from rota.dataplane import columns, fileindex, quarantine
+from rota.dataplane.table import KEYS, Batch, metadata
+
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text().partition("## Tables")[2].partition("\n## ")[0]
+
+
+def row(first: str) -> str:
+    return next(line for line in TEXT.splitlines() if line.startswith(f"| `{first}`"))
+
+
+def test_the_columns() -> None:
+    kinds = re.compile(r"`(\w+)` (string|long)")
+    assert dict(kinds.findall(row("main"))) == columns.NEEDED
+    assert dict(kinds.findall(row("quarantine"))) == quarantine.KINDS
+    arrow = {f.name: "long" if str(f.type) == "int64" else str(f.type) for f in fileindex.SCHEMA}
+    assert dict(kinds.findall(row("index"))) == arrow
+
+
+def test_the_metadata_of_a_commit() -> None:
+    documented = set(re.findall(r"^\| `rota\.(\w+)` \|", TEXT, re.M))
+    assert documented == {*KEYS, "replayed"}
+    one = Batch("c", "r", "w@0", "r-a", 1, {"p": (0, 1)})
+    assert set(metadata(one, "g", {"p": 1})) == {f"rota.{k}" for k in KEYS}
+
+
+def test_the_transactions() -> None:
+    documented = re.findall(r"^\| `(rota/[^`]+)` \|", TEXT, re.M)
+    assert documented == [
+        "rota/<group>/<partition>/offset",
+        "rota/<group>/<partition>/token",
+        "rota/<group>/id/<meta id>",
+        "rota/adopted",
+        "rota/<partition>/index",
+    ]  # test_ledger and test_landing look at what is written
