@@ -16,6 +16,14 @@ VERBS: dict[str, str] = {
     "why": "why",
     "history": "history",
     "check": "check",
+    "drain": "drain",
+    "cordon": "cordon",
+    "uncordon": "uncordon",
+    "pin": "pin",
+    "pause": "pause",
+    "resume": "resume",
+    "retry": "retry",
+    "forget": "forget",
 }
 
 

@@ -110,7 +110,7 @@ def _catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
 def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
     """One after the other, so that a slow one shows what it waits for."""
     yield _java()
-    yield from _zookeeper(settings, catalog)
+    yield from _zookeeper(settings)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -143,7 +143,7 @@ def _java() -> Probe:
     return Probe("Java", True, f"{program} is version {java_version(program)}")
 
 
-def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Probe]:
+def _zookeeper(settings: "Settings") -> Iterator[Probe]:
     """The server, the groups in it, and the Spark of each of their live workers."""
     from rota.coordination.client import connect
     from rota.coordination.tree import Tree, groups
@@ -153,8 +153,7 @@ def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Prob
             there = groups(store)
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
             for group in there:
-                if catalog is None or group in catalog.groups:
-                    yield from _spark(Tree(store, group))
+                yield from _spark(Tree(store, group))
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 

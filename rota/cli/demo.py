@@ -90,16 +90,16 @@ def _figures(play: "Play", faults: bool, progress: view.Progress) -> "Figures":
 
 
 def _picture(play: "Play") -> bytes:
-    from rota import history
+    from rota.history import Moment, Tick, draw, read
 
-    commits = [history.Tick(c.at, p, c.run_id) for c in play.watch.commits for p in c.ranges]
+    commits = [Tick(c.at, p, c.run_id) for c in play.watch.commits for p in c.ranges]
     moments = []
     if play.killed:
-        moments.append(history.Moment(play.killed.at, f"{play.killed.worker} killed", play.killed.worker))
+        moments.append(Moment(play.killed.at, f"{play.killed.worker} killed", play.killed.worker))
     if play.zombie:
-        moments.append(history.Moment(play.zombie.at, f"run of {play.zombie.worker} frozen"))
-        moments.append(history.Moment(play.zombie.woken, "woken"))
-    return history.draw(history.read(play.watch.tree, commits, moments))
+        moments.append(Moment(play.zombie.at, f"run of {play.zombie.worker} frozen"))
+        moments.append(Moment(play.zombie.woken, "woken"))
+    return draw(read(play.watch.tree, commits, moments))
 
 
 def _report(figures: "Figures") -> None:

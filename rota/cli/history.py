@@ -17,13 +17,13 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
     """What moved when and why: the last epochs, commits and refused writes."""
     from dataclasses import asdict
 
-    from rota import history
     from rota.cli.group import opened
+    from rota.history import draw, told
 
     with opened(group) as tree:
-        story = history.told(tree)
+        story = told(tree)
     if png:
-        png.write_bytes(history.draw(story))
+        png.write_bytes(draw(story))
     if as_json:
         view.document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
                        "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip

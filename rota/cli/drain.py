@@ -1,0 +1,19 @@
+"""`rota drain <worker>`: a worker hands over everything."""
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, opened
+
+
+@click.command("drain")
+@click.argument("worker")
+@group_option
+def command(worker: str, group: str) -> None:
+    """WORKER hands over everything and gets nothing new, until `rota uncordon`."""
+    from rota.coordination import wishes
+
+    with opened(group) as tree:
+        wishes.drain(tree, worker)
+        left = sum(1 for own in tree.owned().values() if (own.incarnation or "").partition("@")[0] == worker)
+    view.done(f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back")

@@ -1,0 +1,24 @@
+"""`rota pin <partition> <worker>`: ties a partition to a worker."""
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, opened
+from rota.errors import ConfigError
+
+
+@click.command("pin")
+@click.argument("partition")
+@click.argument("worker", required=False)
+@click.option("--clear", is_flag=True, help="Untie it.")
+@group_option
+def command(partition: str, worker: str | None, clear: bool, group: str) -> None:
+    """Ties PARTITION to WORKER, which need not be live yet; `--clear` unties it."""
+    from rota.coordination import wishes
+
+    if clear == bool(worker):
+        raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights-UA w2")
+
+    with opened(group) as tree:
+        wishes.pin(tree, partition, worker)
+    view.done(f"{partition} is pinned to {worker}" if worker else f"{partition} is pinned to nobody")

@@ -1,0 +1,20 @@
+"""`rota retry <partition>`: a parked partition is tried again now."""
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, known, opened
+
+
+@click.command("retry")
+@click.argument("partition")
+@group_option
+def command(partition: str, group: str) -> None:
+    """Tries the parked PARTITION again at the next look, from the same offset."""
+    from rota.coordination import parking
+
+    with opened(group) as tree:
+        parked = tree.parked()
+        known("parked partition", partition, parked)
+        parking.unpark(tree, partition)
+    view.done(f"{partition} is tried again; it was parked: {parked[partition].record.reason}")

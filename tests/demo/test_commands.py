@@ -1,0 +1,176 @@
+"""The commands against a real ZooKeeper in which a small group stands."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import rota
+from rota.cli import cli
+from rota.coordination import membership, ownership
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.publication import Audit, Publication, publish, take_control
+from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
+from rota.coordination.tree import Tree
+from rota.core import Move
+from rota.errors import RotaError
+from tests.demo.json_keys import documented, held
+
+KEYS = ("AA", "B6", "UA")
+
+
+@dataclass(frozen=True)
+class Group:
+    hosts: str
+    tree: Tree
+    w1: str
+    w2: str
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    """w1 holds AA and B6, w2 got UA in epoch 2 and committed it; B6 is parked; a late write of UA was refused."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        with connect(server.hosts) as one, connect(server.hosts) as two:
+            tree = Tree(one, "default")
+            tree.found()
+            tree.grow("flights", KEYS)
+            w1 = membership.join(tree, "w1", Live(endpoint="sc://127.0.0.1:1"))
+            w2 = membership.join(Tree(two, "default"), "w2", Live(capacity=2.0))
+            term = take_control(tree)
+            first = {"w1": frozenset(f"flights-{k}" for k in KEYS)}
+            placed = tuple(Move(f"flights-{k}", None, "w1", 1.0, "it had no owner") for k in KEYS)
+            audit = Audit("w1 joined", ("w1",), (), placed, {"moves": 0, "placements": 3, "imbalance_after": 1.0}, "r1")
+            term = publish(tree, term, Publication(first, audit=audit)).term
+            second = {"w1": frozenset({"flights-AA", "flights-B6"}), "w2": frozenset({"flights-UA"})}
+            moved = (Move("flights-UA", "w1", "w2", 1.0, "w1 was 1 over its quota of 2"),)
+            audit = Audit("w2 joined", ("w2",), (), moved, {"moves": 1, "placements": 0, "imbalance_after": 1.3}, "r2")
+            publish(tree, term, Publication(second, audit=audit))
+            for incarnation, partition in ((w1, "flights-AA"), (w1, "flights-B6"), (w2, "flights-UA")):
+                holder = tree if incarnation == w1 else Tree(two, "default")
+                ownership.claim(holder, incarnation, partition, tree.owned([partition])[partition].version)
+            token = tree.owned()["flights-UA"].token
+            done = Checkpoint(offset=3, token=token, run_id="run-7", rows=2500, seconds=1.5, epoch=2)
+            one.create(tree.paths.checkpoint("flights-UA"), encode(done))
+            one.create(
+                tree.paths.parking("flights-B6"), encode(Parked(reason="the transform raised ValueError: no", offset=1))
+            )
+            late = Refusal(partition="flights-UA", token=token - 1, newer=token, run_id="run-6", at=one.now())
+            tree.update(tree.paths.refused, Refusals, lambda was: Refusals(ring=(*(was.ring if was else ()), late)))
+            yield Group(server.hosts, tree, w1, w2)
+
+
+@pytest.fixture
+def run(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Run"]:
+    monkeypatch.setenv("ROTA_ZOOKEEPER", group.hosts)
+    monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path))
+    return Run()
+
+
+class Run:
+    """Calls a command in this process."""
+
+    def __call__(self, *arguments: str) -> Result:
+        result = CliRunner().invoke(cli, arguments, catch_exceptions=True)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def json(self, *arguments: str) -> dict[str, object]:
+        document = json.loads(self(*arguments, "--json").output)
+        said = documented(arguments[0])
+        assert set(held(document, said)) == said
+        return document
+
+
+def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) -> None:
+    seen = run.json("status")
+    assert seen["epoch"] == 2
+    assert seen["sentence"].startswith("Epoch 2: w2 joined")
+    workers = {w["id"]: w for w in seen["workers"]}
+    assert (workers["w1"]["owned"], workers["w1"]["target"], workers["w1"]["incarnation"]) == (2, 2, group.w1)
+    partitions = {p["id"]: p for p in seen["partitions"]}
+    assert (partitions["flights-UA"]["owner"], partitions["flights-UA"]["offset"]) == (group.w2, 3)
+    assert "ValueError" in partitions["flights-B6"]["parked"]
+    table = run("status").output
+    assert "flights-UA" in table
+    assert "w2" in table
+
+
+def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
+    seen = run.json("why", "flights-UA")
+    assert (seen["owner"], seen["since_epoch"], seen["reason"]) == ("w2", 2, "w1 was 1 over its quota of 2")
+    assert (seen["offset"], seen["last_commit"]["rows"], seen["live"]) == (3, 2500, True)
+    assert seen["token"] == group.tree.owned()["flights-UA"].token
+    assert any("rota drain w2" in line for line in seen["would_move"])
+    text = run("why", "flights-UA").output
+    assert "w1 was 1 over its quota of 2" in text
+    with pytest.raises(RotaError, match="flights-AA, flights-B6, flights-UA"):
+        run("why", "flights-XX")
+
+
+def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
+    seen = run.json("history")
+    assert [(e["epoch"], e["moved"]) for e in seen["epochs"]] == [(1, 3), (2, 1)]
+    assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights-UA", "run-6")]
+    assert "refused: a write of flights-UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+    moves = rota.history("default")
+    assert moves["partition"].tolist() == ["flights-AA", "flights-B6", "flights-UA", "flights-UA"]
+    assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
+
+
+def test_an_unknown_group_is_named_with_those_there_are(run: Run) -> None:
+    with pytest.raises(RotaError, match=r"No group 'nobody'.*Known: default"):
+        run("status", "--group", "nobody")
+
+
+def test_check_reaches_zookeeper_and_tries_each_workers_spark(run: Run) -> None:
+    seen = run.json("check")
+    probes = {p["name"]: p for p in seen["probes"]}
+    assert probes["ZooKeeper"]["works"]
+    assert not probes["Spark of w1"]["works"]
+    assert "its runs start a local session" in probes["Spark of w2"]["seen"]
+
+
+def test_wishes_are_records_that_the_next_look_reads(group: Group, run: Run) -> None:
+    run("cordon", "w2")
+    assert group.tree.worker_wishes()["w2"].record.cordoned
+    assert {w["id"]: w["state"] for w in run.json("status")["workers"]} == {"w1": "active", "w2": "cordoned"}
+    said = run("drain", "w2").output
+    assert "drains 1 partitions" in said
+    assert "draining: it moves at the next epoch" in " ".join(run.json("why", "flights-UA")["would_move"])
+    run("uncordon", "w2")
+    assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
+    run("pin", "flights-UA", "w1")
+    assert group.tree.wishes().pins == {"flights-UA": "w1"}
+    assert "pinned to w1" in run.json("why", "flights-UA")["would_move"][0]
+    run("pin", "flights-UA", "--clear")
+    assert group.tree.wishes().pins == {}
+    run("pause")
+    assert run.json("status")["paused"]
+    run("resume")
+    assert not run.json("status")["paused"]
+
+
+def test_a_wish_about_somebody_unknown_is_refused_with_the_known(run: Run) -> None:
+    for command in ("cordon", "uncordon", "drain", "forget"):
+        with pytest.raises(RotaError, match=r"Unknown worker 'w9'. Known: w1, w2"):
+            run(command, "w9")
+    with pytest.raises(RotaError, match=r"Known: flights-AA, flights-B6, flights-UA"):
+        run("pin", "flights-XX", "w1")
+    with pytest.raises(RotaError, match="--clear"):
+        run("pin", "flights-UA")
+    with pytest.raises(RotaError, match="w1' is live"):
+        run("forget", "w1")
+
+
+def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
+    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights-UA'. Known: flights-B6"):
+        run("retry", "flights-UA")
+    assert "ValueError" in run("retry", "flights-B6").output
+    assert group.tree.parked() == {}
