@@ -73,4 +73,4 @@ def test_ids_are_checked_before_any_use(bad: object) -> None:
 
 
 def test_the_public_names() -> None:
-    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files"]
+    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "history"]
