@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "resume": "resume",
     "retry": "retry",
     "forget": "forget",
+    "plan": "plan",
 }
 
 

@@ -1,0 +1,134 @@
+"""`rota plan`: what would move and why, for a JSON document or for the live group, without publishing anything.
+
+Law: bad input is one line that names the field, the value and the valid ones, and exit code 2; with `--lines` each line
+gets its answer whatever happens to the others.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, json_option, opened
+from rota.errors import ConfigError, RotaError
+
+if TYPE_CHECKING:
+    from rota.core.values import Assignment, Plan
+
+MOST_ROWS = 40
+
+
+@click.command("plan")
+@click.argument("source", required=False)
+@click.option("--lines", is_flag=True, help="One document a line in, one answer a line out.")
+@click.option("--from-zookeeper", is_flag=True, help="Plan the live group; nothing is published.")
+@group_option
+@json_option
+def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, as_json: bool) -> None:
+    """Plan the JSON document in the file SOURCE ("-" or nothing: standard input) without publishing it."""
+    if from_zookeeper:
+        if source is not None or lines:
+            raise ConfigError("--from-zookeeper reads the live group. Leave out SOURCE and --lines")
+        with opened(group) as tree:
+            made = import_module("rota.rebalance").preview(tree).plan
+        _shown(made, as_json)
+        return
+    if lines:
+        sys.exit(2 if _answered(source) else 0)
+    from rota.core.document import parse
+    from rota.core.planner import plan
+
+    request = parse(b"".join(_text(source)))
+    _shown(plan(request.snapshot, request.assignor, request.options, request.memory), as_json)
+
+
+def _text(source: str | None) -> Iterator[bytes]:
+    """The lines of a file or of standard input."""
+    if source in (None, "-"):
+        yield from sys.stdin.buffer
+        return
+    try:
+        with open(str(source), "rb") as file:
+            yield from file
+    except OSError as error:
+        raise ConfigError(f"Cannot read {source!r}: {error.strerror}. Give a file, or - for standard input") from None
+
+
+def _answered(source: str | None) -> bool:
+    """Answers each line; whether any failed. Empty lines ask nothing."""
+    from rota.core.document import answer, parse
+
+    failed = False
+    for line in _text(source):
+        if not line.strip():
+            continue
+        try:
+            said = answer(parse(line))
+        except RotaError as error:
+            said, failed = {"error": str(error)}, True
+        click.echo(json.dumps(said, allow_nan=False))
+        sys.stdout.flush()
+    return failed
+
+
+def _shown(made: "Plan", as_json: bool) -> None:
+    if as_json:
+        from rota.core.document import written
+
+        view.document(written(made))
+    else:
+        view.show(*_tables(made))
+
+
+def _tables(made: "Plan") -> Iterator[Any]:
+    """Before and after, the moves with their reasons, what nobody gets, and the measures in a sentence."""
+    yield view.table(
+        "Workers",
+        ["worker", "state", "partitions", "after", "load", "after "],
+        _workers(made.assignment),
+        right=["partitions", "after", "load", "after "],
+    )
+    for title, items, columns in (
+        ("Moves", made.moves, ("partition", "giver", "taker", "load", "reason")),
+        ("Unassigned", made.unassigned, ("partition", "giver", "reason")),
+    ):
+        if len(items):
+            rows = [[getattr(item, column) for column in columns] for item in islice(items, MOST_ROWS)]
+            heads = [{"giver": "from", "taker": "to"}.get(column, column) for column in columns]
+            yield view.table(f"{title} ({len(items):,})", heads, rows, right=["load"])
+            if len(items) > MOST_ROWS:
+                yield f"... and {len(items) - MOST_ROWS:,} more (--json lists all)"
+    yield sentence(made)
+
+
+def sentence(made: "Plan") -> str:
+    """The measures of a plan as a person says them."""
+    m = made.measures
+    said = [f"{m.moves:,} moves ({m.unavoidable_moves:,} unavoidable), {m.placements:,} placements."]
+    if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
+        figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"
+        said.append(f"Imbalance {figures} (not below {m.lower_bound:.3f}).")
+    if m.reason:
+        said.append(f"{m.reason[0].upper()}{m.reason[1:]}.")
+    if made.due is not None:
+        said.append(f"To be looked at again at {made.due:g}.")
+    return " ".join(said)
+
+
+def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
+    from rota.core.eligibility import counted
+
+    snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)
+    columns = [
+        counted(column, size, weight)
+        for weight in (None, snapshot.load)
+        for column in (snapshot.owner, assignment.target)
+    ]
+    for i, worker in enumerate(snapshot.workers):
+        before, after, load, load_after = (column[i] for column in columns)
+        yield worker.id, worker.state, int(before), int(after), float(load), float(load_after)

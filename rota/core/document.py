@@ -1,0 +1,229 @@
+"""The black-box contract of the engine: one JSON document in, one out (docs/protocol.md lists both).
+
+Law: a document that is not exactly of this shape is refused with one line that names the field, the value and what is
+valid; nothing is guessed. null means the default everywhere.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from rota.core.assignors.registry import find
+from rota.core.planner import plan
+from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
+from rota.errors import ConfigError
+from rota.settings import ID
+
+Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a document asks for."""
+
+    snapshot: Snapshot
+    assignor: str
+    options: Mapping[str, Any]
+    memory: Mapping[str, Any]
+
+
+def parse(text: str | bytes) -> Request:
+    """The request in a JSON text. Raises ConfigError."""
+    try:
+        return read(json.loads(text, object_pairs_hook=_distinct))
+    except ValueError as error:  # also bytes that are not UTF-8, and numbers too long to read
+        raise ConfigError(f"Not a JSON document: {error}. Give one object with workers and partitions") from None
+    except RecursionError:
+        raise ConfigError("Not a plan document: it is nested too deeply. See docs/protocol.md for its shape") from None
+
+
+def read(document: Any) -> Request:
+    """The request in a decoded document. Raises ConfigError."""
+    fields = _record("the document", document, _DOCUMENT, ())
+    partitions: list[Partition] = fields.get("partitions", [])
+    workers: list[Worker] = fields.get("workers", [])
+    for kind, values in (("workers", workers), ("partitions", partitions)):
+        _once(kind, [value.id for value in values])
+    owners: dict[str, str] = fields.get("owners", {})
+    known = {p.id for p in partitions}
+    for name in owners:
+        if name not in known:
+            raise ConfigError(f"owners: unknown partition {name!r}. Valid: the ids in partitions")
+    assignor: str = fields.get("assignor", "sticky")
+    find(assignor)
+    snapshot = Snapshot.of(workers, partitions, owners)
+    return Request(snapshot, assignor, fields.get("options", {}), fields.get("memory", {}))
+
+
+def answer(request: Request) -> dict[str, Any]:
+    """The answer to a request, ready for JSON. Raises ConfigError on a bad option."""
+    return written(plan(request.snapshot, request.assignor, request.options, request.memory))
+
+
+def written(made: Plan) -> dict[str, Any]:
+    """A plan in the shape of the contract."""
+    measures = asdict(made.measures)
+    del measures["reason"]
+    return {
+        "assignment": {worker: list(held) for worker, held in made.assignment.as_dict().items()},
+        "moves": [
+            {"partition": m.partition, "from": m.giver, "to": m.taker, "load": m.load, "reason": m.reason}
+            for m in made.moves
+        ],
+        "unassigned": [{"partition": u.partition, "from": u.giver, "reason": u.reason} for u in made.unassigned],
+        "measures": measures,
+        "memory": dict(made.memory),
+    }
+
+
+def _refuse(where: str, value: Any, valid: str) -> NoReturn:
+    shown = repr(value)
+    raise ConfigError(f"{where}: {shown if len(shown) <= 80 else shown[:77] + '...'} is not valid. Valid: {valid}")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]})
+        raise ConfigError(f"The field {twice!r} stands twice in one object. Each field stands once")
+    return found
+
+
+def _once(kind: str, ids: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            raise ConfigError(f"{kind}: duplicate id {name!r}. Valid: each id once")
+        seen.add(name)
+
+
+def _record(where: str, value: Any, checks: Mapping[str, Check], required: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of an object that are not null, each checked."""
+    if not isinstance(value, dict):
+        _refuse(where, value, f"an object with {', '.join(checks)}")
+    prefix = "" if where == "the document" else f"{where}."
+    for name in value:
+        if name not in checks:
+            raise ConfigError(f"{where}: unknown field {name!r}. Valid: {', '.join(checks)}")
+    for name in required:
+        if value.get(name) is None:
+            raise ConfigError(f"{where}: the field {name!r} is missing. Valid: an id")
+    return {name: checks[name](prefix + name, field) for name, field in value.items() if field is not None}
+
+
+def _id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        _refuse(where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -")
+    return value
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or any("\ud800" <= letter <= "\udfff" for letter in value):
+        _refuse(where, value, "a string of Unicode text")
+    return value
+
+
+def _number(where: str, value: Any, valid: str = "a finite number >= 0") -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(where, value, valid)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < 0:
+        _refuse(where, value, valid)
+    return number
+
+
+def _capacity(where: str, value: Any) -> float:
+    valid = "a finite number > 0"
+    number = _number(where, value, valid)
+    return number if number > 0 else _refuse(where, value, valid)
+
+
+def _count(where: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        _refuse(where, value, "a whole number >= 0")
+    return min(value, 2**31 - 1)
+
+
+def _state(where: str, value: Any) -> str:
+    return value if value in STATES and isinstance(value, str) else _refuse(where, value, ", ".join(STATES))
+
+
+def _strings(where: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        _refuse(where, value, "an object of strings")
+    return {name: _text(f"{where}.{name}", text) for name, text in value.items() if text is not None}
+
+
+def _usage(where: str, value: Any) -> dict[str, float]:
+    return _record(where, value, dict.fromkeys(USAGE, _number), ())
+
+
+def _object(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _refuse(where, value, "an object")
+    _finite(where, value)
+    return value
+
+
+def _finite(where: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        _refuse(where, value, "finite numbers")
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, field in inner:
+        _finite(f"{where}.{name}", field)
+
+
+def _owners(where: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        _refuse(where, value, "an object: partition id -> worker id")
+    return {p: _id(f"{where}.{p}", worker) for p, worker in value.items() if worker is not None}
+
+
+def _list_of(make: Callable[[str, Any], Any]) -> Check:
+    def check(where: str, value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            _refuse(where, value, f"a list of {where}")
+        return [make(f"{where}[{i}]", item) for i, item in enumerate(value)]
+
+    return check
+
+
+def _worker(where: str, value: Any) -> Worker:
+    return Worker(**_record(where, value, _WORKER, ("id",)))
+
+
+def _partition(where: str, value: Any) -> Partition:
+    return Partition(**_record(where, value, _PARTITION, ("id",)))
+
+
+_WORKER: dict[str, Check] = {
+    "id": _id,
+    "capacity": _capacity,
+    "zone": _text,
+    "labels": _strings,
+    "state": _state,
+    "max_partitions": _count,
+    "usage": _usage,
+}
+_PARTITION: dict[str, Check] = {
+    "id": _id,
+    "source": _text,
+    "load": _number,
+    "rate": _number,
+    "throughput": _number,
+    "requires": _strings,
+    "pin": _id,
+}
+_DOCUMENT: dict[str, Check] = {
+    "workers": _list_of(_worker),
+    "partitions": _list_of(_partition),
+    "owners": _owners,
+    "assignor": _text,
+    "options": _object,
+    "memory": _object,
+}
