@@ -44,7 +44,7 @@ def data_file(table: Path, path: Path) -> DataFile:
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
     return DataFile(
         path=str(path.relative_to(table)),
-        partition=path.parent.name.partition("=")[2],
+        partition=path.parent.name,
         size=stat.st_size,
         rows=footer.num_rows,
         modified=int(stat.st_mtime * 1000),
@@ -100,6 +100,7 @@ def _shown(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def split(name: str) -> str:
-    """The folder of a partition in an attempt."""
-    return f"{SPLIT}={name}"
+def plain(attempt: Path) -> None:
+    """Renames Spark's `column=value` folders to their values: a reader of the files would take them for a column."""
+    for folder in attempt.glob(f"{SPLIT}=*"):
+        folder.rename(attempt / folder.name.partition("=")[2])

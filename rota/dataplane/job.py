@@ -103,7 +103,9 @@ class Job:
         with self.source.read(self.spark, ranges, attempt) as frame:
             good, counted = self._good(frame)
             result = self._transformed(good)
-            _save(result.withColumn(columns.SPLIT, result[PARTITION]), self.folder / "main" / "data" / attempt)
+            data = self.folder / "main" / "data" / attempt
+            _save(result.withColumn(columns.SPLIT, result[PARTITION]), data)
+            footers.plain(data)
             files = footers.read(self.folder / "main", attempt, ranges)
             if broken := self.source.broken(ranges):
                 raise SourceChanged(next(iter(broken.values())))

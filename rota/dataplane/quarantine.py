@@ -93,7 +93,7 @@ def gathered(
             columns.SPLIT
         ).parquet(str(raw))
         for partition in kept:
-            _placed(raw / footers.split(partition), table / "data" / attempt, partition, attempt, source)
+            _placed(raw / f"{columns.SPLIT}={partition}", table / "data" / attempt, partition, attempt, source)
     finally:
         shutil.rmtree(raw, ignore_errors=True)
     return Bad(kept, footers.read(table, attempt, ranges), refused)
@@ -138,7 +138,7 @@ def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source)
             (partition, offset, at, file_name, source.reason(text), text, attempt)
             for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
         ]
-    folder = data / footers.split(partition)
+    folder = data / partition
     folder.mkdir(parents=True, exist_ok=True)
     columnar = [list(column) for column in zip(*found, strict=True)]
     pq.write_table(pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA), folder / "part-0.parquet")

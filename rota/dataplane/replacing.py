@@ -132,7 +132,7 @@ def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
 def _written(ledger: Ledger, batch: Batch, rows: pa.Table) -> DataFile | None:
     if not rows.num_rows:
         return None
-    folder = ledger.path / "data" / batch.attempt / footers.split("kept")
+    folder = ledger.path / "data" / batch.attempt / "kept"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     pq.write_table(rows, path)

@@ -38,7 +38,7 @@ def batch(table: Ledger, claimed: Claimed, rows: int = 1, ends: dict[str, int] |
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
     }
     for p, (start, end) in ranges.items():
-        folder = table.path / "data" / attempt / footers.split(p)
+        folder = table.path / "data" / attempt / p
         folder.mkdir(parents=True)
         data = pa.table(
             {"_partition": [p] * (end - start), "_offset": list(range(start, end))}
