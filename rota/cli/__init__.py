@@ -23,6 +23,9 @@ VERBS: dict[str, str] = {
     "pause": "pause",
     "resume": "resume",
     "retry": "retry",
+    "skip": "skip",
+    "adopt": "adopt",
+    "vacuum": "vacuum",
     "forget": "forget",
     "plan": "plan",
 }

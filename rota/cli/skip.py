@@ -1,0 +1,24 @@
+"""`rota skip <partition>`: moves on past an offset that cannot be consumed; the table's log says who did."""
+
+import getpass
+
+import click
+
+from rota.cli import view
+from rota.cli.group import catalog, group_option, known, opened
+
+
+@click.command("skip")
+@click.argument("partition")
+@click.option("--to", type=click.IntRange(min=1), help="The offset to go on from; else one further.")
+@group_option
+def command(partition: str, to: int | None, group: str) -> None:
+    """Moves PARTITION on past what cannot be consumed; what was skipped is recorded in the table's log and is lost."""
+    from rota.skip import skip
+
+    with opened(group) as tree:
+        owners = {f"{name}-{key}": name for name, record in tree.partitions().items() for key in record.keys}
+        pipeline = owners[known("partition", partition, owners)]
+        pipelines = {p.name: p for p in catalog().of_group(group)}
+        start, end = skip(tree, pipelines[known("pipeline", pipeline, pipelines)], partition, to, getpass.getuser())
+    view.done(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")
