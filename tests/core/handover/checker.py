@@ -6,7 +6,11 @@ Invariants, checked after every event that wrote something:
 - stale: no batch is committed under a token older than one the table has seen;
 - impostor: a batch is committed by the incarnation that holds that token, by the own records' history;
 - own: a record is claimed only by a live incarnation and released only by its owner, its version grows by one;
-- checkpoint: never back, never ahead of the table.
+- uninvited: a claim is of a partition that the claimant's target names (or named when it looked); robbed: what is said
+  to be taken from a dead incarnation is not taken from a live one;
+- usurped: of two live incarnations of one worker the older never takes from the newer;
+- checkpoint: never back, never ahead of the table; unowned: written under the token that owns.
+And in a world without faults (`rude`): nobody is fenced, forced or broken.
 At the end (`unsettled` is empty): what is placed is owned by its worker's newest incarnation, everything is consumed,
 and the checkpoints say so.
 """
@@ -48,9 +52,25 @@ class Checker:
         self.damage[kind] += 1
         self.said.append(f"{kind}: {what}")
 
-    def own(self, partition: str, owner: str | None, version: int, mzxid: int, live: frozenset[str]) -> None:
-        """Note an own record as it is after an event that wrote it."""
+    def own(
+        self,
+        partition: str,
+        owner: str | None,
+        version: int,
+        mzxid: int,
+        live: Mapping[str, int],
+        invited: frozenset[str],
+    ) -> None:
+        """Note an own record as it is after an event that wrote it; `invited` are the workers whose slots name it, `live`
+        the live incarnations with their czxid."""
         seen = self.seen[partition]
+        if owner is not None and owner.rpartition("@")[0] not in invited:
+            self.blame("uninvited", f"{partition} was claimed by {owner}, wanted on {sorted(invited)}")
+        twins = (
+            owner is not None and seen.owner is not None and owner.rpartition("@")[0] == seen.owner.rpartition("@")[0]
+        )
+        if twins and live.get(owner or "", 0) < live.get(seen.owner or "", 0):
+            self.blame("usurped", f"{partition} was taken from {seen.owner} by its older twin {owner}")
         if version != seen.own_version + 1:
             self.blame("own", f"{partition} went from version {seen.own_version} to {version}")
         if owner is not None and owner not in live:
@@ -61,9 +81,11 @@ class Checker:
             seen.claims[mzxid] = owner
         seen.owner, seen.own_version, seen.own_mzxid = owner, version, mzxid
 
-    def checkpoint(self, partition: str, offset: int) -> None:
-        """Note a checkpoint as it is after an event."""
+    def checkpoint(self, partition: str, offset: int, token: int) -> None:
+        """Note a checkpoint as it is after an event that wrote it."""
         seen = self.seen[partition]
+        if token != seen.own_mzxid or seen.owner is None:
+            self.blame("unowned", f"{partition}'s checkpoint was written under {token}, owned under {seen.own_mzxid}")
         if offset < seen.checkpoint:
             self.blame("checkpoint", f"{partition} went back from {seen.checkpoint} to {offset}")
         if offset > seen.offset:
@@ -110,6 +132,7 @@ class Checker:
             seen = self.seen[partition]
             if token < seen.token:
                 self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
+            seen.token = max(seen.token, token)
             if seen.claims.get(token) != commit.facts["incarnation"]:
                 self.blame("impostor", f"{partition}: {commit.facts['incarnation']} wrote under token {token}")
 

@@ -1,7 +1,7 @@
 """The hand-over in virtual time: agents and runs as separate actors, a controller, a launcher, and faults between steps.
 
 One seed, one history. `World(seed, faults=True).play()` returns the world with its checker; `damage` must be empty.
-`python -m tests.core.handover.world SEED [--no-faults] [ABLATION]` plays one again and prints what happened.
+`python -m tests.core.handover.world SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
 """
 
 import heapq
@@ -64,6 +64,7 @@ class Ablation:
     run: RunGuards = field(default_factory=RunGuards)
     checkpoint: checkpoints.Guards = checkpoints.GUARDED
     make_agent: Callable[..., Agent] = Agent
+    restless: float = 0.02  # how often the controller moves a partition for no reason
 
 
 class World:
@@ -89,6 +90,7 @@ class World:
         ablation = ablation or Ablation()
         self.agent_guards, self.run_guards = ablation.agent, ablation.run
         self.checkpoint_guards, self.make_agent = ablation.checkpoint, ablation.make_agent
+        self.restless = ablation.restless
         self.now = 0.0
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
@@ -109,8 +111,8 @@ class World:
     # --- what actors use
 
     def step(self) -> float:
-        """How long one call to ZooKeeper or to the table's log takes."""
-        return self.random.uniform(0.001, 0.02)
+        """How long one call to ZooKeeper or to the table's log takes; now and then something is in its way."""
+        return self.random.uniform(0.001, 0.02) if self.random.random() < 0.9 else self.random.uniform(0.02, 1.0)
 
     def latest(self, partition: str) -> int:
         """The end of a partition's source now."""
@@ -122,12 +124,14 @@ class World:
         return self._ids
 
     def count(self, what: str, times: int = 1) -> None:
-        """Count something that is no damage by itself."""
+        """Count something that is no damage by itself, but for what never happens without a fault."""
         self.counts[what] += times
+        if not self.rate and what in ("fenced", "claimed-forced", "run-broken"):
+            self.checker.blame("rude", f"{what} at {self.now:.3f}")
 
     def fence(self, partition: str, incarnation: str) -> None:
         """A run found a newer token and wrote nothing."""
-        self.counts["fenced"] += 1
+        self.count("fenced")
         self.tell(f"fenced {incarnation} on {partition}")
 
     def tell(self, line: str) -> None:
@@ -293,6 +297,9 @@ class World:
         self.spawn(Actor(f"{worker}@{self._ids}", "agent", self._agent(agent), store, agent))
 
     def _said(self, worker: str, word: str, facts: Mapping[str, object]) -> None:
+        giver = facts.get("giver")
+        if facts.get("reason") == "gone" and giver in self.server.children(self.god.paths.lives):
+            self.checker.blame("robbed", f"{facts['partition']} was taken from {giver} as if it were gone")
         self.count(word if word != "claimed" else f"claimed-{facts['reason']}")
         self.tell(f"{worker} {word} {' '.join(f'{k}={v}' for k, v in facts.items())}")
 
@@ -328,7 +335,7 @@ class World:
         return self.latest(partition) > seen.offset or seen.checkpoint < seen.offset
 
     def _launch(self, config: Config) -> None:
-        delay = self.random.uniform(0, 0.5)
+        delay = self.random.uniform(0, 1.5)
         if self.rate and self.now < self.churn:
             if self.random.random() < 0.1:
                 delay = self.random.uniform(1, 2 * SESSION)  # a stale config
@@ -362,7 +369,7 @@ class World:
             there = [w for w, v in tree.newest(tree.live()).items() if v.record is not None and not v.record.leaving]
             wanted = {p: w for p, w in placed.items() if w in there}
             for p in self.partitions:
-                restless = self.now < self.churn and self.random.random() < 0.02
+                restless = self.now < self.churn and self.random.random() < self.restless
                 if there and (p not in wanted or restless):
                     wanted[p] = min(there, key=lambda w: (list(wanted.values()).count(w), self.random.random()))
                     if restless:
@@ -400,16 +407,22 @@ class World:
         if self.server.zxid == self._zxid:
             return
         self._zxid = self.server.zxid
-        live = frozenset(self.server.children(self.god.paths.lives))
+        names = self.server.children(self.god.paths.lives)
+        nodes = {n: self.server.node(self.god.paths.live(n)) for n in names}
+        live = {n: node.czxid for n, node in nodes.items() if node is not None}
         for p, seen in self.checker.seen.items():
             node = self.server.node(self.god.paths.own(p))
             if node is not None and node.mzxid != seen.own_mzxid:
                 owner = decode("own", Own, node.data).owner
-                self.checker.own(p, owner, node.version, node.mzxid, live)
+                invited = frozenset(
+                    w for w, r in self.god.assigns().items() if any(p in slot.partitions for slot in r.record.slots)
+                )
+                self.checker.own(p, owner, node.version, node.mzxid, live, invited)
             node = self.server.node(self.god.paths.checkpoint(p))
             if node is not None and node.mzxid != seen.checkpoint_mzxid:
                 seen.checkpoint_mzxid = node.mzxid
-                self.checker.checkpoint(p, decode("checkpoint", Checkpoint, node.data).offset)
+                record = decode("checkpoint", Checkpoint, node.data)
+                self.checker.checkpoint(p, record.offset, record.token)
 
     def unsettled(self) -> list[str]:
         """What keeps the world from rest."""
@@ -425,10 +438,21 @@ class World:
 
 
 def main(words: list[str]) -> None:
-    """Plays one seed and tells its story."""
-    world = World(int(words[0]), faults="--no-faults" not in words).play()
-    print("\n".join(world.story))  # noqa: T201
-    print(dict(world.counts), dict(world.checker.damage), *world.checker.said, sep="\n")  # noqa: T201
+    """`SEED` plays one seed and tells its story; `FIRST LAST` plays many and tells which did damage."""
+    faults = "--no-faults" not in words
+    seeds = [int(word) for word in words if word.isdigit()]
+    if len(seeds) == 1:
+        world = World(seeds[0], faults=faults).play()
+        print("\n".join(world.story))  # noqa: T201
+        print(dict(world.counts), dict(world.checker.damage), *world.checker.said, sep="\n")  # noqa: T201
+        return
+    counts: Counter[str] = Counter()
+    for seed in range(*seeds):
+        world = World(seed, faults=faults).play()
+        counts += world.counts + world.checker.damage
+        if world.checker.damage:
+            print(world.repro())  # noqa: T201
+    print(dict(counts))  # noqa: T201
 
 
 if __name__ == "__main__":
