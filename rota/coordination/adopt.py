@@ -4,6 +4,9 @@ Laws:
 1. After it, every token of this group is above every token that the tables have seen.
 2. A checkpoint that was ahead of its table is set to what the table says, and only here may a checkpoint go back.
 3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
+
+What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token
+above that of a current own record, a checkpoint ahead of its table.
 """
 
 from collections.abc import Mapping
@@ -33,27 +36,3 @@ def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:
     if now.token_base > greatest_token:
         return now
     return now.model_copy(update={"token_base": greatest_token + 1})
-
-
-def restored(my_token: int, table_token: int) -> str | None:
-    """The one line to stop with when a table has seen a newer token than the one of an own record that is still
-    current; None if all is well."""
-    if table_token <= my_token:
-        return None
-    return (
-        f"The table has seen token {table_token}, but the current own record has {my_token}: ZooKeeper was restored from "
-        f"an older state. Nothing was written. Run `rota adopt` to go on above it"
-    )
-
-
-def foreign(table_id: str | None, has_rows: bool, meta: Meta) -> str | None:
-    """The one line to stop with when a table belongs to another group or a former ZooKeeper; None if all is well.
-
-    `table_id` is the meta id that the table carries, None if it carries none."""
-    if table_id == meta.id or (table_id is None and not has_rows):
-        return None
-    whose = "has rows of somebody else" if table_id is None else f"belongs to group id {table_id}"
-    return (
-        f"The table {whose}, this group's id is {meta.id}. Nothing was written. "
-        f"Run `rota adopt` to take it over, or give the pipeline another table"
-    )
