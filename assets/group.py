@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from assets import names
+from assets import checks, metadata, names
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Group, Pipeline
 
@@ -36,21 +36,21 @@ def assignment(group: Group) -> dg.AssetsDefinition:
         owners=[f"team:{group.name}"],
         code_version="1",
         output_required=False,
-        op_tags={"rota/group": group.name},
+        check_specs=checks.of_group(key),
         description=f"Which worker of group `{group.name}` shall work on which partition, by assignor "
         f"`{group.assignor}`. Its history holds the epochs; each opens with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
-        from assets import metadata
-        from rota import rebalance as verb
+        from rota.rebalance import rebalance as verb
 
         with zookeeper.tree(group.name) as tree:
-            done = verb.rebalance(tree, context.run_id)
-            context.log.info(done.sentence)
-            shown = metadata.epoch(done)
-        if not done.published:
-            context.log_event(dg.AssetObservation(key, metadata=shown))
-            return
-        yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+            done = verb(tree, context.run_id)
+        context.log.info(done.sentence)
+        shown = metadata.epoch(done)
+        if done.published:
+            yield dg.Output(None, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+        else:
+            yield dg.AssetObservation(key, metadata=shown)
+        yield from checks.of_epoch(key, done)
 
     return rebalance

@@ -39,6 +39,11 @@ def checkpoints(pipeline: str) -> dg.AssetKey:
     return dg.AssetKey([pipeline, "checkpoints"])
 
 
+def consumed(pipeline: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
+    """The three assets of a pipeline, in the order of the line."""
+    return ownership(pipeline), records(pipeline), checkpoints(pipeline)
+
+
 def partition_set(pipeline: str) -> dg.DynamicPartitionsDefinition:
     """The source keys of a pipeline, as Dagster's partition keys."""
     return dg.DynamicPartitionsDefinition(name=f"{pipeline}/partitions")

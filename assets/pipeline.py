@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from assets import names
+from assets import batch, checks, names, provenance
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Pipeline
@@ -26,40 +26,68 @@ class Batch(dg.Config):
     replay: Replay | None = None
 
 
+def specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
+    """The three assets; only the first has a parent outside the step, and that one is unpartitioned (Dagster's rule)."""
+    shown = {"group_name": names.name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
+    ownership, records, checkpoints = names.consumed(pipeline.name)
+    return [
+        dg.AssetSpec(
+            ownership,
+            deps=[names.assignment(pipeline.group)],
+            kinds={"zookeeper"},
+            code_version=provenance.CODE_VERSION,
+            description=f"Who worked on each partition of `{pipeline.name}`, under which token and epoch.",
+            **shown,
+        ),
+        dg.AssetSpec(
+            records,
+            deps=[ownership],
+            kinds={"spark", "deltalake"},
+            description=f"The rows in `{pipeline.table.path}/main`; a batch a materialization.",
+            **shown,
+        ),
+        dg.AssetSpec(
+            checkpoints,
+            deps=[records],
+            kinds={"zookeeper"},
+            description="How far each partition got: the offset of its next unread record.",
+            **shown,
+        ),
+    ]
+
+
 def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
     """The three assets of a pipeline. Law: every launch means "consume what is new", unless its config says replay."""
-    keys = (names.ownership(pipeline.name), names.records(pipeline.name), names.checkpoints(pipeline.name))
-    described = (
-        "Who worked on each partition, under which token.",
-        f"The rows in `{pipeline.table.path}/main`, a batch a materialization.",
-        "How far each partition got: the offset of the next unread record.",
-    )
-    kinds = ({"zookeeper"}, {"spark", "deltalake"}, {"zookeeper"})
-    parents = (names.assignment(pipeline.group), *keys)
 
     @dg.multi_asset(
         name=names.consume_op(pipeline.name),
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        group_name=names.name(pipeline.group),
-        specs=[
-            dg.AssetSpec(
-                key,
-                deps=[parent],
-                skippable=True,
-                kinds=kind,
-                description=text,
-                owners=[f"team:{pipeline.group}"],
-                code_version="1" if key == keys[0] else None,
-            )
-            for key, parent, kind, text in zip(keys, parents, kinds, described, strict=False)
-        ],
+        specs=specs(pipeline),
+        check_specs=checks.specs(pipeline),
     )
     def consume(
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
     ) -> Iterator[object]:
         from rota.consume import consume as verb
+        from rota.replay import replay
 
-        yield from verb(config, context.run_id, zookeeper, spark)
+        shown = batch.Shown(context, pipeline)
+        keys = shown.announced(config.partitions)
+        with zookeeper.tree(pipeline.group) as tree:
+            if config.replay:
+                from rota.replay import replay
+
+                ranges = {pipeline.partition(key): (config.replay.start, config.replay.end) for key in keys}
+                for done in replay(tree, pipeline, ranges, context.run_id, spark.connect):
+                    yield from shown.replayed(done, tree)
+                return shown.all_replayed()
+            share = shown.shares(tree, config.incarnation, keys)
+            for partition, reason in share.skipped.items():
+                yield from shown.skipped(pipeline.key(partition), reason)
+            for incarnation, partitions in share.by_incarnation.items():
+                for event in verb(tree, pipeline, incarnation, partitions, context.run_id, spark.connect):
+                    yield from shown.of(event, incarnation)
+            yield from shown.checked(tree, keys)
 
     return consume

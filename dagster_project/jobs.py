@@ -21,7 +21,7 @@ def consume(pipeline: Pipeline) -> Job:
     """Consumes what is new of the partitions in its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
-        selection=[names.ownership(pipeline.name), names.records(pipeline.name), names.checkpoints(pipeline.name)],
+        selection=list(names.consumed(pipeline.name)),
         tags={"rota/consume": pipeline.name},
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
     )

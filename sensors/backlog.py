@@ -40,16 +40,17 @@ def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> 
 
     No run_key and no cursor: a key once used is never launched again, even if its run failed.
     """
-    from rota.consume import backlog as lagging
+    from rota.backlog import backlog as lagging
 
-    open_runs = runs.unfinished(instance, names.consume_job(pipeline.name))
+    job = names.consume_job(pipeline.name)
+    open_runs = runs.unfinished(instance, job)
     live = {one.incarnation for one in tree.live()}  # read after the runs: nobody new is taken for gone
     for run in open_runs:
         if (whose := run.tags.get("incarnation")) and whose not in live:
             runs.cancel(instance, run)
     busy = {run.tags.get("incarnation") for run in open_runs}
     for work in lagging(tree, pipeline):
-        if work.incarnation not in busy:
+        if work.incarnation not in busy and not runs.rest(instance, job, incarnation=work.incarnation):
             yield request(pipeline, work.incarnation, work.worker, tuple(work.lags))
 
 

@@ -25,6 +25,8 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
 
         if waiting := runs.unfinished(context.instance, job):
             return dg.SkipReason(f"rebalance {waiting[0].run_id} is not over yet")
+        if (seconds := runs.rest(context.instance, job)) > 0:
+            return dg.SkipReason(f"the last rebalance failed; the next one in {seconds:.0f} s")
         with zookeeper.store() as store:
             seen = poll(lambda: observe(store, catalog, group.name), lambda seen: seen.needed)
         add_keys(context.instance, seen.keys)

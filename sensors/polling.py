@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 WINDOW = 15.0  # seconds a tick may wait; far below the 60 s that Dagster gives it
-PAUSE = 0.3
+PAUSE = 0.3  # between two looks; three times as long as a look took, where looking is slow
 
 # The code server answers launches and the page from the same threads: at most half of them may wait here.
 _threads = int(os.environ.get("DAGSTER_GRPC_MAX_WORKERS") or min(32, (os.cpu_count() or 1) + 4))
@@ -18,12 +18,14 @@ _places = threading.BoundedSemaphore(max(1, _threads // 2))
 
 def poll(look: Callable[[], T], enough: Callable[[T], bool], window: float = WINDOW, pause: float = PAUSE) -> T:
     """The first look that is enough, or the last one of the window; one look when too many ticks wait already."""
-    deadline = time.monotonic() + window
+    began = time.monotonic()
     if enough(seen := look()) or not _places.acquire(blocking=False):
         return seen
+    started = began
     try:
-        while time.monotonic() < deadline:
-            time.sleep(pause)
+        while (now := time.monotonic()) < began + window:
+            time.sleep(max(pause, 3 * (now - started)))
+            started = time.monotonic()
             if enough(seen := look()):
                 break
         return seen

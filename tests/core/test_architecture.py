@@ -18,7 +18,7 @@ ROOMS = {  # a room of rota -> the rooms that it may import
 ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
-    "deltalake": {"rota/dataplane"},
+    "deltalake": {"rota/dataplane", "pipelines"},
     "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines"},
     "dagster_pyspark": {"resources"},
     "ortools": {"rota/core"},

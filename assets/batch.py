@@ -1,0 +1,105 @@
+"""How the events of a consuming run become Dagster's: a materialization of each asset for each partition it committed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets import checks, metadata, names, provenance
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from rota.backlog import Owners
+    from rota.consume import Event
+    from rota.coordination.tree import Tree
+    from rota.replay import NotReplayed, Replayed
+
+Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
+
+
+class Shown:
+    """One run's output. Law: what was committed is shown even if the run fails later; what was not is never shown."""
+
+    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline) -> None:
+        self.context, self.pipeline = context, pipeline
+        self.assets = names.consumed(pipeline.name)
+        self.clicked = False
+        self.refused: dict[str, str] = {}  # the keys that a replay left as they were
+        self.seen = provenance.seen(context.instance, names.assignment(pipeline.group))
+
+    def announced(self, partitions: Sequence[str]) -> tuple[str, ...]:
+        """The source keys of this run: those in its config, else those selected on the page, else all there are."""
+        if partitions:
+            provenance.announce(self.context, self.assets, partitions)
+            return tuple(partitions)
+        self.clicked = True
+        if self.context.has_partition_key or self.context.has_partition_key_range:
+            return tuple(self.context.partition_keys)
+        return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
+
+    def made(self, key: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
+        """One materialization of each of the three assets, as if Dagster had made it from a returned result."""
+        for asset, entries in zip(self.assets, shown, strict=True):
+            tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
+            yield dg.AssetMaterialization(asset, partition=key, metadata=dict(entries), tags=tags)
+
+    def of(self, event: "Event", incarnation: str) -> Iterator[Output]:
+        """What one event of the verb shows."""
+        from rota import consume
+
+        key = self.pipeline.key(event.partition)
+        if isinstance(event, consume.Committed):
+            yield from self.made(key, str(event.end), metadata.batch(event, incarnation))
+        elif isinstance(event, consume.Idle):
+            # Whoever asked for this key on the page gets an answer; a sensor's run says nothing of nothing.
+            if self.clicked:
+                yield from self.made(key, str(event.offset), metadata.idle(event, incarnation))
+        elif isinstance(event, consume.Parked):
+            yield from self.skipped(key, f"parked: {event.reason}")
+        else:
+            yield from self.skipped(key, event.reason)
+
+    def skipped(self, key: str, reason: str) -> Iterator[Output]:
+        """A key that was not consumed, with its reason on the page."""
+        self.context.log.warning(f"{key} skipped: {reason}")
+        yield dg.AssetObservation(self.assets[0], partition=key, description=reason, metadata={"skipped": reason})
+
+    def replayed(self, event: "Replayed | NotReplayed", tree: "Tree") -> Iterator[Output]:
+        """What a replay shows: its rows, beside the owner and the offset, which it leaves as they are."""
+        from rota import replay
+
+        key = self.pipeline.key(event.partition)
+        if isinstance(event, replay.NotReplayed):
+            self.refused[key] = event.reason
+            yield from self.skipped(key, event.reason)
+            return
+        own, at = tree.owned((event.partition,)), tree.checkpoints((event.partition,))
+        offset = str(at[event.partition].record.offset) if event.partition in at else "0"
+        yield from self.made(key, offset, metadata.replayed(event, own.get(event.partition), offset))
+
+    def all_replayed(self) -> None:
+        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those keys was changed."""
+        if self.refused:
+            raise dg.Failure(
+                "; ".join(f"{key} was not replayed: {why}" for key, why in self.refused.items()), allow_retries=False
+            )
+
+    def shares(self, tree: "Tree", incarnation: str, keys: Sequence[str]) -> "Owners":
+        """What to consume for whom, and what to skip: a run that names no incarnation goes to the owners of now."""
+        from rota.backlog import Owners, owners
+
+        if incarnation:
+            return Owners({incarnation: tuple(self.pipeline.partition(key) for key in keys)}, {})
+        return owners(tree, self.pipeline, keys)
+
+    def checked(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
+        """The outcome of each check, read back from the table's log and the checkpoints."""
+        from rota.consume import Tables
+
+        main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
+        table = main.open()
+        past = main.past(table.version() - checks.RECENT) if table else ()
+        mine = tuple(self.pipeline.partition(key) for key in keys)
+        wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
+        for spec, found in zip(checks.specs(self.pipeline), wrong, strict=True):
+            yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)

@@ -1,0 +1,108 @@
+"""What one would want to read at 3 a.m.: plain numbers where Dagster can plot them, tables where it cannot."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from rota.consume import Committed, Idle
+    from rota.coordination.tree import OwnView
+    from rota.rebalance import Rebalanced
+    from rota.replay import Replayed
+
+MOST = 500  # rows of a table on the page; the rest is in ZooKeeper and `rota status`
+
+
+def epoch(done: "Rebalanced") -> dict[str, Any]:
+    """Who holds what, what moved and why, how even it is; the sentence first."""
+    plan, measures = done.plan, done.plan.measures
+    columns = plan.assignment.snapshot
+    loads = dict(zip(columns.partition_ids, columns.load.tolist(), strict=True))
+    workers = [
+        {
+            "worker": worker,
+            "partitions": len(held),
+            "rows a second": round(sum(loads[partition] for partition in held), 3),
+            "holds": ", ".join(held[:50]) + (" ..." if len(held) > 50 else ""),
+        }
+        for worker, held in plan.assignment.as_dict().items()
+    ]
+    moves = [
+        {"partition": m.partition, "from": m.giver or "nobody", "to": m.taker, "load": m.load, "reason": m.reason}
+        for m in plan.moves[:MOST]
+    ]
+    waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
+    return {
+        "what happened": dg.MetadataValue.md(f"**{done.sentence}**"),
+        "workers": table(workers),
+        "moves": table(moves),
+        "waiting": table(waiting),
+        "epoch": done.epoch,
+        "moved": measures.moves,
+        "had to move": measures.unavoidable_moves,
+        "placed": measures.placements,
+        **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
+        **({"why not more": measures.reason} if measures.reason else {}),
+        **({"look again at": dg.MetadataValue.timestamp(plan.due)} if plan.due else {}),
+        **({"unreadable": dg.MetadataValue.json(dict(done.quarantined))} if done.quarantined else {}),
+    }
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
+    """The rows as Dagster's table, at most `MOST`; one word when there are none."""
+    if not rows:
+        return dg.MetadataValue.text("none")
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
+
+
+def batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str, Any]]:
+    """What a batch shows on `ownership`, `records` and `checkpoints`; a healed one was committed by an earlier run."""
+    healed = {"healed": True, "committed by run": done.run_id} if done.healed else {}
+    return (
+        _owner(incarnation, done.token, done.epoch),
+        {
+            "rows": done.rows,
+            "bad rows": done.bad_rows,
+            "offsets": f"[{done.start}, {done.end})",
+            "seconds": float(done.seconds),
+            "table version": done.table_version,
+            "token": done.token,
+            "worker": _worker(incarnation),
+            **healed,
+        },
+        {"offset": done.end, "lag": done.lag, "rows": done.rows, "token": done.token, "epoch": done.epoch, **healed},
+    )
+
+
+def idle(at: "Idle", incarnation: str) -> Sequence[Mapping[str, Any]]:
+    """The same for a partition with nothing new, which somebody asked for by hand."""
+    return (
+        _owner(incarnation, at.token, at.epoch),
+        {"rows": 0, "nothing new": True, "token": at.token, "worker": _worker(incarnation)},
+        {"offset": at.offset, "lag": 0, "rows": 0, "token": at.token, "epoch": at.epoch},
+    )
+
+
+def replayed(done: "Replayed", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
+    """The same for a replay: the rows are new, the owner and the offset are what they were."""
+    what = {"replayed": f"[{done.start}, {done.end})"}
+    return (
+        {"incarnation": (own and own.incarnation) or "nobody", "token": own.token if own else 0, **what},
+        {
+            **what,
+            "rows": done.rows,
+            "bad rows": done.bad_rows,
+            "seconds": float(done.seconds),
+            "table version": done.table_version,
+        },
+        {"offset": int(offset), **what},
+    )
+
+
+def _owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
+    return {"worker": _worker(incarnation), "incarnation": incarnation, "token": token, "epoch": epoch}
+
+
+def _worker(incarnation: str) -> str:
+    return incarnation.rpartition("@")[0]

@@ -1,0 +1,289 @@
+"""Deciding and publishing: look at who is there, plan, publish what was planned.
+
+Laws: what `preview` shows is what `rebalance` publishes, as long as nobody changed anything between the two. Whether
+a decision is due is found by comparing what is there with what the published epoch was made from, never remembered: a
+rebalance that failed, a grace period, a drain are all found again at the next look. A plan that changes nobody's target
+publishes no epoch; the head only notes what was looked at.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from rota.backlog import discover
+from rota.coordination.layout import worker_of
+from rota.coordination.look import Basis, basis
+from rota.coordination.look import Look as Seen
+from rota.coordination.look import look as look_at
+from rota.coordination.publication import Audit, Publication, publish, take_control
+from rota.coordination.records import Loads
+from rota.coordination.store import Store
+from rota.coordination.tree import Tree
+from rota.core import Plan, Policy, Snapshot, plan
+from rota.core.eligibility import matching, rightful
+from rota.core.measures import holders, imbalance
+from rota.core.values import Codes
+from rota.errors import RotaError
+from rota.pipeline import Catalog, Group
+
+SMOOTHING = 600.0  # seconds in which an old load loses its weight
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a watcher sees: who is live, what changed since the last decision, and whether one is due.
+
+    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked.
+    """
+
+    epoch: int
+    workers: tuple[str, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    keys: Mapping[str, tuple[str, ...]]
+    needed: bool
+    reason: str
+    due: float | None
+    basis: str
+    problems: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A plan that was not published, with the snapshot it was made from."""
+
+    look: Seen
+    plan: Plan
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the planner read."""
+        return self.look.snapshot
+
+    @property
+    def basis(self) -> str:
+        """The digest of what the planner read."""
+        return self.look.basis.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """What a rebalance came to. `published` is false where nobody's target changed: `epoch` is then the one that stands.
+
+    `imbalance` is max/mean utilization "by count" and "by rows"; `doubles` are partitions in more than one effective
+    target, read back after the publication: there must be none. `quarantined` are records that could not be read.
+    """
+
+    epoch: int
+    published: bool
+    sentence: str
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+    plan: Plan
+    imbalance: Mapping[str, float | None]
+    doubles: Mapping[str, tuple[str, ...]]
+    quarantined: Mapping[str, str]
+
+
+def observe(store: Store, catalog: Catalog, group: str) -> Look:
+    """What there is to see in the group; founds it, follows its declared settings, and adds new partitions."""
+    tree = Tree(store, group)
+    _follow(tree, catalog.groups[group])
+    problems: dict[str, str] = {}
+    for pipeline in catalog.of_group(group):
+        try:
+            tree.grow(pipeline.name, discover(pipeline), pipeline.requires)
+        except (RotaError, OSError) as error:
+            problems[pipeline.name] = str(error)
+    seen = basis(tree)
+    head = seen.head.record
+    due = head.due is not None and not seen.moved and store.now() >= head.due
+    return Look(
+        epoch=head.epoch,
+        workers=tuple(worker.id for worker in seen.workers),
+        joined=seen.joined,
+        left=seen.left,
+        keys={name: record.keys for name, record in seen.partitions.items()},
+        needed=seen.moved or due,
+        reason=_why(seen, due),
+        due=head.due,
+        basis=seen.digest,
+        problems=problems,
+    )
+
+
+def preview(tree: Tree) -> Preview:
+    """The plan for what is there now. Nothing is written, and a rebalance that finds the same publishes just this."""
+    seen = look_at(tree)
+    meta, controller = seen.basis.meta, seen.basis.controller.record
+    budget = 0 if seen.basis.wishes.paused else meta.budget
+    policy = Policy(budget=budget, cooldown=meta.cooldown, grace=meta.grace)
+    return Preview(seen, plan(seen.snapshot, meta.assignor, meta.options, controller.memory, policy))
+
+
+def rebalance(tree: Tree, run_id: str) -> Rebalanced:
+    """Takes control, plans, publishes. Raises Conflict if another took control meanwhile: nothing is current then."""
+    term = take_control(tree)
+    found = preview(tree)
+    seen, planned = found.look, found.plan
+    joined, left = seen.basis.joined, seen.basis.left
+    text = sentence(_because(seen.basis, _otherwise(seen)), planned, len(seen.snapshot.partition_ids))
+    even = _imbalances(seen.snapshot, planned.assignment.target)
+    measures = planned.measures
+    audit = Audit(
+        sentence=text,
+        joined=joined,
+        left=left,
+        moves=planned.moves,
+        measures={
+            "imbalance_before": measures.imbalance_before,
+            "imbalance_after": measures.imbalance_after,
+            "lower_bound": measures.lower_bound,
+            "moves": measures.moves,
+            "unavoidable_moves": measures.unavoidable_moves,
+            "placements": measures.placements,
+            "reason": measures.reason,
+            **{f"imbalance_by_{what}": value for what, value in even.items()},
+        },
+        run_id=run_id,
+    )
+    targets = {worker: frozenset(held) for worker, held in planned.assignment.as_dict().items()}
+    done = publish(
+        tree,
+        term,
+        Publication(
+            targets=targets,
+            basis=seen.basis.digest,
+            due=planned.due,
+            memory=planned.memory,
+            absences=seen.absences,
+            members=seen.basis.members,
+            audit=audit,
+        ),
+    )
+    doubles = _doubles(tree)
+    _fold(tree)
+    return Rebalanced(
+        epoch=done.epoch,
+        published=done.published,
+        sentence=f"Epoch {done.epoch}{'' if done.published else ' stands'}: {text}",
+        joined=joined,
+        left=left,
+        plan=planned,
+        imbalance=even,
+        doubles=doubles,
+        quarantined=dict(tree.quarantined),
+    )
+
+
+def sentence(why: str, planned: Plan, total: int) -> str:
+    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved, 5 had to. Imbalance 1.02."."""
+    did, parts = planned.measures, [f"{why}."]
+    if did.moves:
+        parts.append(f"{did.moves} of {total} partitions moved, {did.unavoidable_moves or 'none'} had to.")
+    if did.placements:
+        parts.append(f"{did.placements} of {total} placed.")
+    if not did.moves and not did.placements:
+        parts.append("Nothing moved.")
+    if waiting := len(planned.unassigned):
+        parts.append(f"{waiting} of {total} wait: {planned.unassigned[0].reason}.")
+    if did.imbalance_after is not None:
+        parts.append(f"Imbalance {did.imbalance_after:.2f}.")
+    return " ".join(parts)
+
+
+def because(joined: Iterable[str], left: Iterable[str], otherwise: str) -> str:
+    """Who came and went, as a person says it; "restarted" for one who did both."""
+    came, gone = set(joined), set(left)
+    said = []
+    for names, verb in ((gone - came, "left"), (came & gone, "restarted"), (came - gone, "joined")):
+        listed = sorted(names, key=str.encode)
+        if listed:
+            more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+            said.append(f"{', '.join(listed[:5])}{more} {verb}")
+    return ", ".join(said) or otherwise
+
+
+def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) -> Loads:
+    """The loads after `span` seconds in which these batches were recorded: key -> (rows, mzxid of the checkpoint).
+
+    A batch counts once, by its mzxid, and what is old decays: rows a second, exponentially smoothed. A checkpoint tells
+    of the last batch only; what a partition read in between two looks is as unknown for one as for the other.
+    """
+    keep = math.exp(-max(0.0, span) / SMOOTHING)
+    rates = {key: rate * keep for key, rate in loads.rates.items()}
+    for key, (rows, mzxid) in batches.items():
+        if mzxid > loads.upto:
+            rates[key] = rates.get(key, 0.0) + rows / SMOOTHING
+    return Loads(rates=rates, upto=max([loads.upto, *(mzxid for _, mzxid in batches.values())]))
+
+
+def _follow(tree: Tree, declared: Group) -> None:
+    """The group is there, with the settings that the code declares now."""
+    tree.found(
+        assignor=declared.assignor,
+        options=declared.options,
+        protocol=declared.protocol,
+        budget=declared.budget,
+        cooldown=float(declared.cooldown),
+        grace=float(declared.grace),
+    )
+
+
+def _why(seen: Basis, due: bool) -> str:
+    if not seen.moved and not due:
+        return f"{len(seen.workers)} workers, epoch {seen.head.record.epoch} fits"
+    return _because(seen, "it is time to look again" if due else "wishes, settings or partitions changed")
+
+
+def _because(seen: Basis, otherwise: str) -> str:
+    before = {worker_of(incarnation) for incarnation in seen.controller.record.members}
+    return because(seen.joined, {*seen.left, *before.intersection(seen.joined)}, otherwise)
+
+
+def _otherwise(seen: Seen) -> str:
+    """Why a decision was asked for when nobody came or went."""
+    fresh = int((seen.snapshot.owner == -1).sum())
+    if fresh:
+        return f"{fresh} partition{'s' if fresh > 1 else ''} had nobody"
+    if restless := [f"{w.id} is {w.state}" for w in seen.snapshot.workers if w.state != "active"]:
+        return ", ".join(restless[:5])
+    return "wishes or settings changed" if seen.basis.moved else "looked again"
+
+
+def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
+    match = matching(snapshot)
+    able = holders(snapshot, match, rightful(snapshot, match))
+    return {
+        "count": imbalance(snapshot, target, able, by_count=True),
+        "rows": imbalance(snapshot, target, able, by_count=False),
+    }
+
+
+def _doubles(tree: Tree) -> dict[str, tuple[str, ...]]:
+    """Partition -> its workers, for each that is in more than one effective target."""
+    holding: dict[str, list[str]] = {}
+    for worker, target in tree.targets()[1].items():
+        for partition in target.partitions:
+            holding.setdefault(partition, []).append(worker)
+    return {p: tuple(sorted(workers)) for p, workers in holding.items() if len(workers) > 1}
+
+
+def _fold(tree: Tree) -> None:
+    """What runs recorded becomes the load that the next decision sees. Last and best effort: a load is no promise."""
+    try:
+        now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints()
+        for pipeline, record in tree.partitions().items():
+            named = {key: checkpoints.get(f"{pipeline}-{key}") for key in record.keys}
+            batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
+            if batches:
+                span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0
+                tree.update(tree.paths.load(pipeline), Loads, _folding(batches, span))
+    except RotaError as error:
+        log.warning("loads=unfolded reason=%s", error)
+
+
+def _folding(batches: Mapping[str, tuple[int, int]], span: float) -> Callable[[Loads | None], Loads]:
+    return lambda was: folded(was or Loads(), batches, span)

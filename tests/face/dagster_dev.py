@@ -1,0 +1,181 @@
+"""`dagster dev` as a test sees it: a page with GraphQL behind it, a daemon, and its own folder."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return int(it.getsockname()[1])
+
+
+class DagsterDev:
+    """The page, the daemon and the code server of one DAGSTER_HOME; started and stopped as often as wanted."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self.home, self.port = home, free_port()
+        self.environ = {
+            **os.environ,
+            **environ,
+            "DAGSTER_HOME": str(home),
+            "DAGSTER_GRPC_MAX_WORKERS": "24",
+            "PYTHONPATH": str(ROOT),
+        }
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "dagster_project" / "dagster.yaml", home / "dagster.yaml")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns when the page answers and the code location is loaded."""
+        command = ["-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(self.port)]
+        with (self.home / "dev.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.home,
+                env=self.environ,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                # `dagster dev` maps SIGTERM onto SIGINT's handler: it must not be the inherited "ignore".
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+            )
+        wait_until(self._loaded, 120, pause=0.5)
+
+    def stop(self, kill: bool = False) -> None:
+        """Ends the processes; with `kill` at once, as a machine that loses power."""
+        if self.process is None:
+            return
+        if kill:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+        self.process = None
+
+    def _loaded(self) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            raise AssertionError(f"dagster dev ended: {self.log()[-3000:]}")
+        try:
+            found = self.query(
+                "{ locationStatusesOrError { ... on WorkspaceLocationStatusEntries { entries { loadStatus } } } }"
+            )
+        except OSError:
+            return False
+        entries = found["locationStatusesOrError"]["entries"]
+        return bool(entries) and all(e["loadStatus"] == "LOADED" for e in entries)
+
+    def log(self) -> str:
+        return (self.home / "dev.log").read_text(errors="replace")
+
+    def query(self, text: str, **variables: Any) -> dict[str, Any]:
+        """The data of a GraphQL query; its errors raise."""
+        body = json.dumps({"query": text, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found = json.load(answer)
+        assert not found.get("errors"), found["errors"]
+        return dict(found["data"])
+
+    def runs(self, **tags: str) -> list[dict[str, Any]]:
+        """The runs that carry the tags, newest first."""
+        wanted = [{"key": k.replace("__", "/"), "value": v} for k, v in tags.items()]
+        found = self.query(
+            """query R($filter: RunsFilter) { runsOrError(filter: $filter) { ... on Runs { results {
+                 runId jobName status startTime endTime tags { key value } } } } }""",
+            filter={"tags": wanted} if wanted else {},
+        )
+        return list(found["runsOrError"]["results"])
+
+    def materializations(self, *key: str, limit: int = 50) -> list[dict[str, Any]]:
+        """The asset's materializations, newest first: partition, run id, and metadata by label."""
+        found = self.query(
+            """query M($key: AssetKeyInput!, $limit: Int!) { assetOrError(assetKey: $key) { ... on Asset {
+                 assetMaterializations(limit: $limit) { partition runId timestamp metadataEntries { label
+                   ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue }
+                   ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } }""",
+            key={"path": list(key)},
+            limit=limit,
+        )
+        return [
+            {**m, "metadata": {e["label"]: _value(e) for e in m["metadataEntries"]}}
+            for m in found["assetOrError"].get("assetMaterializations", [])
+        ]
+
+    def launch(self, job: str, config: Mapping[str, Any] | None = None, **tags: str) -> str:
+        """Launches a job as its Launchpad does; its run id."""
+        found = self.query(
+            """mutation L($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
+                 ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+                 ... on RunConfigValidationInvalid { errors { message } } } }""",
+            params={
+                "selector": self._selector(jobName=job),
+                "runConfigData": config or {},
+                "executionMetadata": {"tags": [{"key": k.replace("__", "/"), "value": v} for k, v in tags.items()]},
+            },
+        )["launchRun"]
+        assert found["__typename"] == "LaunchRunSuccess", found
+        return str(found["run"]["runId"])
+
+    def backfill(self, assets: list[list[str]], partitions: list[str], config: Mapping[str, Any] | None = None) -> str:
+        """A backfill of the assets' partitions as the page's dialog asks for it; its id."""
+        found = self.query(
+            """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+                 __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+            params={
+                "assetSelection": [{"path": path} for path in assets],
+                "partitionNames": partitions,
+                **({"runConfigData": config} if config else {}),
+            },
+        )["launchPartitionBackfill"]
+        assert found["__typename"] == "LaunchBackfillSuccess", found
+        return str(found["backfillId"])
+
+    def backfill_status(self, backfill: str) -> str:
+        found = self.query(
+            "query S($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }",
+            id=backfill,
+        )
+        return str(found["partitionBackfillOrError"]["status"])
+
+    def reload(self) -> None:
+        """The button "Reload definitions"."""
+        found = self.query(
+            """mutation R { reloadRepositoryLocation(repositoryLocationName: "rota") { __typename
+                 ... on PythonError { message } } }"""
+        )["reloadRepositoryLocation"]
+        assert found["__typename"] == "WorkspaceLocationEntry", found
+
+    def messages(self, run: str) -> str:
+        """What the run's log says, a line a message."""
+        found = self.query(
+            """query L($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events {
+                 ... on MessageEvent { message } } } } }""",
+            id=run,
+        )
+        return "\n".join(e["message"] for e in found["logsForRun"]["events"] if e.get("message"))
+
+    def _selector(self, **more: str) -> dict[str, str]:
+        return {"repositoryLocationName": "rota", "repositoryName": "__repository__", **more}
+
+
+def _value(entry: Mapping[str, Any]) -> Any:
+    return next((entry[k] for k in ("intValue", "floatValue", "text", "mdStr") if entry.get(k) is not None), None)

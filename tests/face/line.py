@@ -1,0 +1,137 @@
+"""A whole line on real parts: ZooKeeper, workers by `rota worker` on one shared Spark, the page with its daemon."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.tree import Tree
+from rota.dataplane.endpoint import SparkServer, SparkSettings
+from tests.face.dagster_dev import ROOT, DagsterDev
+from tests.waiting import wait_until
+
+PIPELINE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("${{ROTA_LANDING}}/{name}", format="json", schema="n int", settle=0.2),
+    table=delta("${{ROTA_TABLES}}/{name}"), group="{group}",
+)
+"""
+SESSION = 4.0
+
+
+class Line:
+    """Two pipelines `a`, `b` in group `day`, `c` in group `night`; what the tests do to them, and what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
+        for path in (self.landing, self.tables, self.pipelines, folder / "logs"):
+            path.mkdir()
+        for name, group in (("a", "day"), ("b", "day"), ("c", "night")):
+            self.declare(name, group)
+        self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
+        self.spark = SparkServer("shared", SparkSettings("local[2]"), folder / "spark")
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.dev: DagsterDev
+
+    def start(self) -> None:
+        """Everything at once; Spark and the page need the same seconds."""
+        self.spark.start()
+        self.zookeeper.start()
+        self.environ = {
+            "ROTA_ZOOKEEPER": self.zookeeper.hosts,
+            "ROTA_PIPELINES": str(self.pipelines),
+            "ROTA_LANDING": str(self.landing),
+            "ROTA_TABLES": str(self.tables),
+            "ROTA_SESSION_TIMEOUT": f"{SESSION:g}",
+            "PYTHONPATH": str(ROOT),
+        }
+        self.dev = DagsterDev(self.folder / "dagster", self.environ)
+        for worker, group in (("w1", "day"), ("w2", "day"), ("n1", "night")):
+            self.join(worker, group)
+        self.dev.start()
+        wait_until(self.spark.ready, 60)
+
+    def stop(self) -> None:
+        for worker in list(self.workers):
+            self.kill(worker)
+        if hasattr(self, "dev"):
+            self.dev.stop(kill=True)
+        self.spark.stop()
+        self.zookeeper.stop()
+
+    # --- what a user does
+
+    def declare(self, name: str, group: str) -> None:
+        """A pipeline file of name `name`."""
+        (self.pipelines / f"{name}.py").write_text(PIPELINE.format(name=name, group=group))
+
+    def land(self, pipeline: str, key: str, *numbers: int) -> None:
+        """One file of these records in the folder of one key, written aside and renamed."""
+        folder = self.landing / pipeline / key
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{numbers[0]:06d}.json"
+        aside = folder / f".{file.name}"
+        aside.write_text("".join(json.dumps({"n": n}) + "\n" for n in numbers))
+        aside.rename(file)
+
+    def join(self, worker: str, group: str) -> None:
+        """A worker that uses the shared Spark."""
+        command = ["-m", "rota", "worker", "--id", worker, "--group", group, "--spark", self._spark_url()]
+        with (self.folder / "logs" / f"{worker}.log").open("ab") as log:
+            self.workers[worker] = subprocess.Popen(
+                [sys.executable, *command], cwd=self.folder, env={**os.environ, **self.environ}, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def _spark_url(self) -> str:
+        return self.spark.url
+
+    def kill(self, worker: str) -> None:
+        """SIGKILL: the worker says no goodbye."""
+        process = self.workers.pop(worker)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+    # --- what came of it
+
+    @contextmanager
+    def tree(self, group: str) -> Iterator[Tree]:
+        with connect(self.zookeeper.hosts, 10) as store:
+            yield Tree(store, group)
+
+    def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:
+        """(partition, value) of every row that the table holds, sorted; read past all of rota."""
+        folder = self.tables / pipeline / "main"
+        if not DeltaTable.is_deltatable(str(folder)):
+            return []
+        found: list[tuple[str, Any]] = []
+        for file in DeltaTable(str(folder)).file_uris():
+            table = pq.ParquetFile(file).read(columns=["_partition", column]).to_pydict()
+            found += zip(table["_partition"], table[column], strict=True)
+        return sorted(found)
+
+    def holds(self, pipeline: str, expected: Mapping[str, list[int]], timeout: float = 60) -> None:
+        """Waits until the table holds exactly these rows, by key."""
+        wanted = sorted((f"{pipeline}-{key}", n) for key, numbers in expected.items() for n in numbers)
+        wait_until(lambda: self.rows(pipeline) == wanted, timeout, pause=0.3)
+
+    def epoch(self, group: str) -> Any:
+        """The audit of the group's last publication; None before the first."""
+        with self.tree(group) as tree:
+            return (tree.epochs(1) or (None,))[-1] if tree.there() else None
+
+    def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
+        """The first last publication for which `true` holds."""
+        return wait_until(lambda: (e := self.epoch(group)) and true(e) and e, timeout, pause=0.3)
