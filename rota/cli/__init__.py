@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "vacuum": "vacuum",
     "forget": "forget",
     "plan": "plan",
+    "simulate": "simulate",
 }
 
 

@@ -60,7 +60,7 @@ def crash_in_hand_over() -> World:
     )
     later = frozenset({"w06", "w07"})
     return World(
-        "crash-in-hand-over",
+        "crash-handover",
         "a giver dies during a hand-over, then a taker",
         _team(7),
         _parts(48, 2),
@@ -75,7 +75,13 @@ def flapping() -> World:
     freezes = tuple(Happening(120 + 75 * i, "freeze", "w03", 25) for i in range(6))
     slow = (Happening(60, "lag", "w03", 40.0),)
     return World(
-        "flapping", "one slow worker loses its session every 75 s", _team(5), _parts(40, 2), slow + freezes, 900
+        "flapping",
+        "one slow worker loses its session every 75 s",
+        _team(5),
+        _parts(40, 2),
+        slow + freezes,
+        900,
+        timing=Timing(max_shutdown=40),
     )
 
 
@@ -175,7 +181,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "join-storm": join_storm,
     "rolling-restart": rolling_restart,
     "crash": crash,
-    "crash-in-hand-over": crash_in_hand_over,
+    "crash-handover": crash_in_hand_over,
     "flapping": flapping,
     "latency": latency_under_load,
     "clock-skew": clock_skew,

@@ -1,0 +1,94 @@
+"""`rota simulate`: every assignor in worlds of virtual time, as one table and one picture."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rota.sim.compare import Cell
+
+
+@click.command("simulate")
+@click.option("--world", "worlds", multiple=True, help="Only this world (again for more). Default: all.")
+@click.option("--assignor", "assignors", multiple=True, help="Only this assignor (again for more). Default: all.")
+@click.option("--seed", "seeds", multiple=True, type=int, help="Only this seed (again for more). Default: 1.")
+@click.option("--seeds", "count", type=click.IntRange(1, 1_000), help="Seeds 1 to N; the table shows medians.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes. Default: one a core.")
+@click.option(
+    "--png",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="simulate.png",
+    show_default=True,
+    help="The picture.",
+)
+@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="Also put the table into this page.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with every measure; no picture.")
+def command(
+    worlds: tuple[str, ...],
+    assignors: tuple[str, ...],
+    seeds: tuple[int, ...],
+    count: int | None,
+    jobs: int | None,
+    png: Path,
+    write: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare assignors in simulated worlds; invariants are checked after every event.
+
+    A broken invariant ends it with exit code 1 and the line that shows it again.
+    """
+    from rota.cli import view
+    from rota.sim import compare
+    from rota.sim.checker import Violation
+    from rota.sim.worlds import WORLDS, world
+
+    chosen = [world(w).name for w in worlds] or list(WORLDS)
+    names = [compare.check_contestant(a) for a in assignors] or list(compare.contestants())
+    numbers = list(seeds or range(1, (count or 1) + 1))
+    progress = view.Progress(silent=as_json)
+    total, done = len(chosen) * len(names) * len(numbers), 0
+
+    def told(result: object) -> None:
+        nonlocal done
+        done += 1
+        left = progress.seconds / done * (total - done)
+        progress.doing(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
+
+    try:
+        with progress.running():
+            cells = compare.grid(chosen, names, numbers, jobs, told)
+    except Violation as violation:
+        click.secho(str(violation), fg="red", err=True)
+        sys.exit(1)
+    if as_json:
+        view.document(compare.document(cells))
+        return
+    view.show(view.table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND)
+    _picture_and_page(cells, png, write, progress.seconds)
+
+
+def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
+    """A heading row a world, then a row an assignor."""
+    rows: list[tuple[object, ...]] = []
+    last = None
+    for cell in cells:
+        name, assignor, *numbers = cell.row()
+        if name != last:
+            rows.append((name, *(" " for _ in numbers)))
+            last = name
+        rows.append((f"  {assignor}", *numbers))
+    return rows
+
+
+def _picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
+    from rota.sim.compare import markdown
+    from rota.sim.pages import write_section
+    from rota.sim.picture import draw
+
+    draw(cells, png)
+    click.echo(f"Picture: {png} ({seconds:.0f} s)")
+    if write is not None:
+        write_section(write, "simulate", markdown(cells))

@@ -1,0 +1,135 @@
+"""Every assignor in every world: the grid, its cells over several seeds, and the tables made of it."""
+
+import os
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rota.core.assignors.registry import ASSIGNORS
+from rota.errors import ConfigError
+from rota.sim.protocols import PROTOCOLS
+from rota.sim.simulation import Result, Simulation
+from rota.sim.worlds import world
+
+COLUMNS = ("world", "assignor", "p50", "p99", "moves", "unavoidable", "settled s", "doubly s", "unowned s")
+LEGEND = (
+    "p50, p99: imbalance (max/mean utilization) by share of time. unavoidable: moves whose owner was gone, leaving, "
+    "drained or over its cap. settled: the longest time from a happening to the last change of owner. doubly: "
+    "partition-seconds in which runs of two incarnations worked on one partition (the table refuses the older one's "
+    "commit). unowned: partition-seconds without a living owner."
+)
+ORDER = (
+    "sticky",
+    "sticky-load",
+    "avg-shed",
+    "uniform-shed",
+    "threshold-shed",
+    "ordinal",
+    "range",
+    "round-robin",
+    "hash",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One simulation to run."""
+
+    world: str
+    assignor: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One world under one assignor: the median of each measure over its seeds, and one run to draw."""
+
+    world: str
+    assignor: str
+    results: tuple[Result, ...]
+
+    def median(self, measure: str) -> float:
+        """The median over the seeds."""
+        return float(statistics.median(getattr(r, measure) for r in self.results))
+
+    def row(self) -> tuple[object, ...]:
+        """The cells of the table, in the order of `COLUMNS`."""
+        whole = ("moves", "unavoidable", "converge", "doubly", "unowned")
+        return (
+            self.world,
+            self.assignor,
+            self.median("imbalance_p50"),
+            self.median("imbalance_p99"),
+            *(round(self.median(m)) for m in whole),
+        )
+
+
+def contestants() -> tuple[str, ...]:
+    """Every assignor, the best known first, and every leaderless protocol."""
+    known = [a for a in ORDER if a in ASSIGNORS] + sorted(set(ASSIGNORS) - set(ORDER))
+    return (*known, *(p for p, how in PROTOCOLS.items() if not how.controller))
+
+
+def check_contestant(name: str) -> str:
+    """`name` if there is such an assignor or leaderless protocol; else ConfigError naming them."""
+    if name not in contestants():
+        raise ConfigError(f"Unknown assignor {name!r}. Known: {', '.join(contestants())}")
+    return name
+
+
+def run_one(task: Task) -> Result:
+    """One simulation. Raises Violation."""
+    leaderless = task.assignor in PROTOCOLS
+    protocol = task.assignor if leaderless else "assigned"
+    return Simulation(world(task.world), task.assignor, task.seed, protocol_name=protocol).run()
+
+
+def run_all(tasks: Sequence[Task], jobs: int | None = None) -> Iterator[Result]:
+    """Each task's result, in order, on as many processes as there are cores."""
+    count = min(jobs or os.cpu_count() or 1, len(tasks))
+    if count <= 1:
+        yield from map(run_one, tasks)
+        return
+    with ProcessPoolExecutor(count) as pool:
+        yield from pool.map(run_one, tasks)
+
+
+def grid(
+    worlds: Sequence[str],
+    assignors: Sequence[str],
+    seeds: Sequence[int],
+    jobs: int | None = None,
+    told: Callable[[Result], None] = lambda _: None,
+) -> list[Cell]:
+    """Every assignor in every world with every seed; `told` hears of each result. Raises Violation."""
+    tasks = [Task(w, a, s) for w in worlds for a in assignors for s in seeds]
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in run_all(tasks, jobs):
+        told(result)
+        found.setdefault((result.world, result.assignor), []).append(result)
+    return [Cell(w, a, tuple(results)) for (w, a), results in found.items()]
+
+
+def document(cells: Iterable[Cell]) -> dict[str, Any]:
+    """The grid as JSON: every result of every seed, without its series."""
+    results = []
+    for cell in cells:
+        for result in cell.results:
+            fields = asdict(result)
+            del fields["series"], fields["jumps"]
+            results.append(fields)
+    return {"results": results}
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """The grid as a Markdown table."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * 2 + "---:|" * (len(COLUMNS) - 2)]
+    last = ""
+    for cell in cells:
+        name, assignor, *numbers = cell.row()
+        words = [f"{n:,.2f}" if isinstance(n, float) else f"{n:,}" for n in numbers]
+        lines.append("| " + " | ".join([f"**{name}**" if name != last else "", str(assignor), *words]) + " |")
+        last = str(name)
+    return "\n".join([*lines, "", LEGEND])

@@ -1,0 +1,132 @@
+"""One picture of a comparison: what each assignor costs in each world, and how balance goes over time in one of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rota.sim.compare import Cell
+
+COLOURS = {
+    "sticky": "#0b7a75",
+    "sticky-load": "#1f4e8c",
+    "avg-shed": "#7a5ea8",
+    "uniform-shed": "#b39bc8",
+    "threshold-shed": "#c8553d",
+    "ordinal": "#e0a458",
+    "range": "#b8a06a",
+    "round-robin": "#a3a3a3",
+    "hash": "#cfcfcf",
+    "claim": "#2a9d4e",
+    "race": "#d1495b",
+}
+INK, FAINT = "#222222", "#e4e4e4"
+TELLING = ("over-placement", "hot-partition", "rolling-restart")
+
+
+def draw(cells: Sequence[Cell], path: Path) -> None:
+    """Writes the picture: dots for many worlds with a few of them over time, or one world over time alone."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#999999", "text.color": INK, "axes.labelcolor": INK})
+    worlds = list(dict.fromkeys(c.world for c in cells))
+    assignors = list(dict.fromkeys(c.assignor for c in cells))
+    if len(worlds) == 1:
+        figure, (above, below) = plt.subplots(2, 1, figsize=(8.5, 6), sharex=True, height_ratios=(2, 1))
+        _over_time(above, cells, worlds[0])
+        _moves_over_time(below, cells, worlds[0])
+        below.set_xlabel("virtual seconds")
+    else:
+        figure = plt.figure(figsize=(12.5, 7.4))
+        grid = figure.add_gridspec(3, 3, width_ratios=(1.15, 0.85, 1.25), wspace=0.28, hspace=0.42)
+        left, middle = figure.add_subplot(grid[:, 0]), figure.add_subplot(grid[:, 1])
+        _dots(left, cells, worlds, "imbalance_p99", "imbalance, p99 of the time (1 = even)", 1.0)
+        _dots(middle, cells, worlds, "voluntary", "voluntary moves", 0.0)
+        middle.set_yticklabels([])
+        shown = [w for w in TELLING if w in worlds] or worlds[:3]
+        for i, name in enumerate(shown[:3]):
+            axes = figure.add_subplot(grid[i, 2])
+            _over_time(axes, cells, name)
+        axes.set_xlabel("virtual seconds")
+    _legend(figure, assignors)
+    figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
+    plt.close(figure)
+
+
+def _colour(assignor: str) -> str:
+    return COLOURS.get(assignor, "#555555")
+
+
+def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str, title: str, best: float) -> None:
+    """A row a world, a dot an assignor; ours above the others."""
+    for row, name in enumerate(worlds):
+        axes.axhline(row, color=FAINT, lw=0.8, zorder=0)
+        here = [c for c in cells if c.world == name]
+        for rank, cell in enumerate(reversed(here)):
+            value = _value(cell, measure)
+            ours = cell.assignor.startswith("sticky")
+            axes.scatter(
+                value,
+                row + 0.3 * (rank / max(1, len(here) - 1) - 0.5) * 2 * -1,
+                s=46 if ours else 26,
+                color=_colour(cell.assignor),
+                edgecolor="white",
+                linewidth=0.6,
+                zorder=3 if ours else 2,
+            )
+    axes.set_yticks(range(len(worlds)), worlds)
+    axes.set_ylim(len(worlds) - 0.4, -0.6)
+    axes.tick_params(length=0)
+    axes.axvline(best, color="#bbbbbb", lw=0.8, zorder=1)
+    axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    if measure == "voluntary":
+        axes.set_xscale("symlog", linthresh=10)
+        axes.set_xlim(left=-1)
+
+
+def _value(cell: Cell, measure: str) -> float:
+    if measure == "voluntary":
+        return cell.median("moves") - cell.median("unavoidable")
+    return cell.median(measure)
+
+
+def _over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
+    """Imbalance over virtual time in one world, a line an assignor."""
+    for cell in reversed([c for c in cells if c.world == name]):
+        times, values = zip(*cell.results[0].series, strict=True)
+        ours = cell.assignor.startswith("sticky")
+        axes.step(
+            times, values, where="post", color=_colour(cell.assignor), lw=1.8 if ours else 1.0, zorder=3 if ours else 2
+        )
+    axes.set_ylim(0.98, min(4.0, axes.get_ylim()[1]))
+    axes.set_xlim(left=0)
+    axes.set_title(f"{name}: imbalance over time", loc="left", fontsize=9.5, fontweight="bold")
+    _plain(axes)
+
+
+def _moves_over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
+    for cell in reversed([c for c in cells if c.world == name]):
+        points = [(0.0, 0), *cell.results[0].jumps]
+        times, values = zip(*points, strict=True)
+        axes.step(times, values, where="post", color=_colour(cell.assignor), lw=1.6)
+    axes.set_title("moves so far", loc="left", fontsize=9.5, fontweight="bold")
+    _plain(axes)
+
+
+def _plain(axes: Any) -> None:
+    axes.grid(True, axis="y", color=FAINT, lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(figure: Any, assignors: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], marker="o", ls="", color=_colour(a), markeredgecolor="white", markersize=8, label=a)
+        for a in assignors
+    ]
+    figure.legend(handles=handles, loc="upper center", ncols=len(assignors), frameon=False, bbox_to_anchor=(0.5, 0.965))
