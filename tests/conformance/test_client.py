@@ -1,0 +1,246 @@
+"""Laws of the wrapper over kazoo, on a real server behind a network that fails."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.protocol.states import KeeperState
+
+from rota.coordination.client import FRACTION, ZooKeeperStore, checked_hosts, connect
+from rota.coordination.embedded import EmbeddedZooKeeper, free_port
+from rota.errors import ConfigError, Unavailable, Unknown
+from tests.conformance.proxy import Proxy
+from tests.conformance.worlds import RealWorld
+from tests.waiting import wait_until
+
+SESSION = 2.0
+
+
+@pytest.fixture
+def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
+    proxy = Proxy(zookeeper.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def root(zookeeper: EmbeddedZooKeeper, group: str) -> str:
+    with connect(zookeeper.hosts) as store:
+        store.ensure(f"/rota/{group}")
+    return f"/rota/{group}"
+
+
+@pytest.fixture
+def own_server(folder: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server that the test may freeze and kill."""
+    with EmbeddedZooKeeper(folder) as server:
+        yield server
+        server.kill(signal.SIGCONT)
+
+
+def busy(store: ZooKeeperStore, stop: threading.Event) -> threading.Thread:
+    """Keeps sending, which is what keeps kazoo from noticing a dead link."""
+
+    def send() -> None:
+        while not stop.is_set():
+            store._client.exists_async("/")
+            stop.wait(0.02)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("deadline", [True, False], ids=["deadline", "kazoo-alone"])
+def test_the_gate_closes_before_the_server_expires_the_session(
+    zookeeper: EmbeddedZooKeeper, proxy: Proxy, root: str, deadline: bool
+) -> None:
+    """A silent cut under load. kazoo alone still says CONNECTED when somebody else already owns what this one had."""
+    stop = threading.Event()
+    with connect(zookeeper.hosts) as observer, connect(proxy.hosts, SESSION, deadline=deadline) as store:
+        store.create(f"{root}/e", ephemeral=True)
+        sender = busy(store, stop)
+        session = store.session
+        proxy.stalled = True
+        wait_until(lambda: not store.active() or observer.get(f"{root}/e") is None, 20, pause=0.005)
+        alive, open_ = observer.get(f"{root}/e") is not None, store.active()
+        if deadline:
+            assert (alive, open_) == (True, False), "closed while the session was still alive"
+            with pytest.raises(Unavailable, match="nothing was sent"):
+                store.set(f"{root}/e", b"", -1)
+        else:
+            assert (alive, open_) == (False, True), "expired at the server, and still open here"
+        wait_until(lambda: observer.get(f"{root}/e") is None, 20)
+        stop.set()
+        sender.join()
+        proxy.stalled = False
+        wait_until(lambda: store.active() and store.session != session, 20)
+
+
+def test_an_idle_client_stays_active(zookeeper: EmbeddedZooKeeper, root: str) -> None:
+    with connect(zookeeper.hosts, SESSION) as store:
+        end = time.monotonic() + 2 * SESSION
+        looks = 0
+
+        def always() -> bool:
+            nonlocal looks
+            looks += 1
+            assert store.active(), "the gate closed on a healthy, idle session"
+            return time.monotonic() > end
+
+        wait_until(always, 60, pause=0.01)
+        assert looks > 50
+        assert store._proven_until - time.monotonic() <= FRACTION * SESSION
+
+
+def test_the_servers_session_timeout_counts_not_the_wish(zookeeper: EmbeddedZooKeeper) -> None:
+    with connect(zookeeper.hosts, 0.2) as store:
+        assert store.negotiated == pytest.approx(2 * zookeeper.tick_ms / 1000)
+
+
+def test_a_short_cut_keeps_the_session(zookeeper: EmbeddedZooKeeper, proxy: Proxy, root: str) -> None:
+    with connect(proxy.hosts, 6.0) as store:
+        store.create(f"{root}/e", ephemeral=True)
+        session = store.session
+        for _ in range(3):
+            proxy.cut()
+            assert store.get(f"{root}/e") is not None, "a read waits for the connection"
+        wait_until(store.active, 10)
+        assert store.session == session
+
+
+def test_a_frozen_server_is_unknown_for_a_write_and_unavailable_for_a_read(own_server: EmbeddedZooKeeper) -> None:
+    with connect(own_server.hosts, 20.0, call_timeout=0.5) as store:
+        store.ensure("/rota/a")
+        own_server.kill(signal.SIGSTOP)
+        with pytest.raises(Unknown, match="Read back before deciding"):
+            store.set("/rota/a", b"x", 0)
+        for call in (lambda: store.get("/rota/a"), lambda: store.children("/rota"), store.sync):
+            with pytest.raises(Unavailable, match=r"did not answer within 0\.5 s"):
+                call()
+        own_server.kill(signal.SIGCONT)
+        assert store.wait_active(20)
+        store.sync()
+        node = store.get("/rota/a")
+        assert node is not None
+        assert node.version == 1, "the late write arrived, and reading back shows it"
+
+
+def test_a_server_that_restarts_keeps_sessions_and_records(own_server: EmbeddedZooKeeper) -> None:
+    with connect(own_server.hosts, 10.0) as store:
+        store.ensure("/rota/a")
+        store.create("/rota/e", ephemeral=True)
+        session = store.session
+        own_server.kill()
+        wait_until(lambda: not store.active(), 10)
+        own_server.start()
+        wait_until(store.active, 20)
+        assert store.session == session
+        assert store.get("/rota/e") is not None
+        assert store.set("/rota/a", b"x", 0).version == 1
+
+
+def test_a_client_that_kazoo_gave_up_is_built_anew(zookeeper: EmbeddedZooKeeper, proxy: Proxy, root: str) -> None:
+    with connect(proxy.hosts, SESSION) as store:
+        store.create(f"{root}/e", ephemeral=True)
+        before, session = store._client, store.session
+        before._connection.retry_sleeper.max_tries = 0  # it stops at the next failure, as after AUTH_FAILED
+        proxy.refusing = True
+        # the running retry is a copy: the loop itself is made to end, as an unhandled error in it does
+        before._connection._connect_attempt = lambda *_: (_ for _ in ()).throw(RuntimeError("dead"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading, "excepthook", lambda args: None)
+            proxy.cut()
+            wait_until(lambda: before._state == KeeperState.CLOSED, 20)
+            proxy.refusing = False
+            wait_until(lambda: store.active() and store.session != session, 20)
+        assert store._client is not before
+        assert store.create(f"{root}/again").version == 0
+
+
+# Python 3.12 warns of exactly what is tested here.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_refused_at_once(zookeeper: EmbeddedZooKeeper, root: str) -> None:
+    with connect(zookeeper.hosts) as store:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:  # only system calls from here on: this is a copy of a process with threads
+            said = b""
+            for call in (lambda: store.get(root), lambda: store.create(f"{root}/x"), store.sync, store.renew):
+                try:
+                    call()
+                    said += b"went through;"
+                except Unavailable as error:
+                    said += b"refused;" if f"process {os.getppid()}" in str(error) else b"other;"
+            store.close()
+            os.write(writer, said)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reader, 200) == b"refused;" * 4
+        os.close(reader)
+        os.close(writer)
+        assert store.active(), "the child's close did not touch the parent's session"
+        assert store.create(f"{root}/x").version == 0
+
+
+def test_many_threads_share_a_store(zookeeper: EmbeddedZooKeeper, root: str) -> None:
+    with connect(zookeeper.hosts) as store:
+        store.create(f"{root}/n")
+        failed: list[BaseException] = []
+
+        def work(name: int) -> None:
+            try:
+                for turn in range(50):
+                    store.set(f"{root}/n", b"%d" % name, -1)
+                    assert store.get(f"{root}/n") is not None, turn
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        node = store.get(f"{root}/n")
+        assert node is not None
+        assert node.version == 400
+
+
+def test_no_zookeeper_is_one_line_with_the_next_step() -> None:
+    hosts = f"127.0.0.1:{free_port()}"
+    with pytest.raises(Unavailable) as refused:
+        connect(hosts, connect_timeout=0.3)
+    line = str(refused.value)
+    assert hosts in line
+    assert "connection refused" in line
+    assert "rota up" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("hosts", ["", "localhost", "a:b", "a:70000", "a:1,,b:2", ":2181"])
+def test_bad_hosts_are_refused_before_a_connection(hosts: str) -> None:
+    with pytest.raises(ConfigError, match="ROTA_ZOOKEEPER"):
+        connect(hosts)
+
+
+def test_several_hosts_are_taken(zookeeper: EmbeddedZooKeeper) -> None:
+    hosts = f"127.0.0.1:{free_port()},{zookeeper.hosts}"
+    assert checked_hosts(hosts) == hosts
+    with connect(hosts, connect_timeout=10) as store:
+        assert store.active()
+
+
+def test_closing_is_quick_also_without_a_server(own_server: EmbeddedZooKeeper) -> None:
+    """A command or a sensor's tick must not hang at its end."""
+    world = RealWorld(own_server)
+    store = world.connect()
+    own_server.kill()
+    closer = threading.Thread(target=store.close, daemon=True)
+    closer.start()
+    wait_until(lambda: not closer.is_alive(), 12)
+    world.close()

@@ -1,0 +1,93 @@
+"""Laws of membership: an incarnation is one session, of one protocol; the newest counts."""
+
+import pytest
+
+from rota.coordination import membership
+from rota.coordination.layout import incarnation_of, parse_incarnation, worker_of
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from rota.errors import ConfigError, Conflict
+from tests.conformance.worlds import World, again
+
+
+def test_join_announce_leave(world: World, tree: Tree) -> None:
+    agent = Tree(world.connect(), tree.group)
+    incarnation = membership.join(agent, "w1", Live(endpoint="sc://127.0.0.1:15002"))
+    assert parse_incarnation(incarnation) == ("w1", agent.store.session)
+    (view,) = tree.live()
+    assert (view.incarnation, view.worker, view.session) == (incarnation, "w1", agent.store.session)
+    assert view.record == Live(endpoint="sc://127.0.0.1:15002")
+    membership.announce(agent, incarnation, Live(leaving=True))
+    assert tree.live()[0].record == Live(leaving=True)
+    assert membership.join(agent, "w1", Live()) == incarnation, "again in the same session: the same incarnation"
+    for _ in range(2):
+        membership.leave(agent, incarnation)
+    assert tree.live() == ()
+    with pytest.raises(Conflict):
+        membership.announce(agent, incarnation, Live())
+
+
+def test_another_protocol_does_not_join(world: World, tree: Tree) -> None:
+    tree.found(protocol="race")
+    with pytest.raises(ConfigError, match="--protocol race"):
+        membership.join(tree, "w1", Live())
+    assert tree.live() == ()
+    membership.join(tree, "w1", Live(protocol="race"))
+
+
+@pytest.mark.parametrize("worker", ["", ".hidden", "a b", "a/b", "caf\u00e9", "x" * 129, 7, None])
+def test_a_bad_id_is_refused_in_one_line(tree: Tree, worker: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        membership.join(tree, worker, Live())  # type: ignore[arg-type]
+    assert "worker id" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_newest_incarnation_counts(world: World, tree: Tree) -> None:
+    agents = [Tree(world.connect(), tree.group) for _ in range(3)]
+    joined = [membership.join(agents[i], "w1", Live()) for i in (2, 0, 1)]
+    assert tree.newest(tree.live())["w1"].incarnation == joined[-1]
+    assert {worker_of(i) for i in joined} == {"w1"}
+
+
+@pytest.mark.parametrize("what", ["reply", "request"])
+def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: Tree, what: str) -> None:
+    agent = Tree(world.connect(), tree.group)
+    world.lose(agent.store, what)
+    incarnation = membership.join(agent, "w1", Live())
+    assert [v.incarnation for v in tree.live()] == [incarnation]
+    world.lose(agent.store, what)
+    path = membership.register_run(agent, "run", incarnation, ["b", "a"])
+    (run,) = tree.runs()
+    assert (run.run_id, run.session, run.incarnation, run.partitions) == (
+        "run",
+        agent.store.session,
+        incarnation,
+        ("a", "b"),
+    )
+    world.lose(agent.store, what)
+    membership.end_run(agent, path)
+    assert tree.runs() == ()
+    world.lose(agent.store, what)
+    membership.leave(agent, incarnation)
+    assert tree.live() == ()
+
+
+def test_after_an_expiry_a_worker_is_another_incarnation(world: World, tree: Tree) -> None:
+    agent = Tree(world.connect(), tree.group)
+    before = membership.join(agent, "w1", Live())
+    world.expire(agent.store)
+    assert tree.live() == ()
+    after = again(lambda: membership.join(agent, "w1", Live()))
+    assert after != before
+    assert [v.incarnation for v in tree.live()] == [after]
+
+
+def test_incarnations_are_written_one_way() -> None:
+    for session in (0, 1, 0x100002E7BD20000, -1, -(1 << 63), (1 << 63) - 1):
+        text = incarnation_of("w.1-a_b", session)
+        assert parse_incarnation(text) == ("w.1-a_b", session)
+        assert len(text.rpartition("@")[2]) == 16
+    for bad in ("w1", "w1@", "w1@123", "@0000000000000000", "w1@000000000000000G", "w1@0000000000000000x"):
+        with pytest.raises(ConfigError, match="incarnation"):
+            parse_incarnation(bad)
