@@ -95,11 +95,12 @@ class Agent:
             self.say("suspended", why=str(error))
             yield from self._feed(Suspended(self.clock()))
 
-    def leave(self) -> None:
-        """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left."""
-        if self.state.leaving is None:
-            self.say("leaving", held=len(self.state.held))
-        for _ in self._feed(Told(self.clock())):
+    def leave(self, *, hurry: bool = False) -> None:
+        """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left. With
+        `hurry` everything is released at once, also under a run: whoever claims it fences that."""
+        if self.state.leaving is None or hurry:
+            self.say("leaving", held=len(self.state.held), hurry=hurry or None)
+        for _ in self._feed(Told(self.clock(), hurry)):
             pass
 
     def publish(self, **changes: object) -> bool:
@@ -122,6 +123,8 @@ class Agent:
     # --- the round
 
     def _join(self) -> Generator[None, None, None]:
+        if self.store.session == self._session:
+            self.store.renew()  # an incarnation that ended never lives again
         session = self.store.session
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._session, self._settled, self._proven = session, frozenset(), float("-inf")
@@ -167,7 +170,7 @@ class Agent:
         """The own records of what is in the target or held; those that are as they should be only every `PROOF` s."""
         wanted = self.state.interest(target)
         ask = wanted
-        if self.state.suspended is not None or self.clock() - self._proven >= PROOF:
+        if self.state.suspended is not None or self.state.leaving is not None or self.clock() - self._proven >= PROOF:
             self._proven = self.clock()
         else:
             ask = wanted - (self._settled & (target or frozenset()))

@@ -54,7 +54,8 @@ def command(
 ) -> None:
     """Represent one worker in a group: join, own what the target says, hand over, and run its Spark.
 
-    SIGTERM (or Ctrl-C) hands everything over and exits 0. One line for each decision goes to standard error.
+    SIGTERM (or Ctrl-C) hands everything over and exits 0; a second one does not wait for runs. One line for each
+    decision goes to standard error.
     """
     checked_id("worker", worker)
     checked_id("group", group)
@@ -84,16 +85,17 @@ def command(
 def _server(
     worker: str, master: str | None, conf: tuple[str, ...], spark: str | None, no_spark: bool
 ) -> "SparkServer | None":
-    """The worker's own Spark, not started; None where it has none. ConfigError without Java, or on options that clash."""
+    """The worker's own Spark, not started; None where it has none. ConfigError on options that clash, else no Java."""
     if sum((bool(spark), no_spark, bool(master or conf))) > 1:
         raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
     if spark is not None and not spark.startswith("sc://"):
         raise ConfigError(f"--spark {spark!r} is no Spark Connect address. Give one like sc://host:15002")
     if spark or no_spark:
         return None
-    from rota.dataplane.endpoint import SparkServer, SparkSettings, java
+    from rota.dataplane.endpoint import SparkServer, SparkSettings
+    from rota.java import find_java
 
-    java()
+    find_java()
     return SparkServer(worker, SparkSettings(master or "local[*]", _pairs("--conf", conf)))
 
 
@@ -117,7 +119,7 @@ class Process:
         self.group, self.worker, self.live, self.server = group, worker, live, server
         self.settings, self.hosts = settings, hosts
         self.wake = threading.Event()
-        self.told = False
+        self.told = 0  # times
         self._ready = False  # whether Spark was ready at the last look
         self._failures = 0
         self._watching = False
@@ -137,7 +139,7 @@ class Process:
                     tree.found(protocol=self.live.protocol)
                 if not self._start_spark():
                     return 0
-                return self._serve(store, self._agent(tree, timeout))
+                return self._serve(store, self._agent(tree, store.negotiated))
         finally:
             if self.server is not None:
                 self.server.stop()
@@ -158,15 +160,18 @@ class Process:
     def _serve(self, store: "Store", agent: "Agent") -> int:
         from rota.usage import Usage
 
-        usage = Usage()
+        usage, obeyed = Usage(), 0
         while True:
-            if self.told:
-                agent.leave()
+            if (told := self.told) > obeyed:
+                agent.leave(hurry=told > 1)
+                obeyed = told
             for _ in agent.cycle():
                 pass
             if agent.done is not None:
                 self.say("ended", why=agent.done.reason)
                 return 0 if agent.done.clean or self.told else 2
+            if agent.state.suspended is not None:
+                self._watching = False  # a new connection knows nothing of former watches
             self._watch(store, agent)
             self._watch_spark()
             if (news := usage.news()) is not None:
@@ -177,7 +182,7 @@ class Process:
     # --- signals, watches, words
 
     def _signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.told = True
+        self.told += 1
         self.wake.set()
 
     def _watch(self, store: "Store", agent: "Agent") -> None:
@@ -223,7 +228,7 @@ class Process:
 
     def _watch_spark(self) -> None:
         """A Spark that died is started again at its former address; after `RESTARTS` vain starts the worker gives up."""
-        if self.server is None:
+        if self.server is None or self.told:
             return
         if self.server.pid is None:
             self._failures = 1 if self._ready else self._failures + 1

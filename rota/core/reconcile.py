@@ -114,9 +114,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The worker was told to leave (SIGTERM)."""
+    """The worker was told to leave (SIGTERM); `hurry`: told again, so everything is released at the next look."""
 
     now: float
+    hurry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +200,8 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
             return replace(state, suspended=now), ()
         case Lost():
             return _lost(state, "the session is lost")
-        case Told(now):
-            return _told(state, now)
+        case Told(now, hurry):
+            return _told(state, now - state.max_shutdown if hurry else now)
         case Ticked(now):
             if state.leaving is not None and now - state.leaving >= state.max_shutdown:
                 return _exit(state, clean=False, reason="told to leave, and ZooKeeper did not answer in max_shutdown")
@@ -220,12 +221,12 @@ def _lost(state: State, reason: str) -> tuple[State, tuple[Instruction, ...]]:
     return _fresh(state, None), (Join(reason),)
 
 
-def _told(state: State, now: float) -> tuple[State, tuple[Instruction, ...]]:
+def _told(state: State, since: float) -> tuple[State, tuple[Instruction, ...]]:
     if state.leaving is not None:
-        return state, ()
+        return replace(state, leaving=min(since, state.leaving)), ()
     if state.incarnation is None:
         return _exit(state, clean=True, reason="told to leave before it joined")
-    return replace(state, leaving=now, waiting={}), (Announce(),)
+    return replace(state, leaving=since, waiting={}), (Announce(),)
 
 
 def _exit(state: State, *, clean: bool, reason: str) -> tuple[State, tuple[Instruction, ...]]:

@@ -64,23 +64,6 @@ class SparkSettings:
         return ours | dict(self.conf)
 
 
-def java() -> str:
-    """The Java that Spark will use, 17 or newer; else ConfigError that says what to install."""
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    try:
-        said = subprocess.run([found or "java", "-version"], capture_output=True, text=True, timeout=30).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        said = ""
-    version = re.search(r'version "(\d+)', said)
-    if found is None or version is None or int(version[1]) < 17:
-        had = f"found Java {version[1]} at {found}" if version else "looked in JAVA_HOME, PATH"
-        raise ConfigError(
-            f"Java 17 or newer not found ({had}). Spark needs it. Try: apt install openjdk-17-jre-headless"
-        )
-    return found
-
-
 class SparkServer:
     """One Spark Connect server and the folder of its log and scratch files; call it from the main thread only.
 

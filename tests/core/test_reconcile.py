@@ -156,6 +156,12 @@ def test_leaving_releases_everything_after_max_shutdown_even_under_a_run() -> No
     assert said[-2:] == [(), (Release("a", 5, "leaving"),)]
 
 
+def test_told_twice_is_told_to_hurry() -> None:
+    mine = look(3.0, "a", owners={"a": Owner(ME, 5)}, busy=frozenset("a"))
+    _, said = play(replace(mine, now=1.0), Told(2.0), mine, Told(4.0, hurry=True), replace(mine, began=5.0, now=5.0))
+    assert said[2:] == [(), (), (Release("a", 5, "leaving"),)]
+
+
 def test_leaving_ends_without_zookeeper_too() -> None:
     held = look(1.0, "a", owners={"a": Owner(ME, 5)})
     _, said = play(held, Told(2.0), Suspended(3.0), Ticked(100.0), Ticked(122.0))

@@ -1,0 +1,318 @@
+"""`rota worker` as a process against a real ZooKeeper: killed, stopped, told to leave, cut off, doubled."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.membership import end_run, register_run
+from rota.coordination.records import Head, Own, Slot, Slots, encode
+from rota.coordination.store import Create, Op, Set
+from rota.coordination.tree import Tree
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+SESSION, MAX_SHUTDOWN = 3.0, 60.0
+PARTITIONS = ("s-1", "s-2")
+
+
+class Worker:
+    """A `rota worker` process, the leader of its own process group, and what it said."""
+
+    def __init__(self, log: Path, hosts: str, group: str, *words: str, max_shutdown: float = MAX_SHUTDOWN) -> None:
+        settings = {"ROTA_SESSION_TIMEOUT": f"{SESSION:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
+        environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "rota", "worker", "--group", group, *words]
+        self.log = log
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)
+
+    def said(self, text: str) -> list[str]:
+        """The lines that match."""
+        return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
+
+    def hears(self, text: str, timeout: float = 20.0) -> str:
+        """The first line that matches, once it is there."""
+
+        def found() -> list[str]:
+            return self.said(text)
+
+        found.__name__ = f"{text!r} in:\n{self.log.read_text()}"
+        return wait_until(found, timeout)[0]
+
+    def signal(self, number: signal.Signals) -> None:
+        """A signal to the agent alone."""
+        self.process.send_signal(number)
+
+    def ends(self, timeout: float = 20.0) -> int:
+        """Its exit code."""
+        wait_until(lambda: self.process.poll() is not None, timeout)
+        return self.process.wait()
+
+    def kill(self) -> None:
+        """kill -9 to the whole group: a machine that lost its power."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGCONT)
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def start(tmp_path: Path, zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Start]:
+    """Starts a worker without Spark; all of them are gone at the end."""
+    workers: list[Worker] = []
+
+    def begin(name: str, *words: str, hosts: str = zookeeper.hosts, max_shutdown: float = MAX_SHUTDOWN) -> Worker:
+        log = tmp_path / f"{name}-{len(workers)}.log"
+        words = words or ("--no-spark",)
+        workers.append(Worker(log, hosts, group, "--id", name, *words, max_shutdown=max_shutdown))
+        return workers[-1]
+
+    yield begin
+    for worker in workers:
+        worker.kill()
+
+
+@pytest.fixture
+def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
+    """A founded group with two free partitions."""
+    with connect(zookeeper.hosts) as store:
+        yield founded(Tree(store, group))
+
+
+def founded(tree: Tree) -> Tree:
+    tree.found()
+    tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in PARTITIONS])
+    return tree
+
+
+def aim(tree: Tree, **targets: str) -> None:
+    """Publish the next epoch: worker=partitions, by the last letter of each."""
+    head = tree.head()
+    epoch = head.record.epoch + 1
+    ops: list[Op] = []
+    for worker, letters in targets.items():
+        seen = tree.assigns().get(worker)
+        old = seen.record.effective(head.record.epoch) if seen else None
+        slot = Slot(epoch=epoch, partitions=frozenset(f"s-{letter}" for letter in letters))
+        data, path = encode(Slots(slots=(*([old] if old else []), slot))), tree.paths.assign(worker)
+        ops.append(Set(path, data, -1) if seen else Create(path, data))
+    tree.store.multi([*ops, Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
+
+
+def owners(tree: Tree) -> dict[str, str]:
+    """Partition -> worker that owns it, for those that somebody owns."""
+    return {p: v.incarnation.rpartition("@")[0] for p, v in tree.owned().items() if v.incarnation}
+
+
+def incarnation(tree: Tree, worker: str) -> str | None:
+    """The newest live incarnation of a worker."""
+    view = tree.newest(tree.live()).get(worker)
+    return view.incarnation if view else None
+
+
+def held(tree: Tree, **wanted: str) -> None:
+    """Wait until each worker owns exactly these, by the last letter of each."""
+    expected = {f"s-{letter}": worker for worker, letters in wanted.items() for letter in letters}
+    wait_until(lambda: owners(tree) == expected, 20)
+
+
+def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) -> None:
+    first, second = start("w1"), start("w2")
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="12", w2="")
+    held(real, w1="12")
+    first.kill()
+    aim(real, w1="", w2="12")
+    held(real, w2="12")
+    assert "reason=gone" in second.hears("event=claimed partition=s-1")
+    assert second.hears("event=wait partition=s-1"), "while the dead one's session lasted"
+
+
+def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
+    start: Start, real: Tree, zookeeper: EmbeddedZooKeeper
+) -> None:
+    first = start("w1")
+    wait_until(lambda: incarnation(real, "w1"), 20)
+    second = start("w2")
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="12", w2="")
+    held(real, w1="12")
+    with connect(zookeeper.hosts) as other:
+        run = Tree(other, real.group)
+        node = register_run(run, "r1", incarnation(real, "w1") or "", ["s-1"])
+        first.signal(signal.SIGTERM)
+        wait_until(lambda: next(v for v in real.live() if v.worker == "w1").record.leaving, 20)  # type: ignore[union-attr]
+        aim(real, w1="", w2="12")
+        held(real, w1="1", w2="2")
+        first.hears("event=drain partition=s-1")
+        assert first.process.poll() is None
+        end_run(run, node)
+    held(real, w2="12")
+    assert first.ends() == 0
+    assert "everything is handed over" in first.hears("event=ended")
+    assert not second.said("reason=(gone|forced)")
+
+
+def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(start: Start, real: Tree) -> None:
+    first, second = start("w1", max_shutdown=4), start("w2")
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="1", w2="2")
+    held(real, w1="1", w2="2")
+    first.signal(signal.SIGTERM)
+    second.signal(signal.SIGTERM)
+    second.hears("event=leaving")
+    second.signal(signal.SIGTERM)
+    assert (first.ends(), second.ends()) == (0, 0)
+    assert owners(real) == {}
+    assert first.hears("event=released partition=s-1 reason=leaving")
+    assert second.hears("event=released partition=s-2 reason=leaving")
+
+
+def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, real: Tree) -> None:
+    first, _ = start("w1"), start("w2")
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="12", w2="")
+    held(real, w1="12")
+    before = incarnation(real, "w1")
+    first.signal(signal.SIGSTOP)
+    wait_until(lambda: incarnation(real, "w1") is None, 20)
+    aim(real, w1="1", w2="2")
+    wait_until(lambda: owners(real).get("s-2") == "w2", 20)
+    first.signal(signal.SIGCONT)
+    first.hears("event=lost")
+    after = wait_until(lambda: incarnation(real, "w1"), 20)
+    assert after != before
+    wait_until(lambda: real.owned()["s-1"].incarnation == after, 20)
+    assert owners(real)["s-2"] == "w2"
+
+
+def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zookeeper: EmbeddedZooKeeper) -> None:
+    first, second = start("w1"), start("w2", max_shutdown=4)
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="12", w2="")
+    held(real, w1="12")
+    with connect(zookeeper.hosts) as other:
+        register_run(Tree(other, real.group), "r1", incarnation(real, "w1") or "", ["s-1"])
+        token = real.owned()["s-1"].token
+        aim(real, w1="", w2="12")
+        held(real, w2="12")
+    assert "reason=forced" in second.hears("event=claimed partition=s-1")
+    assert "reason=free" in second.hears("event=claimed partition=s-2")
+    assert real.owned()["s-1"].token > token
+    assert not first.said("released partition=s-1")
+    assert first.process.poll() is None
+
+
+def test_of_two_incarnations_the_newer_counts(start: Start, real: Tree) -> None:
+    older = start("w1")
+    wait_until(lambda: real.live(), 20)
+    aim(real, w1="12")
+    held(real, w1="12")
+    older.signal(signal.SIGSTOP)  # so that it cannot give up before it is claimed from
+    newer = start("w1")
+    assert "reason=older" in newer.hears("event=claimed partition=s-1")
+    newer.hears("event=claimed partition=s-2")
+    older.signal(signal.SIGCONT)
+    assert older.ends() == 2
+    assert older.said("a newer incarnation of this id is live") or older.said("event=lost")
+    assert newer.process.poll() is None
+    assert owners(real) == {"s-1": "w1", "s-2": "w1"}
+
+
+def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group: str) -> None:
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
+        worker = start("w1", hosts=server.hosts)
+        with connect(server.hosts) as store:
+            tree = founded(Tree(store, group))
+            wait_until(lambda: tree.live(), 20)
+            aim(tree, w1="1")
+            held(tree, w1="1")
+            server.kill()
+            server.start()
+            aim(tree, w1="12")
+            held(tree, w1="12")
+        worker.signal(signal.SIGTERM)
+        worker.hears("event=leaving")
+        worker.signal(signal.SIGTERM)
+        assert worker.ends() == 0
+
+
+def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, real: Tree) -> None:
+    worker = start("w1")
+    wait_until(lambda: real.live(), 20)
+    aim(real, w1="1")
+    held(real, w1="1")
+    good = real.store.get(real.paths.assign("w1"))
+    assert good is not None
+    real.store.set(real.paths.assign("w1"), b"not a record", -1)
+    worker.hears("event=unreadable")
+    real.store.set(real.paths.assign("w1"), good.data, -1)
+    aim(real, w1="12")
+    held(real, w1="12")
+    assert len(worker.said("event=unreadable")) == 1
+    assert not worker.said("event=released")
+
+
+def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Start, real: Tree) -> None:
+    start("w1")
+    before = wait_until(lambda: incarnation(real, "w1"), 20)
+    aim(real, w1="1")
+    held(real, w1="1")
+    real.store.delete(real.paths.live(before))
+    wait_until(lambda: incarnation(real, "w1") not in (before, None), 20)
+    wait_until(lambda: real.owned()["s-1"].incarnation == incarnation(real, "w1"), 20)
+
+
+def test_usage_is_announced(start: Start, real: Tree) -> None:
+    start("w1", "--no-spark", "--zone", "a", "--label", "disk=ssd", "--capacity", "2", "--max-partitions", "7")
+    live = wait_until(lambda: next((v.record for v in real.live() if v.record and v.record.usage), None), 20)
+    assert {"cpu", "memory"} <= set(live.usage or {})
+    assert all(0 <= fraction <= 1 for fraction in (live.usage or {}).values())
+    assert (live.zone, dict(live.labels), live.capacity, live.max_partitions) == ("a", {"disk": "ssd"}, 2.0, 7)
+    assert live.endpoint is None
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--id", "a/b"], "Bad worker id 'a/b'"),
+        (["--no-spark", "--spark", "sc://x:1"], "Give one of --spark, --no-spark"),
+        (["--spark", "x:1"], "is no Spark Connect address"),
+        (["--no-spark", "--label", "ssd"], "--label 'ssd': give it as KEY=VALUE"),
+        (["--no-spark", "--capacity", "nan"], "--capacity nan"),
+        (["--no-spark", "--zookeeper", "127.0.0.1:1"], "No ZooKeeper at 127.0.0.1:1"),
+        (["--no-spark", "--zookeeper", "here"], "'here' is not host:port"),
+    ],
+)
+def test_a_mistake_is_one_line(start: Start, words: list[str], line: str) -> None:
+    worker = start("w1", *words)
+    assert worker.ends() == 2
+    assert len(worker.log.read_text().splitlines()) == 1
+    assert worker.said(re.escape(line))
+
+
+def test_no_java_is_one_line(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    worker = start("w1", "--master", "local[1]")
+    assert worker.ends() == 2
+    assert len(worker.log.read_text().splitlines()) == 1
+    assert worker.said("Try: apt install openjdk-17")
+
+
+def test_a_group_of_another_protocol_is_not_joined(start: Start, real: Tree) -> None:
+    real.found(protocol="claim")
+    worker = start("w1")
+    assert worker.ends() == 2
+    assert worker.said("works by protocol 'claim'")
+    assert len(worker.log.read_text().splitlines()) == 1
