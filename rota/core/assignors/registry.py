@@ -8,8 +8,17 @@ from typing import Any, Protocol
 from rota.core.values import Codes, Snapshot
 from rota.errors import ConfigError
 
-# name -> the module below rota.core.assignors with its `assign` function; imported when first used.
-ASSIGNORS: dict[str, str] = {"sticky": "sticky"}
+# name -> module below rota.core.assignors and its function; imported when first used.
+ASSIGNORS: dict[str, tuple[str, str]] = {
+    "avg-shed": ("avg_shed", "assign"),
+    "hash": ("memoryless", "by_hash"),
+    "ordinal": ("memoryless", "by_ordinal"),
+    "range": ("memoryless", "by_range"),
+    "round-robin": ("memoryless", "in_turn"),
+    "sticky": ("sticky", "assign"),
+    "threshold-shed": ("older_shed", "by_threshold"),
+    "uniform-shed": ("older_shed", "by_extremes"),
+}
 BY_COUNT = frozenset({"sticky"})  # their imbalance is measured by count, not by load
 
 
@@ -17,9 +26,9 @@ BY_COUNT = frozenset({"sticky"})  # their imbalance is measured by count, not by
 class Proposal:
     """What an assignor wants: a target column, its memory for the next round, and words for what it did.
 
-    `why(partition)` explains a move that validity alone does not; `lower_bound` is a utilization that no assignment can
-    beat, None if the imbalance is optimal; `note` says what was approximated or why nothing moves; `due` is when to
-    look again, in the snapshot's seconds.
+    `why(partition)` explains a move that validity alone does not; `note` says what was approximated or why nothing
+    moves; `due` is when to look again, in the snapshot's seconds; `lower_bound` is a utilization that no assignment
+    within the assignor's own bounds can stay below.
     """
 
     target: Codes
@@ -40,5 +49,6 @@ def find(name: str) -> Assignor:
     """The assignor of this name. Raises ConfigError naming the ones that exist."""
     if name not in ASSIGNORS:
         raise ConfigError(f"Unknown assignor {name!r}. Known: {', '.join(sorted(ASSIGNORS))}")
-    assign: Assignor = import_module(f"rota.core.assignors.{ASSIGNORS[name]}").assign
+    module, function = ASSIGNORS[name]
+    assign: Assignor = getattr(import_module(f"rota.core.assignors.{module}"), function)
     return assign

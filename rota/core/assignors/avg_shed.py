@@ -1,0 +1,211 @@
+"""`avg-shed`: Pulsar's AvgShedder, one object that sheds and places (semantics: the seed article, `AvgShedder.java`).
+
+Laws: the i-th lowest worker is paired with the i-th highest by score; a pair acts when its gap has stood long enough
+(`hits_low` rounds above `low`, `hits_high` above `high`); a share of the difference moves within the pair, never to the
+one least loaded worker of all. Counters, plans and the last movers are memory, a value in and out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rota.core.assignors.fit import fitted
+from rota.core.assignors.options import Option, chosen, remembered
+from rota.core.assignors.registry import Proposal
+from rota.core.assignors.scores import RESOURCES, Scores, at_random, room, this_round
+from rota.core.eligibility import matching, rightful
+from rota.core.values import Bools, Codes, Ints, Snapshot
+from rota.errors import ConfigError
+
+OPTIONS = {
+    "low": Option(15.0),
+    "high": Option(40.0),
+    "hits_low": Option(8, least=1, whole=True),
+    "hits_high": Option(2, least=1, whole=True),
+    "share": Option(0.2, most=1.0),
+    "min_rate": Option(1000.0),
+    "min_throughput": Option(1e6),
+    "immune_rounds": Option(30, whole=True),
+}
+MEMORY = {
+    "hit_low": "numbers",
+    "hit_high": "numbers",
+    "planned": "names",
+    "moved": "numbers",
+    "predicted": "lists",
+    "at": "number",
+    "round": "number",
+}
+
+
+def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
+    """One round: count hits, let the pairs that are due act, place what has no owner."""
+    weights = weighed(options.get("weights"))
+    settings = chosen(
+        "avg-shed", {k: v for k, v in options.items() if k != "weights"}, OPTIONS | {"weights": Option(0)}
+    )
+    past = remembered("avg-shed", memory, MEMORY)
+    match = matching(snapshot)
+    keeps = rightful(snapshot, match)
+    if not snapshot.workers:
+        return Proposal(keeps, memory=dict(memory))
+    scores = Scores.of(snapshot, keeps, weights, past["predicted"])
+    acts, number, due = this_round(snapshot, past["at"], past["round"])
+    shedding = _Round(snapshot, match, keeps, scores, settings, past, number)
+    if acts:
+        shedding.run()
+    shedding.place()
+    target = fitted(snapshot, match, keeps, shedding.target)
+    immune = {p: r for p, r in past["moved"].items() if number - r < settings["immune_rounds"]}
+    ids = set(snapshot.partition_ids)
+    keep: dict[str, Any] = {
+        "hit_low": shedding.hit_low,
+        "hit_high": shedding.hit_high,
+        "planned": {p: w for p, w in sorted(shedding.planned.items()) if p in ids},
+        "moved": immune | dict.fromkeys(shedding.moved, number),
+        "predicted": scores.predicted(snapshot, target),
+        "round": number,
+    }
+    if snapshot.now > 0:
+        keep["at"] = snapshot.now if acts else past["at"]
+    return Proposal(
+        target, shedding.why, {k: v for k, v in keep.items() if v not in ({}, None)}, shedding.note(), due=due
+    )
+
+
+def weighed(given: Any) -> dict[str, float]:
+    """The weight of each resource, 1 where not given. Raises ConfigError."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"options.weights: {repr(given)[:80]} is not valid. Valid: an object of {', '.join(RESOURCES)}"
+        )
+    return {k: float(v) for k, v in chosen("weights", given, dict.fromkeys(RESOURCES, Option(1.0))).items()}
+
+
+@dataclass(slots=True)
+class _Round:
+    """The working state of one call; nothing of it outlives the call but what `assign` puts into the memory."""
+
+    snapshot: Snapshot
+    match: Bools
+    keeps: Codes
+    scores: Scores
+    settings: Mapping[str, Any]
+    past: Mapping[str, Any]
+    number: int
+    target: Codes = field(init=False)
+    hit_low: dict[str, float] = field(init=False)
+    hit_high: dict[str, float] = field(init=False)
+    planned: dict[str, str] = field(init=False)
+    moved: list[str] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
+    warned: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        present = {w.id for w in self.snapshot.workers}
+        self.target = self.keeps.copy()
+        self.hit_low = {w: int(n) for w, n in sorted(self.past["hit_low"].items()) if w in present}
+        self.hit_high = {w: int(n) for w, n in sorted(self.past["hit_high"].items()) if w in present}
+        self.planned = dict(self.past["planned"])
+
+    def run(self) -> None:
+        """Pairs, counts, and acts on the pairs that are due."""
+        order = self._ascending()
+        ids = [self.snapshot.workers[code].id for code in order]
+        score, candidates = self.scores.now[0], []
+        for i in range((len(order) + 1) // 2):
+            low, high = i, len(order) - 1 - i
+            gap = float(score[order[high]] - score[order[low]])
+            both = {ids[low], ids[high]}
+            if gap < self.settings["low"] or low == high:
+                self._clear(both)
+                continue
+            for worker in both:
+                self.hit_low[worker] = self.hit_low.get(worker, 0) + 1
+                if gap >= self.settings["high"]:
+                    self.hit_high[worker] = self.hit_high.get(worker, 0) + 1
+                else:
+                    self.hit_high.pop(worker, None)
+            candidates.append((order[low], order[high], both, gap))
+        if not candidates:
+            self.hit_low, self.hit_high = {}, {}
+        for cold, hot, both, gap in candidates:
+            if any(self.hit_high.get(w, 0) >= self.settings["hits_high"] for w in both) or any(
+                self.hit_low.get(w, 0) >= self.settings["hits_low"] for w in both
+            ):
+                self._clear(both)
+                self._shed(cold, hot, gap)
+
+    def _ascending(self) -> list[int]:
+        """Workers that take part, from the lowest score; a busy worker without a report is left out."""
+        able = np.flatnonzero(self.snapshot.team.active & self.scores.known)
+        return sorted(able.tolist(), key=lambda code: (self.scores.now[0, code], code))
+
+    def _clear(self, workers: set[str]) -> None:
+        for worker in workers:
+            self.hit_low.pop(worker, None)
+            self.hit_high.pop(worker, None)
+
+    def _shed(self, cold: int, hot: int, gap: float) -> None:
+        """Moves a share of the difference in rate, or else in throughput, the largest that fit first."""
+        share = self.settings["share"]
+        _, rate, throughput = (self.scores.now[:, hot] - self.scores.now[:, cold]) * share
+        if rate > self.settings["min_rate"]:
+            remaining, traffic = float(rate), self.scores.traffic[0]
+        elif throughput > self.settings["min_throughput"]:
+            remaining, traffic = float(throughput), self.scores.traffic[1]
+        else:
+            return
+        held: Ints = np.flatnonzero(self.keeps == hot)
+        giver, taker = self.snapshot.workers[hot].id, self.snapshot.workers[cold].id
+        if len(held) == 1:
+            self.warned.append(f"{giver} is hot with one partition only")
+            return
+        free = int(room(self.snapshot, self.target)[cold])
+        for i in sorted(held.tolist(), key=lambda i: (-traffic[i], i)):
+            name = self.snapshot.partition_ids[i]
+            if not 0 < traffic[i] <= remaining or self._immune(name) or not free:
+                continue
+            if not self.match[self.snapshot.kind[i], cold]:
+                continue
+            remaining -= float(traffic[i])
+            free -= 1
+            self.target[i] = cold
+            self.planned[name] = taker
+            self.moved.append(name)
+            self.reasons[i] = f"{giver} scored {gap:.0f} above {taker} for long enough"
+
+    def _immune(self, name: str) -> bool:
+        since = self.past["moved"].get(name)
+        return since is not None and self.number - since < self.settings["immune_rounds"]
+
+    def place(self) -> None:
+        """What has no owner goes where it was planned, else to a lot among those that may take it, remembered."""
+        places = {w.id: code for code, w in enumerate(self.snapshot.workers)}
+        free = room(self.snapshot, self.target)
+        for i in np.flatnonzero(self.target < 0).tolist():
+            name = self.snapshot.partition_ids[i]
+            candidates = np.flatnonzero(self.match[self.snapshot.kind[i]] & (free > 0))
+            if not len(candidates):
+                continue
+            planned = places.get(self.planned.get(name, ""), -1)
+            taker = planned if planned in candidates else at_random(self.snapshot, candidates, i)
+            self.target[i] = taker
+            self.planned[name] = self.snapshot.workers[taker].id
+            free[taker] -= 1
+
+    def why(self, partition: int) -> str:
+        """The pair that a partition moved in."""
+        return self.reasons.get(partition, "it made room for another")
+
+    def note(self) -> str:
+        """Why nothing was shed, if nothing was."""
+        silent = [w.id for w, known in zip(self.snapshot.workers, self.scores.known, strict=True) if not known]
+        said = [*self.warned, *([f"no usage reported by {', '.join(silent[:5])}"] if silent else [])]
+        if not self.moved and self.hit_low:
+            said.append(f"gaps stand for {max(self.hit_low.values()):g} rounds, {self.settings['hits_low']} are needed")
+        return "; ".join(said)

@@ -1,0 +1,82 @@
+"""What the shedders read of a worker: a score from its reported usage, its rate and throughput, corrected by what was
+moved since the report.
+
+Law: predicted load counts until the report catches up: as long as a worker reports exactly what it reported when
+partitions moved, the moved traffic is added to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+
+from rota.core.eligibility import counted
+from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
+
+RESOURCES = ("cpu", "memory", "bandwidth_in", "bandwidth_out")
+ROUND = 60.0  # seconds between two rounds of a shedder, in the snapshot's time; without a clock every call is a round
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """`now` and `said` are score, rate and throughput by worker, corrected and as reported: score = 100 x the largest
+    weighted fraction. `traffic` is rate and throughput by partition. `known` workers report usage, or hold nothing."""
+
+    now: Floats  # 3 x workers
+    said: Floats
+    known: Bools
+    traffic: Floats  # 2 x partitions
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, keeps: Codes, weights: Mapping[str, float], predicted: Mapping[str, list[float]]
+    ) -> "Scores":
+        """The scores of a snapshot; `predicted` holds, by worker, what it reported when partitions moved and the change."""
+        usage = [w.usage or {} for w in snapshot.workers]
+        size = len(usage)
+        traffic = np.nan_to_num(np.stack((snapshot.rate, snapshot.throughput)), nan=0.0)
+        said = np.zeros((3, size))
+        said[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
+        for row, name in ((1, "rate"), (2, "throughput")):
+            sums = counted(keeps, size, traffic[row - 1])
+            said[row] = [u.get(name, total) for u, total in zip(usage, sums, strict=True)]
+        now = said.copy()
+        for code, worker in enumerate(snapshot.workers):
+            past = predicted.get(worker.id)
+            if past and list(past[:3]) == said[:, code].tolist():
+                now[:, code] = np.maximum(now[:, code] + past[3:], 0.0)
+        reports = np.fromiter((any(r in u for r in RESOURCES) for u in usage), np.bool_, size)
+        return cls(now, said, reports | (counted(keeps, size) == 0), traffic)
+
+    def predicted(self, snapshot: Snapshot, target: Codes) -> dict[str, list[float]]:
+        """What the next round must add: what still holds of the past, and what moves now."""
+        shift = self.now - self.said
+        for i in np.flatnonzero((target != snapshot.owner) & (target >= 0) & (snapshot.owner >= 0)).tolist():
+            giver, taker = int(snapshot.owner[i]), int(target[i])
+            share = self.traffic[0, i] / self.now[1, giver] if self.now[1, giver] > 0 else 0.0
+            change = np.array([self.now[0, giver] * min(share, 1.0), *self.traffic[:, i]])
+            shift[:, giver] -= change
+            shift[:, taker] += change
+        moved = np.flatnonzero(np.abs(shift).max(axis=0, initial=0.0) > 0)
+        return {snapshot.workers[c].id: [*self.said[:, c].tolist(), *shift[:, c].tolist()] for c in moved.tolist()}
+
+
+def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tuple[bool, int, float]:
+    """Whether this call is a round of its own, its number, and when to look again."""
+    count = int(number or 0)
+    if at is not None and 0 < snapshot.now < at + ROUND:
+        return False, count, at + ROUND
+    return True, count + 1, snapshot.now + ROUND
+
+
+def at_random(snapshot: Snapshot, candidates: Ints, partition: int) -> int:
+    """Where the originals draw lots: the lot depends on the ids alone."""
+    name = snapshot.partition_ids[partition].encode()
+    return int(max(candidates.tolist(), key=lambda c: (crc32(snapshot.workers[c].id.encode(), crc32(name)), -c)))
+
+
+def room(snapshot: Snapshot, target: Codes) -> Ints:
+    """How many more each worker may take: none on a cordon or a drain."""
+    left = snapshot.team.cap - counted(target, len(snapshot.workers))
+    return np.asarray(np.where(snapshot.team.active, np.maximum(left, 0), 0))

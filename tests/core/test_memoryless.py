@@ -1,0 +1,87 @@
+"""The memoryless baselines: exact to what was published, valid under labels, pins, caps, cordon and drain."""
+
+import pytest
+
+from rota.core import Partition, Snapshot, Worker, plan
+
+NAMES = ["hash", "range", "round-robin", "ordinal"]
+
+
+def counts(workers: int, partitions: int, assignor: str, **options: bool) -> list[int]:
+    team = [Worker(f"w-{i}") for i in range(workers)]
+    made = plan(Snapshot.of(team, [Partition(f"k{i:05}") for i in range(partitions)], {}), assignor, options)
+    return [len(made.assignment.partitions_of(w.id)) for w in team]
+
+
+def test_ten_keys_over_four_consumers() -> None:
+    assert counts(4, 10, "ordinal") == [2, 2, 2, 4]
+    assert counts(4, 10, "ordinal", spread=True) == [3, 3, 2, 2]
+    assert counts(4, 10, "range") == [3, 3, 2, 2]
+    assert counts(4, 10, "round-robin") == [3, 3, 2, 2]
+    assert sorted(counts(4, 10, "sticky")) == [2, 2, 3, 3]
+
+
+def test_more_consumers_than_partitions() -> None:
+    assert counts(5, 3, "ordinal") == [1, 1, 1, 0, 0]
+
+
+def test_ordinals_are_numbers_and_slices_contiguous() -> None:
+    assert counts(12, 25, "ordinal") == [2] * 11 + [3]
+    made = plan(
+        Snapshot.of([Worker(f"w-{i}") for i in (2, 10, 1)], [Partition(f"k{i}") for i in range(6)], {}), "ordinal"
+    )
+    assert made.assignment.as_dict() == {"w-1": ("k0", "k1"), "w-2": ("k2", "k3"), "w-10": ("k4", "k5")}
+
+
+def test_slices_are_not_sticky() -> None:
+    """1,000 partitions, 10 -> 11 consumers move 550; 90 are enough. 1,000 over 101 leave one with 100."""
+    parts = [Partition(f"k{i:04}") for i in range(1000)]
+    first = plan(Snapshot.of([Worker(f"w-{i}") for i in range(10)], parts, {}), "ordinal").assignment.as_dict()
+    owners = {p: w for w, held in first.items() for p in held}
+    more = Snapshot.of([Worker(f"w-{i}") for i in range(11)], parts, owners)
+    assert plan(more, "ordinal").measures.moves == 550
+    assert plan(more, "sticky").measures.moves == 90
+    assert sorted(counts(101, 1000, "ordinal")) == [9] * 100 + [100]
+
+
+def test_rendezvous_moves_only_what_a_leaver_had() -> None:
+    parts = [Partition(f"k{i:04}") for i in range(500)]
+    team = [Worker(f"w{i}") for i in range(10)]
+    before = plan(Snapshot.of(team, parts, {}), "hash").assignment.as_dict()
+    after = plan(Snapshot.of(team[1:], parts, {}), "hash").assignment.as_dict()
+    assert all(set(before[w]) <= set(after[w]) for w in after)
+    assert max(map(len, before.values())) < 85
+
+
+def test_rendezvous_follows_capacity() -> None:
+    parts = [Partition(f"k{i:04}") for i in range(900)]
+    held = plan(Snapshot.of([Worker("a", capacity=2.0), Worker("b")], parts, {}), "hash").assignment.as_dict()
+    assert 540 < len(held["a"]) < 660
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+def test_valid_under_every_wish(assignor: str) -> None:
+    team = [
+        Worker("w-0", max_partitions=2),
+        Worker("w-1", zone="a"),
+        Worker("w-2", state="cordoned"),
+        Worker("w-3", state="draining"),
+        Worker("w-4", labels={"disk": "ssd"}),
+    ]
+    parts = [Partition(f"k{i:02}") for i in range(20)]
+    parts += [
+        Partition("z1", requires={"zone": "a"}),
+        Partition("z2", requires={"disk": "ssd"}),
+        Partition("z3", pin="w-0"),
+    ]
+    parts += [Partition("z4", requires={"disk": "tape"})]
+    owners = {"k00": "w-2", "k01": "w-3", "k02": "gone"}
+    made = plan(Snapshot.of(team, parts, owners), assignor)
+    held = made.assignment.as_dict()
+    assert held["w-2"] == ("k00",)
+    assert "w-3" not in held
+    assert len(held["w-0"]) <= 2
+    assert "z1" in held["w-1"]
+    assert "z2" in held["w-4"]
+    assert "z3" in held["w-0"]
+    assert [(u.partition, u.reason) for u in made.unassigned] == [("z4", "no worker has disk=tape")]
