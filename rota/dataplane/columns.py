@@ -76,6 +76,7 @@ def _types(schema: str) -> dict[str, Any]:
 def _nullable(kind: Any) -> Any:
     """The type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
     if isinstance(kind, str):
+        kind = kind.partition(" collate ")[0]  # what a Python function returns; the collation is not of the data
         if PLAIN.fullmatch(kind):
             return kind
         raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")

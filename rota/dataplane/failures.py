@@ -6,6 +6,7 @@ trivial query: if even that fails, it was the environment.
 """
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rota.dataplane.session import first_line
@@ -27,16 +28,17 @@ CAUSE = re.compile(
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 
 
-def judged(error: Exception, spark: "SparkSession", partition: str | None) -> RotaError:
-    """What a failed job means; `partition` is the only one that the job held, if it held only one."""
+def judged(
+    error: Exception, spark: "SparkSession", partition: str | None, told: Callable[[str], str] = str
+) -> RotaError:
+    """What a failed job means; `partition` is the only one that the job held, if it held only one. `told` makes the
+    error's text readable."""
     if isinstance(error, RotaError):
         return error
     text = f"{type(error).__name__}: {error}"
     if ENVIRONMENT.search(text) or isinstance(error, MemoryError | ConnectionError) or not _alive(spark):
-        return EnvironmentFailed(
-            f"Spark failed ({first_line(error)}). No partition is parked; the next run tries again"
-        )
-    return BadTransform(f"{why(error)}. Mend the transform or the data, then: rota retry", partition=partition)
+        return EnvironmentFailed(f"Spark failed ({told(why(error))}). No partition is parked; the next run tries again")
+    return BadTransform(f"{told(why(error))}. Mend the transform or the data, then: rota retry", partition=partition)
 
 
 def parkable(error: RotaError) -> bool:

@@ -96,7 +96,9 @@ class Job:
             return self._written(ranges, attempt)
         except Exception as error:
             self.forget(attempt)
-            return failures.judged(error, self.spark, next(iter(ranges)) if len(ranges) == 1 else None)
+            return failures.judged(
+                error, self.spark, next(iter(ranges)) if len(ranges) == 1 else None, self.source.told
+            )
 
     def _written(self, ranges: Ranges, attempt: str) -> Written:
         began = time.monotonic()

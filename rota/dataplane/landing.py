@@ -9,6 +9,7 @@ import gzip
 import json
 import logging
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
+LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 HIDDEN = ("_", ".")
 
 
@@ -119,6 +121,10 @@ class Landing:
     def path(self, partition: str, offset: int) -> Path:
         """The file itself."""
         return self.root / self.place(partition, offset)
+
+    def told(self, text: str) -> str:
+        """See `Source.told`: the landed file instead of our link to it."""
+        return LINK.sub(lambda m: self.place(m[1], int(m[2])), text)
 
     def records(self, partition: str, offset: int) -> Iterator[str]:
         """See `Source.records`: the lines of the file."""

@@ -55,6 +55,10 @@ class Source(Protocol):
         """What a person looks for: the file behind an offset."""
         ...
 
+    def told(self, text: str) -> str:
+        """An error's text with what a person knows in place of what only the job knew."""
+        ...
+
     def records(self, partition: str, offset: int) -> Iterable[str]:
         """The raw records behind an offset in their order, to tell where a bad one stands; empty where that is unknown."""
         ...

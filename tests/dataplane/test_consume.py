@@ -1,28 +1,275 @@
 """A run from own record to checkpoint, on a real Spark server and real tables."""
 
-from rota.consume import Committed, Idle
-from tests.dataplane.conftest import NO_DAMAGE, damage
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.consume import Committed, Dropped, Idle, backlog, discover, owners
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.tree import Tree
+from rota.errors import EnvironmentFailed, ForeignTable
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
+
+
+def words(world: World) -> Counter[str]:
+    return Counter(str(r["word"]) for r in log(world.table / "main").rows())
 
 
 def test_what_lands_is_consumed_once(world: World) -> None:
     for key, files in (("carrier=AA", 3), ("b", 1)):
         for i in range(files):
             world.rows(key, str(i), 10)
+    assert discover(world.pipeline) == ("b", "carrier_3dAA")
     world.give("carrier_3dAA", "b")
+    (work,) = backlog(world.tree, world.pipeline)
+    assert (work.worker, work.lags) == ("w1", {"p-b": (0, 1), "p-carrier_3dAA": (0, 3)})
     events = world.run("carrier_3dAA", "b")
     assert all(isinstance(e, Committed) for e in events), events
-    assert {e.partition: (e.start, e.end, e.rows, e.lag) for e in events} == {
-        "p-carrier_3dAA": (0, 3, 30, 0),
-        "p-b": (0, 1, 10, 0),
-    }
+    told = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
+    assert told == {"p-carrier_3dAA": (0, 3, 30, 0, 0), "p-b": (0, 1, 10, 0, 0)}
+    assert not backlog(world.tree, world.pipeline)
     assert {type(e) for e in world.run("carrier_3dAA", "b")} == {Idle}
     world.rows("b", "later", 5)
     (event, _) = sorted(world.run("carrier_3dAA", "b"), key=lambda e: e.partition)
     assert (event.start, event.end, event.rows) == (1, 2, 5)
     assert damage(world.table / "main", {"p-carrier_3dAA": {0: 10, 1: 10, 2: 10}, "p-b": {0: 10, 1: 5}}) == NO_DAMAGE
     checkpoints = world.tree.checkpoints()
-    assert {p: (c.record.offset, c.record.rows) for p, c in checkpoints.items()} == {
-        "p-carrier_3dAA": (3, 30),
-        "p-b": (2, 5),
-    }
+    found = {p: (c.record.offset, c.record.rows) for p, c in checkpoints.items()}
+    assert found == {"p-carrier_3dAA": (3, 30), "p-b": (2, 5)}
+    assert not list((world.table / "stage").iterdir())
+    assert not world.tree.runs()
+
+
+# --- what it may work on --------------------------------------------------------------------------------------------
+
+
+def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
+    for key in "abcd":
+        world.rows(key, "0", 1)
+    world.give("a", "b", "c", incarnation=world.join("w2"))
+    world.give("a", "b", incarnation=world.join("w1"))
+    world.give("a")  # b is on its way to somebody else
+    world.tree.grow("p", ("d",))
+    found = owners(world.tree, world.pipeline, ["a", "b", "c", "d", "none"])
+    assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p-a",)]
+    assert found.skipped["p-b"] == "it is on its way from w1 to another worker"
+    assert found.skipped["p-d"] == "nobody owns it"
+    events = world.run(*"abcd")
+    dropped = {e.partition: e.reason for e in events if isinstance(e, Dropped)}
+    assert set(dropped) == {"p-b", "p-c", "p-d"}
+    assert "gives it to another worker" in dropped["p-b"]
+    assert "w2@" in dropped["p-c"]
+    assert [e.partition for e in events if isinstance(e, Committed)] == ["p-a"]
+
+
+def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
+    tree = Tree(world.server.connect(), "g")
+    world.give("a", incarnation=world.join("w1", tree))
+    world.rows("a", "0", 1)
+    tree.store.close()
+    assert [e.reason for e in world.run("a")] == [f"{world.incarnation} is gone"]
+    assert not world.table.exists()
+
+
+def test_of_two_runs_the_elder_works(world: World) -> None:
+    from rota.coordination.membership import register_run
+
+    world.give("a", "b")
+    world.rows("a", "0", 1)
+    world.rows("b", "0", 1)
+    register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p-a"])
+    kinds = {e.partition: e for e in world.run("a", "b")}
+    assert kinds["p-a"] == Dropped("p-a", "run elder works on it")
+    assert isinstance(kinds["p-b"], Committed)
+
+
+# --- where it starts, how much it takes -----------------------------------------------------------------------------
+
+
+def test_a_batch_is_capped_and_the_rest_is_lag(world: World) -> None:
+    world.write("pipeline = Pipeline(source=source(max_files=2), table=delta({table!r}))\n")
+    for i in range(5):
+        world.rows("a", str(i), 1)
+    world.give("a")
+    committed = [e for e in world.until_idle("a") if isinstance(e, Committed)]
+    assert [(e.start, e.end, e.lag) for e in committed] == [(0, 2, 3), (2, 4, 1), (4, 5, 0)]
+
+
+@pytest.mark.parametrize(("start", "rows"), [("latest", 1), (1, 3), (0, 4)])
+def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World, start: object, rows: int) -> None:
+    world.write(f"pipeline = Pipeline(source=source(start={start!r}), table=delta({{table!r}}))\n")
+    world.rows("a", "0", 1)
+    world.rows("a", "1", 2)
+    world.rows("a", "2", 0)
+    world.give("a")
+    if start == "latest":
+        assert [w.lags for w in backlog(world.tree, world.pipeline)] == [{"p-a": (0, 3)}]  # nobody looked yet
+        assert [type(e) for e in world.run("a")] == [Idle]
+        assert not backlog(world.tree, world.pipeline)
+    world.rows("a", "3", 1)
+    world.until_idle("a")
+    assert sum(words(world).values()) == rows
+
+
+# --- healing and fencing --------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.give("a", "b")
+    for key in "ab":
+        world.rows(key, "0", 3)
+    world.run("a")
+
+    def lost(tree: Tree, run: str, entries: list[Entry]) -> dict[str, None]:
+        tree.store.close()
+        return write_checkpoints(tree, run, entries)
+
+    world.rows("a", "1", 4)
+    with monkeypatch.context() as patch:
+        patch.setattr("rota.consume.write_checkpoints", lost)
+        told = world.run("a", "b")
+    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p-a": 1}
+    events = world.run("a", "b")
+    healed = {e.partition: e for e in events if isinstance(e, Committed)}
+    assert {p: (e.start, e.end, e.rows, e.healed) for p, e in healed.items()} == {
+        "p-a": (1, 2, 4, True), "p-b": (0, 1, 3, True),
+    }  # fmt: skip
+    assert {e.commit_id for e in told if isinstance(e, Committed)} == {e.commit_id for e in healed.values()}
+    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p-a": 2, "p-b": 1}
+    assert [type(e) for e in world.run("a", "b")] == [Idle, Idle]
+
+
+def overtaken(world: World, *keys: str) -> None:
+    """From now on the transform of a run of w1 hands `keys` to w2, which consumes them, before the job of w1 is written."""
+    plain, own = world.pipeline, world.incarnation
+
+    def transform(frame: object) -> object:
+        world.pipeline = plain
+        world.give(*keys, incarnation=world.join("w2"))
+        world.run(*keys)
+        world.incarnation = own
+        return frame
+
+    world.pipeline = replace(plain, transform=transform)
+
+
+def test_a_zombie_writes_nothing_and_its_other_partitions_go_in(world: World) -> None:
+    world.give("a", "b", "c")
+    for key in "abc":
+        world.rows(key, "0", 2)
+    overtaken(world, "a", "b")
+    events = world.run("a", "b", "c")
+    assert {e.partition: type(e) for e in events} == {"p-a": Dropped, "p-b": Dropped, "p-c": Committed}
+    assert damage(world.table / "main", {f"p-{k}": {0: 2} for k in "abc"}) == NO_DAMAGE
+    refused = {r.partition: r for r in world.tree.refusals().ring}
+    assert set(refused) == {"p-a", "p-b"}
+    assert all(r.token < r.newer and r.run_id == "run1" for r in refused.values())
+
+
+def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
+    """The token in the table is newer and the own record is no longer its: somebody else goes on."""
+    world.give("a")
+    world.rows("a", "0", 2)
+    first, zombie = world.incarnation, world.tree.owned(("p-a",))["p-a"]
+    world.give("a", incarnation=world.join("w2"))
+    world.run("a")
+    from rota.consume import Tables
+    from rota.rights import rights
+
+    held = rights(world.tree, world.incarnation, "/none@0", ["p-a"]).held["p-a"]
+    tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
+    assert tables.main.claim({"p-a": zombie.token}, {"p-a": 0}).newer == {"p-a": held.token}
+    assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
+
+
+def test_a_restored_zookeeper_is_stopped_before_anything_is_written(world: World, tmp_path: Path) -> None:
+    for _ in range(3):
+        world.give("a", incarnation=world.join("w2"))
+    world.give("a", incarnation=world.join("w1"))
+    world.rows("a", "0", 1)
+    world.run("a")
+    restored = World(tmp_path, world.endpoint, spark=world.spark)
+    meta = restored.tree.paths.meta
+    restored.tree.store.set(meta, world.tree.store.get(meta).data, -1)  # the same group, an earlier state of it
+    restored.give("a")
+    restored.rows("a", "1", 1)
+    with pytest.raises(ForeignTable, match="ZooKeeper was restored"):
+        restored.run("a")
+    other = World(tmp_path, world.endpoint, spark=world.spark)
+    other.give("a")
+    with pytest.raises(ForeignTable, match="belongs to another group"):
+        other.run("a")
+    assert len(log(world.table / "main").said("claim")) == 1
+
+
+def test_adopt_goes_on_where_the_tables_stand(world: World, tmp_path: Path) -> None:
+    from rota.adopt import adopt
+
+    world.give("a")
+    world.rows("a", "0", 2)
+    world.run("a")
+    other = World(tmp_path, world.endpoint, spark=world.spark)
+    other.give("a")
+    adopted = adopt(other.tree, [other.pipeline])
+    assert adopted.offsets == {"p-a": 1}
+    other.rows("a", "1", 3)
+    assert [(e.start, e.end) for e in other.run("a") if isinstance(e, Committed)] == [(1, 2)]
+    with pytest.raises(ForeignTable):
+        world.run("a")
+    assert damage(world.table / "main", {"p-a": {0: 2, 1: 3}}) == NO_DAMAGE
+
+
+def test_an_older_table_parks_its_partitions(world: World) -> None:
+    import shutil
+
+    world.give("a")
+    world.rows("a", "0", 1)
+    world.run("a")
+    shutil.copytree(world.table, world.folder / "backup")
+    world.rows("a", "1", 1)
+    world.run("a")
+    shutil.rmtree(world.table)
+    shutil.copytree(world.folder / "backup", world.table)
+    (parked,) = world.run("a")
+    assert "an older table was restored" in parked.reason
+    assert not backlog(world.tree, world.pipeline)
+    shutil.rmtree(world.table)
+    from rota.coordination.parking import unpark
+
+    unpark(world.tree, "p-a")
+    (parked,) = world.run("a")
+    assert "older table" in parked.reason
+    assert not world.table.exists()
+
+
+# --- the environment ------------------------------------------------------------------------------------------------
+
+
+def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: World) -> None:
+
+    from rota.dataplane import session
+    from tests.dataplane.world import free_port
+
+    world.give("a")
+    world.rows("a", "0", 1)
+    with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="Spark"):
+        world.run("a", connect=lambda _: session.opened(f"sc://127.0.0.1:{free_port()}"))
+    assert not world.tree.parked()
+    assert [type(e) for e in world.run("a")] == [Committed]
+
+
+def test_epochs_run_ids_and_attempts_are_in_the_log(world: World) -> None:
+    world.give("a")
+    world.rows("a", "0", 1)
+    world.run("a")
+    (said,) = log(world.table / "main").said("commit")
+    assert (said["rota.run"], said["rota.group"], said["rota.epoch"]) == ("run1", "g", "1")
+    assert str(said["rota.attempt"]).startswith("run1-")
+    assert said["rota.incarnation"] == world.incarnation
+    assert json.loads(str(said["rota.rows"])) == {"p-a": 1}

@@ -1,0 +1,291 @@
+"""Bad input of every kind: one clear line, nothing lost, nobody else held up."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rota.backlog import backlog
+from rota.consume import Committed, Dropped, Idle, Parked
+from rota.coordination.parking import unpark
+from rota.dataplane import quarantine
+from rota.dataplane.ledger import Ledger
+from rota.errors import EnvironmentFailed
+from rota.skip import skip
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.world import World
+
+UDF = """
+def checked(word):
+    if word == "poison":
+        raise ValueError("no antidote")
+    return word.upper()
+def transform(df):
+    from pyspark.sql import functions as F
+    return df.withColumn("word", F.udf(checked, "string")("word"))
+pipeline = Pipeline(source=source(), table=delta({table!r}), transform=transform)
+"""
+CSV = """
+pipeline = Pipeline(
+    source=source(format="csv", schema="n int, word string", options={"header": "true"}),
+    table=delta({table!r}),
+    max_bad_ratio=0.34,
+)
+"""
+
+
+def kinds(events: list[object]) -> dict[str, type]:
+    return {str(e.partition): type(e) for e in events}  # type: ignore[attr-defined]
+
+
+# --- the user's transform -------------------------------------------------------------------------------------------
+
+
+def test_a_users_function_works_on_a_server_started_elsewhere_and_poison_parks_its_partition_only(world: World) -> None:
+    world.write(UDF)
+    world.give(*"abcd")
+    for key in "abcd":
+        world.rows(key, "0", 2)
+    world.land("c", "1", ['{"n": 1, "word": "poison"}'])
+    events = world.run(*"abcd")
+    assert kinds(events) == {"p-a": Committed, "p-b": Committed, "p-c": Parked, "p-d": Committed}
+    (parked,) = (e for e in events if isinstance(e, Parked))
+    assert parked.reason.startswith("ValueError: no antidote")
+    assert parked.failures == 1
+    assert parked.retry_at is not None
+    assert {r["word"] for r in log(world.table / "main").rows()} == {"W0", "W1"}
+    assert damage(world.table / "main", {f"p-{k}": {0: 2} for k in "abd"}) == NO_DAMAGE
+
+
+def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(world: World) -> None:
+    now = [1000.0]
+    world.server.clock = lambda: now[0]
+    world.write(UDF)
+    world.give("a")
+    world.land("a", "0", ['{"n": 1, "word": "poison"}'])
+    for failures, wait in ((1, 5.0), (2, 10.0), (3, 20.0)):
+        (parked,) = world.run("a")
+        assert (parked.failures, parked.retry_at) == (failures, now[0] + wait)
+        assert not backlog(world.tree, world.pipeline)
+        (dropped,) = world.run("a")
+        assert isinstance(dropped, Dropped)
+        assert dropped.reason.startswith("it is parked: ValueError")
+        now[0] += wait
+        assert [w.lags for w in backlog(world.tree, world.pipeline)] == [{"p-a": (0, 1)}]
+    world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
+    assert kinds(world.run("a")) == {"p-a": Committed}
+    assert not world.tree.parked()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("df.drop('_offset')", "dropped the column _offset"),
+        ("df.withColumn('_partition', F.lit('p-z'))", "rows of partition 'p-z', which this batch does not hold"),
+        ("df.withColumn('_offset', df['_offset'] + 7)", "outside [1, 2)"),
+        ("df.drop('word')", "dropped the column word, which the table has"),
+        ("df.withColumn('n', df['n'].cast('string'))", "Column n is string and was integer"),
+        ("df.where('nonsense > 1')", "nonsense"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("df.withColumn('i', F.expr(\"interval '1' day\"))", "cannot hold a column of type interval"),
+        ("df.groupBy('word').count()", "dropped the column _partition"),
+    ],
+)
+def test_a_transform_that_does_not_fit_is_refused_before_the_commit(world: World, body: str, said: str) -> None:
+    world.give("a", "b")
+    for key in "ab":
+        world.rows(key, "0", 1)
+    world.run("a", "b")
+    world.write(f"""
+def transform(df):
+    from pyspark.sql import functions as F
+    return {body}
+pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform)
+""")
+    for key in "ab":
+        world.rows(key, "1", 1)
+    events = world.run("a", "b")
+    assert kinds(events) == {"p-a": Parked, "p-b": Parked}
+    assert all(said in e.reason for e in events), events
+    assert all("\n" not in e.reason for e in events)
+    assert damage(world.table / "main", {"p-a": {0: 1}, "p-b": {0: 1}}) == NO_DAMAGE
+
+
+def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> None:
+    world.give("a")
+    world.rows("a", "0", 1)
+    world.run("a")
+    world.write(
+        "pipeline = Pipeline(source=source(), table=delta({table!r}), "
+        "transform=lambda df: df.selectExpr('*', 'n + 1 as m'))\n"
+    )
+    world.rows("a", "1", 1)
+    assert kinds(world.run("a")) == {"p-a": Committed}
+    assert sorted((r["_offset"], r.get("m")) for r in log(world.table / "main").rows()) == [(0, None), (1, 1)]
+
+
+# --- bad records ----------------------------------------------------------------------------------------------------
+
+
+def set_aside(world: World) -> list[tuple[object, ...]]:
+    """The quarantined rows that count: partition, offset, line, file."""
+    ledger = Ledger(world.table / "main", "g", world.tree.meta().id)
+    counts = quarantine.counting(ledger.past())
+    rows = log(world.table / "quarantine").rows()
+    good = [r for r in rows if counts(r["_partition"], r["_offset"], r["_attempt"])]
+    return sorted((r["_partition"], r["_offset"], r["_position"], r["_file"], r["_raw"]) for r in good)
+
+
+def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
+    world.give("a", "b")
+    world.rows("b", "0", 3)
+    good = [f'{{"n": {i}, "word": "w"}}' for i in range(20)]
+    world.land("a", "0", [*good, '{"n": 1, "wo', *good, '{"n": "x", "word": "w"}', '{"n": 1, "wo'])
+    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, Committed)}
+    assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p-a": (40, 3), "p-b": (3, 0)}
+    assert set_aside(world) == [
+        ("p-a", 0, 21, "a/0.json", '{"n": 1, "wo'),
+        ("p-a", 0, 42, "a/0.json", '{"n": "x", "word": "w"}'),
+        ("p-a", 0, 43, "a/0.json", '{"n": 1, "wo'),
+    ]
+    reasons = {r["_position"]: r["_reason"] for r in log(world.table / "quarantine").rows()}
+    assert reasons[21].startswith("no JSON: ")
+    assert reasons[42] == "a field is not of its declared type"
+    assert {"rota/g/p-a/offset", "rota/g/p-a/token"} <= set(log(world.table / "quarantine").transactions)
+
+
+def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(world: World) -> None:
+    world.write(CSV)
+    world.give("a", "b")
+    for key, bad in (("a", 2), ("b", 1)):
+        lines = ["n,word", *(["x,y,z"] * bad), *(["1,good"] * (3 - bad))]
+        world.land(key, "0", lines, ".csv")
+    events = world.run("a", "b")
+    assert kinds(events) == {"p-a": Parked, "p-b": Committed}
+    (parked,) = (e for e in events if isinstance(e, Parked))
+    assert parked.reason.startswith("2 of 3 records of p-a are bad, more than max_bad_ratio=0.34")
+    assert parked.retry_at is None
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-b", 2)]
+    assert damage(world.table / "main", {"p-b": {0: 2}}) == NO_DAMAGE
+    world.write(CSV.replace("0.34", "0.7"))
+    unpark(world.tree, "p-a")
+    assert kinds(world.run("a")) == {"p-a": Committed}
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2), ("p-a", 3), ("p-b", 2)]
+
+
+def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -> None:
+    world.write(CSV)
+    world.give("a", "b")
+    world.land("a", "0", ["word,n", "w,1"], ".csv")
+    world.land("b", "0", ["n,word", "1,w"], ".csv")
+    events = world.run("a", "b")
+    assert kinds(events) == {"p-a": Parked, "p-b": Committed}
+    (reason,) = (e.reason for e in events if isinstance(e, Parked))
+    assert "CSV header does not conform to the schema" in reason
+    assert "a/0.csv" in reason  # the landed file, not our link to it
+    assert "stage" not in reason
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World, format: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    world.write(f"pipeline = Pipeline(source=source(format={format!r}), table=delta({{table!r}}))\n")
+    folder = world.folder / "land" / "a[1]{x} ä"
+    folder.mkdir(parents=True)
+    for name in ("0", "*[ab] é"):
+        path = folder / f"{name}.{format}"
+        if format == "parquet":
+            pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32()), "word": ["w0", "w1"]}), path)
+        else:
+            path.write_text("1,w0\n2,w1\n" if format == "csv" else '{"n": 1, "word": "w0"}\n{"n": 2, "word": "w1"}\n')
+    (key,) = (world.pipeline.key(f"p-{k}") for k in ["a_5b1_5d_7bx_7d_20_c3_a4"])
+    world.give(key)
+    (event,) = world.run(key)
+    assert (event.rows, event.bad_rows) == (4, 0)
+
+
+def test_a_file_that_is_no_parquet_parks_its_partition(world: World) -> None:
+    world.write("pipeline = Pipeline(source=source(format='parquet'), table=delta({table!r}))\n")
+    world.give("a")
+    world.land("a", "0", ["no parquet"], ".parquet")
+    (parked,) = world.run("a")
+    assert "0.parquet" in parked.reason
+    assert not world.tree.checkpoints()["p-a"].record.offset
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World) -> None:
+    world.write("pipeline = Pipeline(source=source(max_files=1), table=delta({table!r}))\n")
+    world.give("a", "b")
+    for key in "ab":
+        for name in "012":
+            world.rows(key, name, 2)
+    world.run("a", "b")
+    (world.folder / "land/a/1.json").unlink()
+    world.rows("b", "1", 3)
+    events = {e.partition: e for e in world.run("a", "b")}
+    assert "a/1.json (offset 1) vanished" in events["p-a"].reason
+    assert "b/1.json (offset 1) changed" in events["p-b"].reason
+    assert all(e.retry_at is None for e in events.values())
+    for key in "ab":
+        assert skip(world.tree, world.pipeline, f"p-{key}", who="tests") == (1, 2)
+    assert kinds(world.run("a", "b")) == {"p-a": Committed, "p-b": Committed}
+    assert kinds(world.run("a", "b")) == {"p-a": Idle, "p-b": Idle}
+    assert [c["rota.run"] for c in log(world.table / "main").said("skip")] == ["tests", "tests"]
+    found = damage(world.table / "main", {f"p-{k}": {0: 2, 2: 2} for k in "ab"})
+    assert (found["lost"], found["doubled"]) == (0, 0)
+
+
+def test_a_file_that_changes_under_the_job_is_not_committed(world: World) -> None:
+    from dataclasses import replace
+
+    world.give("a", "b")
+    world.rows("a", "0", 2)
+    world.rows("b", "0", 2)
+
+    def transform(frame: object) -> object:
+        world.rows("a", "0", 3)
+        return frame
+
+    world.pipeline = replace(world.pipeline, transform=transform)
+    assert kinds(world.run("a", "b")) == {"p-a": Parked, "p-b": Committed}
+    assert damage(world.table / "main", {"p-b": {0: 2}}) == NO_DAMAGE
+
+
+# --- a full disk ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
+    """A file system of this size at `folder` where we may mount one; else one file as large as the disk may hold."""
+    import subprocess
+
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_the_run_parks_nobody_and_loses_nothing(world: World) -> None:
+    import random
+    import subprocess
+
+    draw = random.Random(5)
+    with small_disk(world.folder / "tables", 600):
+        world.give("a")
+        for name in range(3):
+            text = (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000))
+            world.land("a", str(name), text)
+        with pytest.raises(EnvironmentFailed, match="No space left"):
+            world.run("a")
+        assert not world.tree.parked()
+        subprocess.run(["mount", "-o", "remount,size=60m", str(world.folder / "tables")], check=True)
+        assert kinds(world.run("a")) == {"p-a": Committed}
+        assert damage(world.table / "main", {"p-a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE
