@@ -99,15 +99,18 @@ class Tree:
         }
         self.store.ensure(self.paths.root)
         ops = [Create(p) for p in self.paths.folders] + [Create(p, encode(r)) for p, r in records.items()]
-        try:
-            self.store.multi(ops)
-        except Conflict as conflict:
-            if conflict.cause != "exists":
-                raise
-        except Unknown:
-            settle(self.store)
-            if not self.there():
-                raise
+        for attempt in range(TRIES):
+            try:
+                self.store.multi(ops)
+            except Conflict as conflict:
+                if conflict.cause != "exists":
+                    raise
+            except Unknown:
+                if attempt == TRIES - 1:
+                    raise
+                settle(self.store)
+                continue
+            return
 
     def meta(self) -> Meta:
         """The group's settings. Raises ConfigError if it was never founded."""
