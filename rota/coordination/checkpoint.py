@@ -12,7 +12,7 @@ from typing import Literal
 
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, encode
-from rota.coordination.store import Check, Create, Op, Set
+from rota.coordination.store import PATIENCE, Check, Create, Op, Set
 from rota.coordination.tree import Read, Tree
 from rota.errors import Conflict
 
@@ -58,6 +58,7 @@ def write_checkpoints(
     if guards.monotone:
         done |= {e.ownership.partition: _backwards(tree, e) for e in entries if e.backwards}
         entries = [e for e in entries if not e.backwards]
+    tree.store.wait_active(PATIENCE)
     for start in range(0, len(entries), AT_ONCE):
         waiting = list(entries[start : start + AT_ONCE])
         while waiting:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from rota.coordination.layout import incarnation_of
 from rota.coordination.records import Live, Record, RunNode, encode
-from rota.coordination.store import settle
+from rota.coordination.store import PATIENCE, settle
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 
@@ -20,6 +20,7 @@ def join(tree: Tree, worker: str, live: Live) -> str:
     """Creates the worker's live node under the store's present session and returns the incarnation.
 
     Raises ConfigError (another protocol, a bad id), Unavailable (no session, or it changed on the way)."""
+    tree.store.wait_active(PATIENCE)
     meta = tree.meta()
     if meta.protocol != live.protocol:
         raise ConfigError(
@@ -48,6 +49,7 @@ def leave(tree: Tree, incarnation: str) -> None:
 def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
     """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
     before it reads the target and the own records: the agent reads runs after the target."""
+    tree.store.wait_active(PATIENCE)
     path = tree.paths.run(run_id, tree.store.session)
     _create_ephemeral(tree, path, RunNode(incarnation=incarnation, partitions=tuple(sorted(partitions))))
     tree.store.sync()

@@ -26,7 +26,7 @@ from rota.coordination.records import (
     Slots,
     encode,
 )
-from rota.coordination.store import Check, Create, Delete, Op, Set, settle
+from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle
 from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
 from rota.core import Move, Plan
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 KEEP_EPOCHS = 200
 CHUNK_OPS, CHUNK_BYTES = 400, 750_000
-PATIENCE = 30.0  # seconds to wait for the connection before the first read
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.store import Create, Node, Store, settle
+from rota.coordination.store import PATIENCE, Create, Node, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
@@ -77,6 +77,7 @@ class Tree:
         replace what is there."""
         given = {"assignor": assignor, "options": options, "protocol": protocol}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
+        self.store.wait_active(PATIENCE)
         if not self.there():
             self._found(wanted)
         seen = self.read(self.paths.meta, Meta)
@@ -159,6 +160,7 @@ class Tree:
         """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
 
         `change` must be harmless to repeat: a lost reply is answered by reading and changing again."""
+        self.store.wait_active(PATIENCE)
         for attempt in range(TRIES):
             seen = self.read(path, model)
             record = change(seen.record if seen else None)

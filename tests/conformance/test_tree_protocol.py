@@ -1,0 +1,168 @@
+"""docs/protocol.md says what is in ZooKeeper: every node, whether it is ephemeral, every field; and the multis."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rota.coordination import membership, ownership, wishes
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.parking import note_refusal, park
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import (
+    Checkpoint,
+    Controller,
+    Epoch,
+    GroupWishes,
+    Head,
+    Live,
+    Loads,
+    Meta,
+    Own,
+    Parked,
+    Partitions,
+    Record,
+    Refusal,
+    Refusals,
+    RunNode,
+    Slots,
+    WorkerWishes,
+    decode,
+)
+from rota.coordination.store import Check, Node, Op
+from rota.coordination.tree import Tree
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+SECTION = PAGE.partition("## ZooKeeper")[2].partition("\n## ")[0]
+MODELS: dict[str, type[Record]] = {
+    "meta": Meta,
+    "workers/<worker>": WorkerWishes,
+    "wishes": GroupWishes,
+    "live/<incarnation>": Live,
+    "partitions/<pipeline>": Partitions,
+    "load/<pipeline>": Loads,
+    "controller": Controller,
+    "head": Head,
+    "assign/<worker>": Slots,
+    "own/<partition>": Own,
+    "checkpoints/<partition>": Checkpoint,
+    "runs/<run id>@<session>": RunNode,
+    "parked/<partition>": Parked,
+    "epochs/<epoch, 10 digits>": Epoch,
+    "refused": Refusals,
+}
+PATTERNS = {
+    "<worker>": r"w1",
+    "<incarnation>": r"w1@[0-9a-f]{16}",
+    "<pipeline>": "flights",
+    "<partition>": "flights-AA",
+    "<run id>@<session>": r"run-1@[0-9a-f]{16}",
+    "<epoch, 10 digits>": r"\d{10}",
+}
+
+
+def rows(first: str) -> list[list[str]]:
+    """The cells of the table whose head starts with `first`."""
+    table = SECTION.partition(f"| {first} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("|")]
+
+
+class Listening(MemoryStore):
+    """Keeps the multis that it sends."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server)
+        self.sent: list[list[str]] = []
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        self.sent.append([f"{type(op).__name__} {op.path}{'' if free(op) else ' at a version'}" for op in ops])
+        return super().multi(ops)
+
+
+def free(op: Op) -> bool:
+    return not isinstance(op, Check) or op.version == -1
+
+
+def life(store: MemoryStore) -> Tree:
+    """One group with every node there is."""
+    tree = Tree(store, "default")
+    tree.found()
+    tree.grow("flights", ["AA"])
+    incarnation = membership.join(tree, "w1", Live())
+    wishes.uncordon(tree, "w1")
+    publish(tree, take_control(tree), Publication({"w1": frozenset({"flights-AA"})}))
+    target = tree.target("w1")
+    assert target is not None
+    right = ownership.claim(tree, incarnation, "flights-AA", 0, target.version)
+    run = membership.register_run(tree, "run-1", incarnation, ["flights-AA"])
+    write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])
+    park(tree, "flights-AA", "bad")
+    tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
+    note_refusal(tree, Refusal(partition="flights-AA", token=1, newer=2))
+    return tree
+
+
+def test_every_node_and_field_is_on_the_page(memory: MemoryServer) -> None:
+    tree = life(memory.connect())
+    documented = {row[0].strip("`"): row for row in rows("znode")}
+    assert set(documented) == set(MODELS)
+    seen = set()
+    for path, entry in memory.entries.items():
+        if path in ("/", "/rota", "/rota/clock", tree.paths.root, *tree.paths.folders):
+            assert entry.node.data == b""
+            continue
+        name = path.removeprefix(f"{tree.paths.root}/")
+        (template,) = [t for t in MODELS if re.fullmatch(pattern(t), name)]
+        seen.add(template)
+        model = MODELS[template]
+        decode(path, model, entry.node.data)
+        _, lives, _, fields = documented[template]
+        assert lives.startswith("ephemeral") == bool(entry.node.owner), path
+        assert fields.startswith("deflated") == model.deflated, path
+        assert set(re.findall(r"`([a-z_]+)`", fields)) == expected(model), path
+    assert seen == set(MODELS)
+
+
+def pattern(template: str) -> str:
+    for name, regex in PATTERNS.items():
+        template = template.replace(name, regex)
+    return template
+
+
+def expected(model: type[Record]) -> set[str]:
+    """The fields of the record, and of what it lists where the page names those too."""
+    more = {Own: {"token_base"}, Slots: {"epoch", "bytes"}, Refusals: set(Refusal.model_fields)}
+    return set(model.model_fields) - {"v"} | more.get(model, set())
+
+
+def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
+    store = Listening(memory)
+    root = life(store).paths.root
+    names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints")
+    shapes = {
+        tuple(re.sub(rf"(\w+) {root}/(\w+)[^ ]*", r"\1 \2", op).lower() for op in ops)
+        for ops in store.sent
+        if len(ops) > 1 and all(op.split("/")[3].split(" ")[0] in names for op in ops)
+    }
+    assert {row[0]: row[1] for row in rows("multi")}.keys() == {"claim", "release", "checkpoint", "slots", "flip"}
+    assert shapes == {
+        ("check live", "check assign at a version", "set own"),
+        ("check runs", "check own at a version", "create checkpoints"),
+        ("check controller at a version", "create own"),
+        ("check controller at a version", "create assign"),
+        ("set controller", "set head", "create epochs"),
+    }
+
+
+def test_the_limits_are_on_the_page() -> None:
+    from rota.coordination.packed import MAX_IDS
+    from rota.coordination.publication import KEEP_EPOCHS
+    from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
+    from rota.coordination.store import CLOCK, MAX_DATA
+
+    for number in (MAX_DATA, MAX_IDS):
+        assert f"{number:,}" in SECTION
+    assert f"the last {KEEP_EPOCHS}" in SECTION
+    assert f"the last {MAX_REFUSALS} of" in SECTION
+    assert f"the first {MAX_MOVES}" in SECTION
+    assert f"`{CLOCK}`" in SECTION
