@@ -3,10 +3,11 @@
 1. `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
 2. `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, is an older
    incarnation of the same worker, or was waited for during max_shutdown.
-3. `gap`: a batch is committed from exactly where the table stands: nothing lost, nothing twice.
-4. `cap`: no claim brings a worker over its cap, at no instant of a hand-over.
-5. `budget`: a plan takes no more voluntary moves than the policy allows.
-6. `settled`: after the quiet end of a world every partition is owned by the worker that its target names.
+3. `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
+4. `gap`: a batch is committed from exactly where the table stands: nothing lost, nothing twice.
+5. `cap`: no claim brings a worker over its cap, at no instant of a hand-over.
+6. `budget`: a plan takes no more voluntary moves than the policy allows.
+7. `settled`: after the quiet end of a world every partition is owned by the worker that its target names.
 """
 
 from collections import Counter
@@ -87,6 +88,7 @@ class Checker:
     def _owner_changed(self, change: Change) -> None:
         truth, before, after = self.sim.truth, change.before, change.after
         if after is None:
+            self._set_free(change.partition, before or "")
             return
         waited = self.sim.now - self._revoked.pop(change.partition, self.sim.now)
         if before is not None and before in truth.live and worker_of(before) != worker_of(after):
@@ -98,6 +100,14 @@ class Checker:
         cap = self.sim.cap_of(worker_of(after))
         if cap is not None and truth.held[after] > cap:
             self.breach("cap", f"{after} holds {truth.held[after]} partitions, its cap is {cap}")
+
+    def _set_free(self, partition: str, owner: str) -> None:
+        agent = next((a for a in self.sim.agents[worker_of(owner)] if a.incarnation == owner), None)
+        leaving = agent.state.leaving if agent is not None else None
+        timing = self.sim.world.timing
+        overdue = agent is not None and leaving is not None and agent.clock() - leaving >= timing.max_shutdown
+        if owner in self.sim.truth.working.get(partition, ()) and not overdue:
+            self.breach("busy", f"{owner} set {partition} free while its run works on it")
 
     def at_the_end(self) -> None:
         """The world is quiet: ownership is what the target says."""

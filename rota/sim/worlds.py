@@ -177,6 +177,28 @@ def cap_cut() -> World:
     )
 
 
+def hiccups() -> World:
+    """Everybody comes and goes, and stands still for some seconds all the time, never long enough to lose a session."""
+    rng = Random(5)
+    turns = [
+        Happening(60 + 14 * i + rng.uniform(0, 5), "restart" if i % 2 else "leave", f"w{1 + i // 2 % 6:02}")
+        for i in range(24)
+    ]
+    stalls = [
+        Happening(60 + rng.uniform(0, 350), "freeze", f"w{rng.randint(1, 6):02}", rng.uniform(2, 9.5))
+        for _ in range(150)
+    ]
+    return World(
+        "hiccups",
+        "everybody leaves in turn, and stands still for seconds all the time",
+        _team(6),
+        _parts(30, 2),
+        tuple(sorted(turns + stalls, key=lambda h: h.at)),
+        600,
+        timing=Timing(latency=0.3, max_shutdown=20),
+    )
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     "join-storm": join_storm,
     "rolling-restart": rolling_restart,
@@ -190,6 +212,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "drifting-loads": drifting,
     "drain": drain,
     "cap-cut": cap_cut,
+    "hiccups": hiccups,
 }
 
 
