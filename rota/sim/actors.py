@@ -246,15 +246,24 @@ class Run:
         }
 
     def _checkpoint(self, run: str, kept: dict[str, Ownership], ends: dict[str, int]) -> None:
-        for partition, own in kept.items():
-            path = self.tree.paths.checkpoint(partition)
-            record = encode(Checkpoint(offset=ends[partition], token=own.token, run_id=self.name))
-            node = self.store.get(path)
-            write: Op = Set(path, record, node.version) if node is not None else Create(path, record)
+        """All in one multi; a partition that was lost meanwhile is left out, and the rest sent again."""
+        while kept:
+            ops: list[Op] = [Check(run)]
+            for partition, own in kept.items():
+                path = self.tree.paths.checkpoint(partition)
+                record = encode(Checkpoint(offset=ends[partition], token=own.token, run_id=self.name))
+                node = self.store.get(path)
+                write: Op = Set(path, record, node.version) if node is not None else Create(path, record)
+                ops += [Check(self.tree.paths.own(partition), own.version), write]
             try:
-                self.store.multi([Check(run), Check(self.tree.paths.own(partition), own.version), write])
-            except Conflict:
-                continue
+                self.store.multi(ops)
+            except Conflict as conflict:
+                lost = conflict.path.rpartition("/")[2]
+                if lost not in kept:
+                    return
+                kept = {p: o for p, o in kept.items() if p != lost}
+            else:
+                return
 
 
 def seconds(rows: float, speed: float, overhead: float, slowness: float) -> float:

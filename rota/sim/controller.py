@@ -26,15 +26,17 @@ class Controller:
         self.memory: Mapping[str, Any] = {}
         self.absences: dict[str, float] = {}
         self.seen: object = None
+        self.stirred = -1
         self.due: float | None = None
         self.plans = 0
 
     def life(self) -> Life:
-        """One look a second."""
-        yield 1.0
+        """One look a second; where the start is given, from `begin` on."""
+        yield self.sim.world.begin if self.sim.world.initial else 1.0
         while True:
             try:
-                basis = self._basis()
+                basis = self._basis() if self.stirred != self.sim.server.stirred else self.seen
+                self.stirred = self.sim.server.stirred
                 if basis != self.seen or (self.due is not None and self.due <= self.sim.now):
                     yield self.sim.late("")
                     self.rebalance()

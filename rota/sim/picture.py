@@ -62,7 +62,8 @@ def _colour(assignor: str) -> str:
 def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str, title: str, best: float) -> None:
     """A row a world, a dot an assignor; ours above the others."""
     for row, name in enumerate(worlds):
-        axes.axhline(row, color=FAINT, lw=0.8, zorder=0)
+        if row % 2 == 0:
+            axes.axhspan(row - 0.5, row + 0.5, color="#f6f6f4", lw=0, zorder=0)
         here = [c for c in cells if c.world == name]
         for rank, cell in enumerate(reversed(here)):
             value = _value(cell, measure)
@@ -77,7 +78,7 @@ def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str,
                 zorder=3 if ours else 2,
             )
     axes.set_yticks(range(len(worlds)), worlds)
-    axes.set_ylim(len(worlds) - 0.4, -0.6)
+    axes.set_ylim(len(worlds) - 0.5, -0.5)
     axes.tick_params(length=0)
     axes.axvline(best, color="#bbbbbb", lw=0.8, zorder=1)
     axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
@@ -96,7 +97,7 @@ def _value(cell: Cell, measure: str) -> float:
 def _over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
     """Imbalance over virtual time in one world, a line an assignor."""
     for cell in reversed([c for c in cells if c.world == name]):
-        times, values = zip(*cell.results[0].series, strict=True)
+        times, values = _steps(cell.results[0].series, cell.results[0].duration)
         ours = cell.assignor.startswith("sticky")
         axes.step(
             times, values, where="post", color=_colour(cell.assignor), lw=1.8 if ours else 1.0, zorder=3 if ours else 2
@@ -109,11 +110,15 @@ def _over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
 
 def _moves_over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
     for cell in reversed([c for c in cells if c.world == name]):
-        points = [(0.0, 0), *cell.results[0].jumps]
-        times, values = zip(*points, strict=True)
+        times, values = _steps(((0.0, 0), *cell.results[0].jumps), cell.results[0].duration)
         axes.step(times, values, where="post", color=_colour(cell.assignor), lw=1.6)
     axes.set_title("moves so far", loc="left", fontsize=9.5, fontweight="bold")
     _plain(axes)
+
+
+def _steps(points: Sequence[tuple[float, float]], end: float) -> tuple[list[float], list[float]]:
+    """Times and values, the last value held until the end."""
+    return [t for t, _ in points] + [end], [v for _, v in points] + [points[-1][1]]
 
 
 def _plain(axes: Any) -> None:

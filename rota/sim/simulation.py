@@ -49,6 +49,7 @@ class Result:
     world: str
     assignor: str
     seed: int
+    duration: float
     imbalance_p50: float
     imbalance_p99: float
     moves: int
@@ -104,6 +105,7 @@ class Simulation:
         self.stocked = 0.0
         self.controller = Controller(self, assignor, options or {}) if self.protocol.controller else None
         self.dirty = False
+        self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
 
     @property
@@ -137,6 +139,7 @@ class Simulation:
             world=self.world.name,
             assignor=self.assignor,
             seed=self.seed,
+            duration=self.world.duration,
             imbalance_p50=meter.percentile(0.5),
             imbalance_p99=meter.percentile(0.99),
             moves=meter.moves,
@@ -161,10 +164,12 @@ class Simulation:
             lives = len(self.truth.live)
             changes = self.truth.take_in(self.server)
             self.checker.after_event(changes)
+            if changes or self.dirty:
+                self._loads_by = None
             if changes or self.dirty or lives != len(self.truth.live):
                 self.meter.changed(changes)
             self.dirty = False
-        self.meter.doubly = self.truth.doubly()
+        self.meter.doubly = len(self.truth.doubly)
 
     # --- what the actors ask of their world
 
@@ -176,8 +181,12 @@ class Simulation:
 
     def usage_of(self, worker: str) -> float:
         """The true utilization of a worker."""
-        load = sum(self.truth.load[p] for p, o in self.truth.owner.items() if o and worker_of(o) == worker)
-        return load / (self.strength * self.capacity[worker])
+        if self._loads_by is None:
+            self._loads_by = dict.fromkeys(self.capacity, 0.0)
+            for partition, owner in self.truth.owner.items():
+                if owner is not None:
+                    self._loads_by[worker_of(owner)] += self.truth.load[partition]
+        return self._loads_by[worker] / (self.strength * self.capacity[worker])
 
     def batch_seconds(self, worker: str, rows: float) -> float:
         """How long a batch of that many rows takes there."""

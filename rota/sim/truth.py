@@ -30,6 +30,7 @@ class Truth:
     dead: set[str] = field(default_factory=set)  # incarnations whose machine died, known or not
     held: Counter[str] = field(default_factory=Counter)  # partitions by incarnation
     working: dict[str, Counter[str]] = field(default_factory=dict)  # partition -> runs by incarnation
+    doubly: set[str] = field(default_factory=set)  # partitions that runs of two incarnations work on now
     published: list[str] = field(default_factory=list)
 
     def take_in(self, server: JournalServer) -> list[Change]:
@@ -74,6 +75,7 @@ class Truth:
     def begins(self, partition: str, incarnation: str) -> None:
         """A run of this incarnation begins to work on the partition."""
         self.working.setdefault(partition, Counter())[incarnation] += 1
+        self._count(partition)
 
     def ends(self, partition: str, incarnation: str) -> None:
         """That run no longer works on it."""
@@ -83,7 +85,7 @@ class Truth:
             del runs[incarnation]
         if not runs:
             del self.working[partition]
+        self._count(partition)
 
-    def doubly(self) -> int:
-        """Partitions that runs of two incarnations work on at this moment."""
-        return sum(1 for runs in self.working.values() if len(runs) > 1)
+    def _count(self, partition: str) -> None:
+        (self.doubly.add if len(self.working.get(partition, ())) > 1 else self.doubly.discard)(partition)

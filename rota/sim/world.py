@@ -31,7 +31,7 @@ class Timing:
     poll: float = 1.0  # of an agent that nothing woke
     latency: float = 0.01
     under_load: float = 0.0  # more latency for each 100 % of utilization above none
-    backlog: float = 5.0  # between two looks for work
+    backlog: float = 8.0  # between two looks for work
     batch: float = 2.0  # of a run without rows
     report: float = 30.0  # between two load reports
 

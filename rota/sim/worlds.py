@@ -127,7 +127,7 @@ def over_placement() -> World:
         tuple(parts),
         (),
         1_800,
-        begin=5,
+        begin=30,
         initial=initial,
         utilization=sum(OVER_PLACED.values()) / 600,
     )

@@ -1,0 +1,54 @@
+"""`rota simulate`: one table, one picture, JSON, and a red line with the way back where something breaks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rota.cli.simulate import command
+from rota.errors import ConfigError
+from rota.sim.checker import Violation
+from rota.sim.pages import write_section
+
+ONE = ["--world", "crash", "--jobs", "1"]
+
+
+def test_a_table_a_picture_and_a_page(tmp_path: Path) -> None:
+    picture, page = tmp_path / "one.png", tmp_path / "page.md"
+    words = [*ONE, "--assignor", "sticky", "--assignor", "hash", "--png", str(picture), "--write", str(page)]
+    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "unavoidable" in done.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "| **crash** | sticky | 1.00 |" in page.read_text()
+
+
+def test_json_holds_every_measure_and_nothing_else(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [*ONE, "--assignor", "sticky", "--seed", "3", "--json"], catch_exceptions=False)
+    (result,) = json.loads(done.output)["results"]
+    assert (result["world"], result["assignor"], result["seed"]) == ("crash", "sticky", 3)
+    assert {"imbalance_p50", "imbalance_p99", "moves", "unavoidable", "converge", "doubly", "unowned"} < set(result)
+
+
+def test_an_unknown_assignor_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown assignor 'stiky'\. Known: sticky, "):
+        CliRunner().invoke(command, [*ONE, "--assignor", "stiky"], catch_exceptions=False)
+
+
+def test_a_broken_invariant_is_one_red_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise Violation("gap at 3.000 s: it broke. Again: rota simulate --world crash --assignor sticky --seed 1")
+
+    monkeypatch.setattr("rota.sim.compare.run_one", broken)
+    done = CliRunner().invoke(command, [*ONE, "--assignor", "sticky"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert done.output.rstrip().endswith("--seed 1")
+
+
+def test_a_section_is_replaced_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Results\n\n<!-- a -->\nold\n<!-- /a -->\n\nEnd.\n")
+    write_section(page, "a", "new")
+    write_section(page, "b", "more")
+    assert page.read_text() == "# Results\n\n<!-- a -->\nnew\n<!-- /a -->\n\nEnd.\n\n<!-- b -->\nmore\n<!-- /b -->\n"
