@@ -94,6 +94,8 @@ class Agent:
         except (Unavailable, Unknown) as error:
             self.say("suspended", why=str(error))
             yield from self._feed(Suspended(self.clock()))
+        except Undecodable:
+            self._report()  # nothing is concluded from what cannot be read
 
     def leave(self, *, hurry: bool = False) -> None:
         """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left. With

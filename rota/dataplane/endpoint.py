@@ -60,6 +60,7 @@ class SparkSettings:
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.log.structuredLogging.enabled": "false",
+            "spark.log.level": "WARN",
         }
         return ours | dict(self.conf)
 
@@ -99,10 +100,11 @@ class SparkServer:
 
     @property
     def url(self) -> str:
-        """`sc://host:port` of the server last started."""
+        """`sc://host:port` of the server last started; bound to every address, it is called by the machine's name."""
         if self._address is None:
             raise EnvironmentFailed("The Spark server was not started. Call start() first")
-        return f"sc://{self._address[0]}:{self._address[1]}"
+        host, port = self._address
+        return f"sc://{socket.getfqdn() if host == '0.0.0.0' else host}:{port}"
 
     def ready(self) -> bool:
         """Whether the process lives and its port answers."""

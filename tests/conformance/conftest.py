@@ -9,6 +9,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.memory import MemoryServer
 from rota.coordination.tree import Tree
+from tests.conformance.processes import MAX_SHUTDOWN, Start, Worker
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
 
 _numbers = itertools.count()
@@ -56,3 +57,19 @@ def memory() -> MemoryServer:
 def folder(tmp_path: Path) -> Path:
     """A data folder for a server of one's own."""
     return tmp_path / "server"
+
+
+@pytest.fixture
+def start(tmp_path: Path, zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Start]:
+    """Starts a worker without Spark; all of them are gone at the end."""
+    workers: list[Worker] = []
+
+    def begin(name: str, *words: str, hosts: str = zookeeper.hosts, max_shutdown: float = MAX_SHUTDOWN) -> Worker:
+        log = tmp_path / f"{name}-{len(workers)}.log"
+        words = words or ("--no-spark",)
+        workers.append(Worker(log, hosts, group, "--id", name, *words, max_shutdown=max_shutdown))
+        return workers[-1]
+
+    yield begin
+    for worker in workers:
+        worker.kill()

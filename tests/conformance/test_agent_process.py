@@ -1,11 +1,8 @@
 """`rota worker` as a process against a real ZooKeeper: killed, stopped, told to leave, cut off, doubled."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,71 +13,10 @@ from rota.coordination.membership import end_run, register_run
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Op, Set
 from rota.coordination.tree import Tree
+from tests.conformance.processes import Start
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
-SESSION, MAX_SHUTDOWN = 3.0, 60.0
 PARTITIONS = ("s-1", "s-2")
-
-
-class Worker:
-    """A `rota worker` process, the leader of its own process group, and what it said."""
-
-    def __init__(self, log: Path, hosts: str, group: str, *words: str, max_shutdown: float = MAX_SHUTDOWN) -> None:
-        settings = {"ROTA_SESSION_TIMEOUT": f"{SESSION:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
-        environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "rota", "worker", "--group", group, *words]
-        self.log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)
-
-    def said(self, text: str) -> list[str]:
-        """The lines that match."""
-        return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
-
-    def hears(self, text: str, timeout: float = 20.0) -> str:
-        """The first line that matches, once it is there."""
-
-        def found() -> list[str]:
-            return self.said(text)
-
-        found.__name__ = f"{text!r} in:\n{self.log.read_text()}"
-        return wait_until(found, timeout)[0]
-
-    def signal(self, number: signal.Signals) -> None:
-        """A signal to the agent alone."""
-        self.process.send_signal(number)
-
-    def ends(self, timeout: float = 20.0) -> int:
-        """Its exit code."""
-        wait_until(lambda: self.process.poll() is not None, timeout)
-        return self.process.wait()
-
-    def kill(self) -> None:
-        """kill -9 to the whole group: a machine that lost its power."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGCONT)
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-
-Start = Callable[..., Worker]
-
-
-@pytest.fixture
-def start(tmp_path: Path, zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Start]:
-    """Starts a worker without Spark; all of them are gone at the end."""
-    workers: list[Worker] = []
-
-    def begin(name: str, *words: str, hosts: str = zookeeper.hosts, max_shutdown: float = MAX_SHUTDOWN) -> Worker:
-        log = tmp_path / f"{name}-{len(workers)}.log"
-        words = words or ("--no-spark",)
-        workers.append(Worker(log, hosts, group, "--id", name, *words, max_shutdown=max_shutdown))
-        return workers[-1]
-
-    yield begin
-    for worker in workers:
-        worker.kill()
 
 
 @pytest.fixture
