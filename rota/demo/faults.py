@@ -7,13 +7,13 @@ the table's log; that it was so is checked again after the blow.
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.demo.page import Page, Run
 from rota.demo.stage import Stage
-from rota.demo.watch import CommitSeen, RunSeen, Watch
+from rota.demo.watch import PATIENCE, CommitSeen, RunSeen, Watch
 from rota.errors import EnvironmentFailed
 
 
@@ -66,7 +66,7 @@ def kill(stage: Stage, watch: Watch, page: Page) -> Killed:
     """SIGKILL to the process group of a worker in the middle of a batch; returns once others committed its partitions."""
     run = watch.until(
         lambda: next((r for r in in_the_middle(watch) if r.worker in stage.children), None),
-        60,
+        PATIENCE,
         "a run in the middle of its batch",
     )
     at = time.time()
@@ -79,7 +79,7 @@ def kill(stage: Stage, watch: Watch, page: Page) -> Killed:
     def taken() -> CommitSeen | None:
         return next((c for c in watch.commits if c.at > at and c.run_id != run.id and owned & c.ranges.keys()), None)
 
-    commit = watch.until(taken, 60, f"a commit of a partition of the dead {run.worker}")
+    commit = watch.until(taken, PATIENCE, f"a commit of a partition of the dead {run.worker}")
     legs = _legs(watch, page.runs(), run.incarnation, at, commit)
     taker = watch.whose[commit.run_id].worker if commit.run_id in watch.whose else "?"
     return Killed(run.worker, run.id, tuple(sorted(owned)), at, commit.at - at, legs, taker)
@@ -94,12 +94,12 @@ def _legs(watch: Watch, runs: Mapping[str, Run], dead: str, at: float, commit: C
     registered = watch.registered.get(commit.run_id, commit.at)
     marks = [at, gone, rebalance, epoch, created, registered, commit.at]
     names = ("expiry", "tick", "rebalance", "second tick", "launch", "query")
-    return {name: max(0.0, b - a) for name, a, b in zip(names, marks, marks[1:], strict=True)}
+    return {name: max(0.0, b - a) for name, a, b in zip(names, marks[:-1], marks[1:], strict=True)}
 
 
 def join(watch: Watch, worker: str) -> Joined:
     """Waits for a worker, started before, to be live and to commit."""
-    watch.until(lambda: worker in watch.workers(), 60, f"{worker} to be live")
+    watch.until(lambda: worker in watch.workers(), PATIENCE, f"{worker} to be live")
     live = max(at for incarnation, at in watch.live.items() if incarnation.startswith(f"{worker}@"))
 
     def first() -> CommitSeen | None:
@@ -107,7 +107,7 @@ def join(watch: Watch, worker: str) -> Joined:
             (c for c in watch.commits if c.run_id in watch.whose and watch.whose[c.run_id].worker == worker), None
         )
 
-    commit = watch.until(first, 60, f"the first commit of {worker}")
+    commit = watch.until(first, PATIENCE, f"the first commit of {worker}")
     return Joined(worker, live, commit.at - live, tuple(sorted(commit.ranges)))
 
 
@@ -120,7 +120,7 @@ class Frozen:
     at: float
 
 
-def freeze(watch: Watch, page: Page, whose: Callable[[RunSeen], bool]) -> Frozen:
+def freeze(watch: Watch, page: Page) -> Frozen:
     """SIGSTOP to the process of a run in the middle of a batch; one that committed under our hands is let go."""
     pids: dict[str, int] = {}
 
@@ -128,7 +128,7 @@ def freeze(watch: Watch, page: Page, whose: Callable[[RunSeen], bool]) -> Frozen
         for run in watch.runs.values():  # asked early: a batch is short
             if run.id not in pids and (pid := page.pid(run.id)):
                 pids[run.id] = pid
-        caught = [r for r in in_the_middle(watch) if r.id in pids and whose(r)]
+        caught = [r for r in in_the_middle(watch) if r.id in pids]
         if not caught:
             return None
         run = caught[0]
@@ -140,23 +140,22 @@ def freeze(watch: Watch, page: Page, whose: Callable[[RunSeen], bool]) -> Frozen
         os.kill(pids[run.id], signal.SIGCONT)
         return None
 
-    return watch.until(held, 60, "a run to freeze in the middle of its batch")
+    return watch.until(held, PATIENCE, "a run to freeze in the middle of its batch")
 
 
-def wake(watch: Watch, frozen: Frozen) -> Zombie:
-    """Waits until others committed one of the frozen run's partitions, wakes it, waits until its write is refused."""
-    mine = set(frozen.run.partitions)
+def wake(watch: Watch, frozen: Frozen, partition: str) -> Zombie:
+    """Waits until somebody else committed `partition` of the frozen run, wakes it, waits until its write is refused."""
 
     def overtaken() -> CommitSeen | None:
         later = (c for c in watch.commits if c.at > frozen.at and c.run_id != frozen.run.id)
-        return next((c for c in later if mine & c.ranges.keys()), None)
+        return next((c for c in later if partition in c.ranges), None)
 
     try:
-        commit = watch.until(overtaken, 60, f"somebody to overtake the frozen run {frozen.run.id}")
+        commit = watch.until(overtaken, PATIENCE, f"somebody to overtake the frozen run {frozen.run.id}")
     finally:
         woken = time.time()
         with suppress(ProcessLookupError):
             os.kill(frozen.pid, signal.SIGCONT)
-    refused = watch.until(lambda: watch.refused(frozen.run.id), 60, "the woken run's write to be refused")
+    refused = watch.until(lambda: watch.refused(frozen.run.id), PATIENCE, "the woken run's write to be refused")
     taker = watch.whose[commit.run_id].worker if commit.run_id in watch.whose else "?"
     return Zombie(frozen.run.id, frozen.run.worker, frozen.at, woken, taker, tuple(sorted(refused)))

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rota.coordination import wishes
 from rota.demo.faults import Joined, Killed, Zombie, freeze, join, kill, wake
 from rota.demo.landing import MONTHS, Landing
 from rota.demo.page import Page
 from rota.demo.stage import Stage, free_port
-from rota.demo.watch import Watch
+from rota.demo.watch import PATIENCE, RunSeen, Watch
 from rota.errors import EnvironmentFailed
 
 Say = Callable[[str], None]
@@ -46,40 +47,49 @@ class Play:
                 self.say(f"{worker} is live, its Spark is up")
             return names <= seen
 
-        self.watch.until(all_live, 120, f"the workers {' '.join(sorted(names))}")
-        self.watch.until(self.page.ready, 120, f"Dagster's page at {self.page.address}")
+        self.watch.until(all_live, PATIENCE, f"the workers {' '.join(sorted(names))}")
+        self.watch.until(self.page.ready, PATIENCE, f"Dagster's page at {self.page.address}")
         self.say(f"Dagster's page is at {self.page.address}")
         self.passed("up")
-        self.consumed("January", 120)
+        self.consumed("January", PATIENCE)
         self.passed("first batches")
 
     def strike(self) -> None:
-        """Kills a worker; then freezes a run while another worker joins and overtakes it; wakes the run."""
+        """Kills a worker; lets another join; freezes a run, pins one of its partitions elsewhere, wakes it."""
         self.land(2, 3, 4)
-        self.killed = kill(self.stage, self.watch, self.page)
-        k = self.killed
+        self.killed = k = kill(self.stage, self.watch, self.page)
         self.say(f"{k.worker} killed in the middle of a batch; {k.taken_by} committed for it after {k.seconds:.1f} s")
         self.passed("kill")
-        self.land(5, 6, 7)
         joiner = f"w{len(self.watch.live) + 1}"
-        frozen = freeze(
-            self.watch, self.page, lambda run: run.worker in self.watch.workers() and len(run.partitions) > 1
-        )
-        self.say(f"a run of {frozen.run.worker} frozen in the middle of its batch")
         self.stage.worker(joiner, *OPTIONS)
-        self.land(8)
-        self.joined = join(self.watch, joiner)
-        self.say(f"{joiner} joined and committed {len(self.joined.partitions)} partitions")
-        self.zombie = wake(self.watch, frozen)
-        z = self.zombie
-        self.say(f"woken after {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}: {len(z.refused)} writes refused")
-        self.passed("join and zombie")
+        self.land(5)
+        self.watch.until(lambda: joiner in self.watch.workers(), PATIENCE, f"{joiner} to be live")
+        self.say(f"{joiner} joins")
+        self.land(6, 7)
+        self.joined = j = join(self.watch, joiner)
+        self.say(f"{joiner} has {len(j.partitions)} partitions and committed after {j.seconds:.1f} s")
+        self.passed("join")
+        self.land(8, 9)
+        frozen = freeze(self.watch, self.page)
+        partition, taker = self.overtake(frozen.run)
+        self.say(f"a run of {frozen.run.worker} frozen in the middle of its batch; {partition} pinned to {taker}")
+        self.land(10, 11, 12)
+        self.zombie = z = wake(self.watch, frozen, partition)
+        self.say(f"woken after {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}: its write is refused")
+        self.passed("zombie")
+
+    def overtake(self, run: RunSeen) -> tuple[str, str]:
+        """Asks for a partition of the frozen run to move, as a person would: `rota pin`. The partition, its taker."""
+        counts = self.watch.holdings()
+        taker = min((w for w in self.watch.workers() if w != run.worker), key=lambda w: (counts.get(w, 0), w))
+        wishes.pin(self.watch.tree, run.partitions[0], taker)
+        return run.partitions[0], taker
 
     def rest(self) -> None:
         """Lands what is left of the year and waits until all of it is in the table."""
         self.land(*MONTHS)
-        self.consumed("the year", 120)
-        self.watch.until(lambda: not self.watch.runs, 30, "the last runs to end")
+        self.consumed("the year", PATIENCE)
+        self.watch.until(lambda: not self.watch.runs, PATIENCE, "the last runs to end")
         self.passed("rest of the year")
 
     def land(self, *months: int) -> None:

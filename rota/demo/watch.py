@@ -4,6 +4,7 @@ Law: it only reads. Times are this process's wall clock at the first look that s
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rota.errors import EnvironmentFailed
 
 T = TypeVar("T")
 PAUSE = 0.05
+PATIENCE = 120.0  # seconds that anything may take before the play is given up: many times what it takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ class Watch:
     def owners(self) -> dict[str, str | None]:
         """Partition -> the incarnation in its own record."""
         return {p: own.incarnation for p, own in self.tree.owned().items()}
+
+    def holdings(self) -> Counter[str]:
+        """Worker -> how many partitions its own records name."""
+        return Counter(owner.partition("@")[0] for owner in self.owners().values() if owner)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """The writes that were refused."""
