@@ -28,6 +28,7 @@ from rota.coordination.wire import CAUSES, Multi, MultiRead
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
+STOP_PATIENCE = 3.0  # seconds
 _quiet = logging.getLogger("rota.zookeeper")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -69,7 +70,8 @@ class ZooKeeperStore(Store):
         self._closed = False
         self._changed = threading.Condition()
         self._wake = threading.Event()
-        self._client = self._build()
+        self._client: Any = None
+        self._rebuild()
         threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
 
     # --- the contract
@@ -183,12 +185,11 @@ class ZooKeeperStore(Store):
 
         client._connection._connect = learn
         client.add_listener(lambda state: self._listen(client, state))
-        client.start_async()
         return client
 
     def _listen(self, client: Any, state: str) -> None:
         """Called by kazoo's connection thread: notes, never waits."""
-        if client is not getattr(self, "_client", client):
+        if client is not self._client:
             return
         self._proven_until = 0.0
         if state == KazooState.CONNECTED:
@@ -196,8 +197,10 @@ class ZooKeeperStore(Store):
         self._wake.set()
 
     def _rebuild(self) -> None:
+        """Another client, with a session of its own: known here before it can say anything."""
         self._proven_until = 0.0
         self._client = self._build()
+        self._client.start_async()
         self._wake.set()
 
     def _prove(self) -> None:
@@ -292,10 +295,17 @@ def _readable(node: Node | int | None, path: str) -> Node | None:
 
 
 def _stop(client: Any) -> None:
-    """Ends a client in the background's stead: kazoo may raise or wait for long if its connection is stuck."""
-    with contextlib.suppress(Exception):
-        client.stop()
-        client.close()
+    """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the caller,
+    and the session expires."""
+
+    def stop() -> None:
+        with contextlib.suppress(Exception):
+            client.stop()
+            client.close()
+
+    stopping = threading.Thread(target=stop, name="rota-zookeeper-stop", daemon=True)
+    stopping.start()
+    stopping.join(STOP_PATIENCE)
 
 
 def _reason(hosts: str) -> str:

@@ -69,6 +69,7 @@ def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
         except Conflict as conflict:
             if conflict.cause != "exists" or not _ours(tree, path, session):
                 raise
+            store.set(path, encode(record), -1)
         except Unknown:
             settle(store)
             if store.get(path) is None and attempt < 3:

@@ -11,6 +11,7 @@ Laws:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, se
 from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
 from rota.core import Move, Plan
-from rota.errors import AssignmentError, Conflict, Unknown
+from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
 
 if TYPE_CHECKING:
     from rota.coordination.look import Look
@@ -321,12 +322,10 @@ class _Attempt:
 
     def _trim(self) -> None:
         """Best effort: what is not trimmed now is trimmed next time."""
-        names = [n for n in self.tree.store.children(self.tree.paths.epochs) if n.isdigit()]
-        if old := names[:-KEEP_EPOCHS][:CHUNK_OPS]:
-            try:
+        with suppress(CoordinationError):
+            names = [n for n in self.tree.store.children(self.tree.paths.epochs) if n.isdigit()]
+            if old := names[:-KEEP_EPOCHS][:CHUNK_OPS]:
                 self.tree.store.multi([Delete(f"{self.tree.paths.epochs}/{n}") for n in old])
-            except (Conflict, Unknown):
-                return
 
 
 def unpublished(tree: Tree) -> tuple[str, ...]:

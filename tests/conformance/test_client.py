@@ -82,8 +82,9 @@ def test_the_gate_closes_before_the_server_expires_the_session(
 
 
 def test_an_idle_client_stays_active(zookeeper: EmbeddedZooKeeper, root: str) -> None:
-    with connect(zookeeper.hosts, SESSION) as store:
-        end = time.monotonic() + 2 * SESSION
+    session = 1.0
+    with connect(zookeeper.hosts, session) as store:
+        end = time.monotonic() + 2 * session
         looks = 0
 
         def always() -> bool:
@@ -94,7 +95,7 @@ def test_an_idle_client_stays_active(zookeeper: EmbeddedZooKeeper, root: str) ->
 
         wait_until(always, 60, pause=0.01)
         assert looks > 50
-        assert store._proven_until - time.monotonic() <= FRACTION * SESSION
+        assert store._proven_until - time.monotonic() <= FRACTION * session
 
 
 def test_the_servers_session_timeout_counts_not_the_wish(zookeeper: EmbeddedZooKeeper) -> None:
@@ -244,3 +245,11 @@ def test_closing_is_quick_also_without_a_server(own_server: EmbeddedZooKeeper) -
     closer.start()
     wait_until(lambda: not closer.is_alive(), 12)
     world.close()
+
+
+def test_closing_is_quick_also_when_the_server_is_frozen(own_server: EmbeddedZooKeeper) -> None:
+    store = connect(own_server.hosts, 20.0)
+    own_server.kill(signal.SIGSTOP)
+    closer = threading.Thread(target=store.close, daemon=True)
+    closer.start()
+    wait_until(lambda: not closer.is_alive(), 8)

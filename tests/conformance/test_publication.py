@@ -27,6 +27,7 @@ from rota.core import plan
 from rota.errors import AssignmentError, Conflict, Unavailable
 from tests.conformance.worlds import World
 
+Multi = Callable[[Sequence[Op]], tuple[Node | None, ...]]
 Targets = Mapping[str, frozenset[str]]
 
 
@@ -245,6 +246,31 @@ def test_killed_at_every_write_it_leaves_one_consistent_assignment(seed: int) ->
         assert done.epoch == max(e.epoch for e in tree.epochs())
         deaths += 1
     assert deaths >= 3
+
+
+def test_killed_at_every_write_also_on_the_real_server(world: World, tree: Tree) -> None:
+    """Each attempt dies one write later than the one before it, over the same tree."""
+    before = targets(100, 4, 12)
+    publish(tree, take_control(tree), Publication(before))
+    for deaths in range(1, 20):
+        doomed = Tree(world.connect(), tree.group)
+        inner, left = doomed.store.multi, [deaths]
+
+        def multi(ops: Sequence[Op], inner: Multi = inner, left: list[int] = left) -> tuple[Node | None, ...]:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return inner(ops)
+
+        doomed.store.multi = multi  # type: ignore[method-assign]
+        try:
+            publish(doomed, take_control(doomed), Publication(targets(101, 4, 12)))
+        except Killed:
+            assert damage(tree, before) == 0, f"killed before write {deaths}"
+        else:
+            break
+    assert damage(tree, targets(101, 4, 12)) == 0
+    assert 3 <= deaths < 19
 
 
 def died_then_went_on(guards: Guards) -> int:

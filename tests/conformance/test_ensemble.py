@@ -1,0 +1,96 @@
+"""Law: the same code runs an ensemble of three, and a leader that is killed loses nothing and doubles nothing."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rota.coordination import membership, ownership
+from rota.coordination.client import ZooKeeperStore, connect
+from rota.coordination.embedded import EmbeddedZooKeeper, four_letters, free_port
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from rota.errors import CoordinationError, NotOwner
+from tests.waiting import wait_until
+
+PARTITIONS = frozenset(f"flights-{i}" for i in range(12))
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
+    ports = [(free_port(), free_port(), free_port()) for _ in range(3)]
+    quorum = [f"server.{i}=127.0.0.1:{peer}:{vote}" for i, (_, peer, vote) in enumerate(ports, 1)]
+    servers = []
+    for number, (port, _, _) in enumerate(ports, 1):
+        folder = tmp_path / f"server{number}"
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "myid").write_text(str(number))
+        servers.append(EmbeddedZooKeeper(folder, port, heap="128m", extra=quorum))
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda server: server.start(60), servers))
+    yield servers
+    for server in servers:
+        server.stop()
+
+
+def leader(servers: list[EmbeddedZooKeeper]) -> EmbeddedZooKeeper | None:
+    return next((s for s in servers if "Mode: leader" in four_letters(s.port, "srvr")), None)
+
+
+def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> None:
+    hosts = ",".join(server.hosts for server in ensemble)
+    published: list[tuple[int, dict[str, frozenset[str]]]] = []
+    tokens: list[int] = []
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def work(store: ZooKeeperStore) -> None:
+        """Publishes and hands one partition to and fro; every outage is survived by trying again."""
+        tree = Tree(store, "default")
+        try:
+            while not stop.is_set():
+                try:
+                    term = take_control(tree)
+                    cut = len(published) % 11 + 1
+                    names = sorted(PARTITIONS)
+                    plan = {"w1": frozenset(names[:cut]), "w2": frozenset(names[cut:])}
+                    published.append((publish(tree, term, Publication(plan)).epoch, plan))
+                    for worker in ("a", "b"):
+                        incarnation = membership.join(tree, worker, Live())
+                        seen = tree.owned(["flights-0"])["flights-0"]
+                        tokens.append(ownership.claim(tree, incarnation, "flights-0", seen.version).token)
+                except (CoordinationError, NotOwner):
+                    continue
+        except BaseException as error:
+            failed.append(error)
+
+    with connect(hosts, 6.0, connect_timeout=30) as store:
+        Tree(store, "default").found()
+        session = store.session
+        worker = threading.Thread(target=work, args=(store,))
+        worker.start()
+
+        def three_more() -> None:
+            before = len(published)
+            wait_until(lambda: len(published) > before + 3, 60)
+
+        for _ in range(2):
+            three_more()
+            old = wait_until(lambda: leader(ensemble), 30)
+            old.kill()
+            three_more()
+            wait_until(lambda old=old: leader(ensemble) not in (None, old), 30)
+            old.start(60)
+        stop.set()
+        worker.join()
+        assert failed == []
+        assert store.session == session, "an outage shorter than the session keeps it"
+        tree = Tree(store, "default")
+        epochs = [epoch for epoch, _ in published]
+        assert epochs == sorted(set(epochs)), "an epoch is never used twice"
+        assert tokens == sorted(set(tokens)), "every claim's token is above the one before"
+        assert {w: t.partitions for w, t in tree.targets()[1].items()} == published[-1][1]
+        assert [e.epoch for e in tree.epochs()][-len(epochs) :] == epochs

@@ -1,0 +1,95 @@
+"""A real process, paused past its session with SIGSTOP, overtaken, woken: whatever it tries is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.coordination import membership, ownership
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.records import Checkpoint, Live, Own, encode
+from rota.coordination.tree import Tree
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+P = "flights-UA"
+ZOMBIE = """
+import sys
+from rota.coordination import membership, ownership
+from rota.coordination.checkpoint import Entry, Guards, write_checkpoints
+from rota.coordination.client import connect
+from rota.coordination.records import Checkpoint, Live
+from rota.coordination.tree import Tree
+from rota.errors import RotaError
+
+hosts, group, guarded = sys.argv[1], sys.argv[2], sys.argv[3] == "guarded"
+store = connect(hosts, 1.0, deadline=guarded)
+tree = Tree(store, group)
+incarnation = membership.join(tree, "zombie", Live())
+run = membership.register_run(tree, "run", incarnation, ["flights-UA"])
+held = ownership.claim(tree, incarnation, "flights-UA", 0)
+guards = Guards() if guarded else Guards(own=False, run=False, monotone=False)
+
+def commit(offset):
+    seen = tree.checkpoints().get("flights-UA")
+    entry = Entry(held, Checkpoint(offset=offset, token=held.token, run_id="zombie"), seen)
+    try:
+        return "written" if write_checkpoints(tree, run, [entry], guards)["flights-UA"] is None else "refused"
+    except RotaError as error:
+        return type(error).__name__
+
+print(commit(100), store.active(), flush=True)
+sys.stdin.readline()  # paused here
+active = store.active()
+first = commit(666)
+store.wait_active(20)
+print(first, commit(667), active, flush=True)
+"""
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without-guards"])
+def test_a_woken_zombie(zookeeper: EmbeddedZooKeeper, group: str, guarded: bool) -> None:
+    with connect(zookeeper.hosts) as store:
+        tree = Tree(store, group)
+        tree.found()
+        store.create(tree.paths.own(P), encode(Own()))
+        zombie = subprocess.Popen(
+            [sys.executable, "-c", ZOMBIE, zookeeper.hosts, group, "guarded" if guarded else "not"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        assert zombie.stdout is not None
+        assert zombie.stdin is not None
+        try:
+            assert zombie.stdout.readline() == "written True\n"
+            zombie.send_signal(signal.SIGSTOP)
+            wait_until(lambda: tree.live() == (), 30)
+            incarnation = membership.join(tree, "w2", Live())
+            seen = tree.owned()[P]
+            assert seen.incarnation not in {v.incarnation for v in tree.live()}, "its owner is gone: claimed at once"
+            mine = ownership.claim(tree, incarnation, P, seen.version)
+            run = membership.register_run(tree, "run", incarnation, [P])
+            entry = Entry(mine, Checkpoint(offset=150, token=mine.token, run_id="w2"), tree.checkpoints()[P])
+            assert write_checkpoints(tree, run, [entry]) == {P: None}
+            zombie.stdin.write("\n")
+            zombie.stdin.flush()
+            zombie.send_signal(signal.SIGCONT)
+            first, second, active = zombie.stdout.readline().split()
+        finally:
+            zombie.kill()
+            zombie.wait()
+            zombie.stdin.close()
+            zombie.stdout.close()
+        offset = tree.checkpoints()[P].record.offset
+    if guarded:
+        assert (active, offset) == ("False", 150)
+        assert "written" not in (first, second)
+    else:
+        assert (second, offset) == ("written", 667), "the same zombie without guards overwrites its successor"
