@@ -4,6 +4,7 @@ One seed, one history. `World(seed, faults=True).play()` returns the world with 
 `python -m tests.core.handover.world SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
 """
 
+import contextlib
 import heapq
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from rota.coordination.records import Checkpoint, Head, Live, Own, Slot, Slots, 
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards
+from rota.errors import Conflict
 from tests.core.handover.checker import Checker
 from tests.core.handover.run import Config, RunGuards, consume, replay
 from tests.core.handover.table import Table
@@ -26,18 +28,8 @@ from tests.core.handover.table import Table
 SESSION = 4.0
 MAX_SHUTDOWN = 12.0
 KINDS = (
-    "kill",
-    "kill",
-    "pause",
-    "pause",
-    "long pause",
-    "long pause",
-    "hang",
-    "expire",
-    "lose",
-    "disconnect",
-    "table",
-    "twin",
+    *("kill", "kill", "pause", "pause", "long pause", "long pause", "hang", "expire", "lose", "disconnect", "table"),
+    *("twin", "unlive", "hurry"),  # of agents only
 )
 Steps = Generator[float, None, None]
 
@@ -198,7 +190,7 @@ class World:
     def _strike(self, actor: Actor) -> None:
         """One fault, of a kind that suits the actor."""
         kind = self.random.choice(KINDS)
-        if kind == "twin" and actor.kind != "agent":
+        if kind in ("twin", "unlive", "hurry") and actor.kind != "agent":
             kind = "pause"
         if actor.store is None and kind in ("expire", "lose", "disconnect"):
             kind = "pause"
@@ -215,9 +207,20 @@ class World:
         elif kind == "table":
             self._table_broken = self.random.choice(("before", "after"))
         elif kind == "twin":
-            self.start_agent(worker_of(f"{actor.name}"))
+            self.start_agent(worker_of(actor.name))
+        elif kind in ("unlive", "hurry") and actor.agent is not None:
+            self._harass(actor.agent, kind)
         elif actor.store is not None:
             self._hurt(actor.store, kind)
+
+    def _harass(self, agent: Agent, kind: str) -> None:
+        """Somebody removes its live node, or tells it twice to leave."""
+        if kind == "hurry":
+            agent.leave(hurry=True)
+            self.at(self.now + self.random.uniform(2, 8), lambda: self.start_agent(agent.worker, only=True))
+        elif agent.state.incarnation is not None:
+            with contextlib.suppress(Conflict):
+                self.god.store.delete(self.god.paths.live(agent.state.incarnation))
 
     def _hurt(self, store: MemoryStore, kind: str) -> None:
         if kind == "expire":
@@ -375,8 +378,15 @@ class World:
                     if restless:
                         wanted[p] = self.random.choice(there)
             if wanted != placed:
-                yield from self._publish(tree, wanted)
-                placed = wanted
+                dies = self.now < self.churn and self.random.random() < 5 * self.rate  # between two of its writes
+                for pause in self._publish(tree, wanted):
+                    if dies and self.random.random() < 0.5:
+                        self.tell("the controller dies in the middle")
+                        placed = {}
+                        break
+                    yield pause
+                else:
+                    placed = wanted
 
     def _publish(self, tree: Tree, wanted: Mapping[str, str]) -> Steps:
         head, slots = tree.head(), tree.assigns()
@@ -385,7 +395,8 @@ class World:
             names = frozenset(p for p, w in wanted.items() if w == worker)
             there, path = slots.get(worker), tree.paths.assign(worker)
             old = there.record.effective(head.record.epoch) if there else None
-            if old is not None and old.partitions == names:
+            pending = there is not None and there.record.newest > head.record.epoch  # by a controller that died
+            if old is not None and old.partitions == names and not pending:
                 continue
             record = encode(Slots(slots=(*([old] if old else []), Slot(epoch=epoch, partitions=names))))
             tree.store.multi([Set(path, record, there.version) if there else Create(path, record)])
