@@ -8,7 +8,8 @@ from typing import Any
 
 from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Guards as Owning
-from rota.coordination.records import WorkerWishes
+from rota.coordination.publication import Guards as Publishing
+from rota.coordination.records import Loads, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.core import Worker
 from rota.core.reconcile import Guards as Reconciling
@@ -23,7 +24,7 @@ from rota.sim.timeline import Life, Process, Timeline
 from rota.sim.truth import Truth
 from rota.sim.world import Happening, World
 
-ROWS = 100.0  # rows a second for each unit of load
+ROWS = 1_000.0  # rows a second for each unit of load
 MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
 
 
@@ -34,7 +35,7 @@ class Ablation:
     reconcile: Reconciling = field(default_factory=Reconciling)
     ownership: Owning = field(default_factory=Owning)
     table: bool = True
-    controller: bool = True
+    publication: Publishing = field(default_factory=Publishing)
 
     @property
     def removed(self) -> bool:
@@ -87,11 +88,11 @@ class Simulation:
         self.timeline = Timeline(self._after_event)
         self.server = JournalServer(lambda: self.timeline.now, world.timing.session)
         self.reader = Tree(self.server.connect(), self.group)
-        self.reader.found(assignor=assignor, options=options or {}, protocol=protocol_name)
+        self._found(options or {})
         base = {p.id: p.load for p in world.partitions}
         self.base = dict(base)
         self.truth = Truth(dict(base))
-        self.reported = dict(base)
+        self.reported = {p: load * ROWS for p, load in base.items()}
         self.capacity = {w.id: w.capacity for w in world.team}
         start = sum(w.capacity for w in world.team if w.id not in world.later)
         self.strength = sum(base.values()) / start / world.utilization  # load that keeps capacity 1.0 fully busy
@@ -103,10 +104,27 @@ class Simulation:
         self.slowness: dict[str, float] = {}
         self.stock = dict.fromkeys(base, 0.0)  # rows produced up to `stocked`
         self.stocked = 0.0
-        self.controller = Controller(self, assignor, options or {}) if self.protocol.controller else None
+        self.controller = Controller(self) if self.protocol.controller else None
         self.dirty = False
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
+
+    def _found(self, options: Mapping[str, Any]) -> None:
+        """The group, its policy and its partitions are there."""
+        policy = self.world.policy
+        keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
+        for partition in self.world.partitions:
+            keys[partition.source].append(partition.id.removeprefix(f"{partition.source}-"))
+        self.reader.found(
+            assignor=self.assignor if self.protocol.controller else None,
+            options=options,
+            protocol=self.protocol_name,
+            budget=policy.budget,
+            cooldown=float(policy.cooldown),
+            grace=float(policy.grace),
+        )
+        for source, mine in keys.items():
+            self.reader.grow(source, mine)
 
     @property
     def now(self) -> float:
@@ -227,9 +245,8 @@ class Simulation:
 
     def _settle(self, owners: Mapping[str, str]) -> None:
         """The target at the start is given, not chosen."""
-        target = {w.id: tuple(p for p, o in owners.items() if o == w.id) for w in self.world.team}
         if self.controller is not None:
-            self.controller.publish(target)
+            self.controller.settle(owners)
 
     def _strike(self, happening: Happening) -> None:
         if happening.what != "lag":
@@ -337,13 +354,22 @@ class Simulation:
                     self.truth.load[partition] *= math.exp(rng.gauss(0, world.drift * math.sqrt(step / 60)))
                 self.dirty = True
             for partition, load in self.truth.load.items():
-                seen = load * rng.uniform(1 - world.noise, 1 + world.noise)
+                seen = load * ROWS * rng.uniform(1 - world.noise, 1 + world.noise)
                 self.reported[partition] += 0.6 * (seen - self.reported[partition])
+            self._record_loads()
             for agents in self.agents.values():
                 for agent in agents:
                     if agent.process.alive:
                         agent.report(self._usage(agent.spec))
             yield step
+
+    def _record_loads(self) -> None:
+        by_source: dict[str, dict[str, float]] = {}
+        for partition, rate in self.reported.items():
+            source, _, key = partition.partition("-")
+            by_source.setdefault(source, {})[key] = rate
+        for source, rates in by_source.items():
+            self.reader.update(self.reader.paths.load(source), Loads, lambda _, r=rates: Loads(rates=r))  # type: ignore[misc]
 
     def _usage(self, spec: Worker) -> dict[str, float]:
         busy = min(1.0, self.usage_of(spec.id))
@@ -353,6 +379,6 @@ class Simulation:
             "memory": 0.4,
             "bandwidth_in": 0.5 * busy,
             "bandwidth_out": 0.4 * busy,
-            "rate": load * 1_000,
-            "throughput": load * 1e6,
+            "rate": load * ROWS,
+            "throughput": load * ROWS * 100,
         }
