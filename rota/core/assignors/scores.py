@@ -35,12 +35,18 @@ class Scores:
         """The scores of a snapshot; `predicted` holds, by worker, what it reported when partitions moved and the change."""
         usage = [w.usage or {} for w in snapshot.workers]
         size = len(usage)
-        traffic = np.nan_to_num(np.stack((snapshot.rate, snapshot.throughput)), nan=0.0)
+        bytes_known = not np.isnan(
+            snapshot.throughput
+        ).all()  # a live group records rows only: they stand for the bytes
+        traffic = np.nan_to_num(
+            np.stack((snapshot.rate, snapshot.throughput if bytes_known else snapshot.rate)), nan=0.0
+        )
         said = np.zeros((3, size))
         said[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
         for row, name in ((1, "rate"), (2, "throughput")):
             sums = counted(keeps, size, traffic[row - 1])
-            said[row] = [u.get(name, total) for u, total in zip(usage, sums, strict=True)]
+            own = row == 1 or bytes_known
+            said[row] = [u.get(name, total) if own else total for u, total in zip(usage, sums, strict=True)]
         now = said.copy()
         for code, worker in enumerate(snapshot.workers):
             past = predicted.get(worker.id)
