@@ -65,7 +65,8 @@ class Look:
 def basis(tree: Tree) -> Basis:
     """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
     meta, head, controller, wishes = tree.meta(), tree.head(), tree.controller(), tree.wishes()
-    partitions = tree.partitions()
+    pipelines = tree.pipelines()
+    partitions = {p: read.record for p, read in pipelines.items()}
     live = tree.newest(tree.live())
     people = tree.worker_wishes()
     unreadable = {p.rpartition("/")[2] for p in tree.quarantined if p.startswith(f"{tree.paths.workers}/")}
@@ -75,7 +76,7 @@ def basis(tree: Tree) -> Basis:
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
     return Basis(
-        _digest(meta, wishes, workers, partitions), meta, head, controller, wishes, workers, partitions, members
+        _digest(meta, wishes, workers, pipelines), meta, head, controller, wishes, workers, partitions, members
     )
 
 
@@ -120,12 +121,14 @@ def _worker(view: LiveView, wishes: WorkerWishes, *, doubtful: bool) -> Worker:
     )
 
 
-def _digest(meta: Meta, wishes: GroupWishes, workers: Iterable[Worker], partitions: Mapping[str, Partitions]) -> str:
+def _digest(
+    meta: Meta, wishes: GroupWishes, workers: Iterable[Worker], pipelines: Mapping[str, Read[Partitions]]
+) -> str:
     content = [
         meta.model_dump(exclude={"token_base"}),
         wishes.model_dump(),
         [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
-        {p: [record.keys, dict(record.requires)] for p, record in partitions.items()},
+        {p: [read.node.czxid, read.version] for p, read in pipelines.items()},  # it changes only when its content does
     ]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 

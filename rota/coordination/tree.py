@@ -59,6 +59,7 @@ class Tree:
     def __init__(self, store: Store, group: str) -> None:
         self.store, self.group, self.paths = store, group, Paths(group)
         self.quarantined: dict[str, str] = {}
+        self._known: dict[str, Read[Partitions]] = {}
 
     # --- founding and settings
 
@@ -298,11 +299,24 @@ class Tree:
 
     def partitions(self) -> dict[str, Partitions]:
         """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
-        found: dict[str, Partitions] = {}
-        for pipeline in self._ids(self.paths.partitions):
-            if (seen := self.read(self.paths.pipeline(pipeline), Partitions)) is not None:
-                found[pipeline] = seen.record
-        return found
+        return {pipeline: read.record for pipeline, read in self.pipelines().items()}
+
+    def pipelines(self) -> dict[str, Read[Partitions]]:
+        """Pipeline -> its keys, with their versions; unpacked only where they changed since this tree last read them."""
+        names = self._ids(self.paths.partitions)
+        nodes = self.store.get_many([self.paths.pipeline(name) for name in names])
+        found: dict[str, Read[Partitions]] = {}
+        for name, node in zip(names, nodes, strict=True):
+            if node is not None:
+                known = self._known.get(name)
+                if known is None or known.node != node:
+                    record = self._decode(self.paths.pipeline(name), Partitions, node)
+                    if isinstance(record, Undecodable):
+                        raise record
+                    known = Read(record, node)
+                found[name] = known
+        self._known = found
+        return dict(found)
 
     def loads(self) -> dict[str, Read[Loads]]:
         """Pipeline -> the loads of its partitions."""
