@@ -4,7 +4,8 @@ Laws:
 1. Level, not edge: two looks at the same incarnations, states, wishes, partitions and settings have the same basis, and
    the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
    uses and how fast it reads is not in it.
-2. An owner is the effective target; where that worker is gone, whoever owns the partition in its own record.
+2. An owner is the effective target; where that worker is gone or there is no target, whoever owns the partition in its
+   own record: a partition that waits for a worker to return (grace) still has that owner.
 3. What cannot be read is never taken for less: a worker whose record or wishes are unreadable keeps what it holds and
    gets nothing new, a pipeline or a group whose record is unreadable stops the look.
 """
@@ -143,8 +144,7 @@ def _owners(
         for partition in target.partitions:
             if partition in ids:
                 (owners if worker in here else orphans)[partition] = worker
-    doubtful = any(p.startswith(f"{tree.paths.assigns}/") for p in tree.quarantined)
-    unknown = [p for p in ids if p not in owners and (doubtful or p in orphans)]
+    unknown = [p for p in ids if p not in owners]
     held = tree.owned(unknown) if unknown else {}
     for partition in unknown:
         view = held.get(partition)

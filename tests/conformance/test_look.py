@@ -8,12 +8,12 @@ from rota.coordination import membership, ownership, wishes
 from rota.coordination.adopt import adopt
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import note_refusal, park, unpark, waiting
-from rota.coordination.publication import Publication, publication_of, publish, take_control
+from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Refusal, WorkerWishes
 from rota.coordination.tree import Tree, groups
-from rota.core import plan
+from rota.core import Policy, plan
 from rota.errors import ConfigError, Undecodable
-from tests.conformance.worlds import World
+from tests.conformance.worlds import World, publication_of
 
 KEYS = ("AA", "B6", "DL", "UA")
 
@@ -38,7 +38,8 @@ class Group:
 
     def rebalance(self) -> None:
         look = self.tree.snapshot()
-        publish(self.tree, take_control(self.tree), publication_of(look, plan(look.snapshot), ""))
+        policy = Policy(grace=look.basis.meta.grace)
+        publish(self.tree, take_control(self.tree), publication_of(look, plan(look.snapshot, policy=policy)))
 
     def held(self) -> dict[str, int]:
         return {w: len(t.partitions) for w, t in self.tree.targets()[1].items()}
@@ -367,3 +368,31 @@ def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) ->
     assert after.token > 5_000
     assert after.version == held.version, "who owns what is as it was"
     assert adopt(balanced.tree, 10).token_base == balanced.tree.meta().token_base > 5_000, "it never goes down"
+
+
+def test_under_grace_a_worker_that_returns_finds_its_partitions_waiting() -> None:
+    """w2 dies, others come and go meanwhile, it returns in time: nobody else took what it had; later somebody does."""
+    for late in (False, True):
+        time = [100.0]
+        group = Group(MemoryServer(clock=lambda time=time: time[0]))
+        group.tree.found(grace=30.0)
+        group.rebalance()
+        mine = group.tree.target("w2").partitions  # type: ignore[union-attr]
+        for partition in mine:
+            ownership.claim(group.agents["w2"], group.names["w2"], partition, 0)
+        group.agents["w2"].store.close()
+        group.rebalance()
+        assert group.held() == {"w1": 2, "w2": 0}
+        assert group.tree.head().record.due == 130.0
+        time[0] = 110.0
+        group.join("w3")
+        group.rebalance()
+        taken = group.tree.targets()[1]["w1"].partitions | group.tree.targets()[1]["w3"].partitions
+        assert not taken & mine
+        time[0] = 131.0 if late else 120.0
+        if not late:
+            group.join("w2")
+        group.rebalance()
+        now = {w for w, t in group.tree.targets()[1].items() if t.partitions & mine}
+        assert "w2" not in now if late else now == {"w2"}
+        assert now
