@@ -16,6 +16,7 @@ ASSIGNORS: dict[str, tuple[str, str]] = {
     "range": ("memoryless", "by_range"),
     "round-robin": ("memoryless", "in_turn"),
     "sticky": ("sticky", "assign"),
+    "sticky-load": ("sticky_load", "assign"),
     "threshold-shed": ("older_shed", "by_threshold"),
     "uniform-shed": ("older_shed", "by_extremes"),
 }

@@ -43,11 +43,12 @@ def hashed(names: Iterable[str]) -> Ints:
     return np.fromiter((crc32(name.encode()) for name in names), np.int64)
 
 
-def _mixed(rows: Ints, columns: Ints) -> Ints:
+def mixed(rows: Ints, columns: Ints) -> Ints:
     """A number for each pair that no sum of a row's and a column's number explains (or swaps would all tie)."""
     with np.errstate(over="ignore"):
         bits = rows.astype(np.uint64)[:, None] ^ (columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[None, :]
         bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(bits >> np.uint64(33)).astype(np.int64)
 
 
@@ -108,7 +109,7 @@ class _Network:
         widest = min(2**10, 2**60 // (highest * (2 * units + 1) * (nodes + 2)))
         if widest < 2:
             return 1, np.zeros(f.have.shape, np.int64)
-        return (2 * units + 1) * widest, _mixed(*f.salt) % widest
+        return (2 * units + 1) * widest, mixed(*f.salt) % widest
 
     def solve(self) -> bool:
         """Whether the window was wide enough; if so `released` and `taken` are the optimum, else it is wider now."""

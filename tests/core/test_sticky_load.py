@@ -1,0 +1,144 @@
+"""`sticky-load`: as low as the budget allows, nothing inside the tolerance, quiet under noise, the bound beside it."""
+
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core import Partition, Plan, Snapshot, Worker, plan
+
+
+def drifted(count: int, team: int, seed: int, sigma: float = 0.5) -> Snapshot:
+    """Lognormal weights placed longest first, then each times U[0.7, 1.4]: the published yardstick's shape."""
+    rng = np.random.default_rng(seed)
+    weight = rng.lognormal(0, sigma, count)
+    loads, owner = np.zeros(team), {}
+    for i in np.argsort(-weight, kind="stable").tolist():
+        owner[f"p{i:04}"] = f"w{int(loads.argmin()):02}"
+        loads[loads.argmin()] += weight[i]
+    weight = weight * rng.uniform(0.7, 1.4, count)
+    parts = [Partition(f"p{i:04}", load=float(x)) for i, x in enumerate(weight)]
+    return Snapshot.of([Worker(f"w{i:02}") for i in range(team)], parts, owner)
+
+
+def lowest(snapshot: Snapshot, budget: int) -> float:
+    """The least worst/mean with at most `budget` moves, by trying every set of moves. Shares no code with rota."""
+    load, owner, team = snapshot.load, snapshot.owner, len(snapshot.workers)
+    start = np.bincount(owner, load, minlength=team)
+    best = start.max()
+    for size in range(1, budget + 1):
+        for rows in combinations(range(len(load)), size):
+            for takers in product(range(team), repeat=size):
+                used = start.copy()
+                for row, taker in zip(rows, takers, strict=True):
+                    used[owner[row]] -= load[row]
+                    used[taker] += load[row]
+                best = min(best, used.max())
+    return float(best * team / load.sum())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reaches_the_optimum_of_every_set_of_moves(seed: int) -> None:
+    snapshot = drifted(12, 4, seed)
+    for budget in (1, 2):
+        made = plan(snapshot, "sticky-load", {"budget": budget, "tolerance": 0})
+        assert made.measures.imbalance_after == pytest.approx(lowest(snapshot, budget))
+        assert made.measures.moves <= budget
+
+
+@pytest.mark.parametrize(("budget", "optimum"), [(1, 1.0640985), (2, 1.0489650), (3, 1.0144799), (4, 1.0138697)])
+def test_the_yardstick(budget: int, optimum: float) -> None:
+    """100 weights over 10 workers at worst/mean 1.1008; the optimum as CP-SAT proves it (`benchmarks/exact.py`)."""
+    snapshot = drifted(100, 10, 2)
+    made = plan(snapshot, "sticky-load", {"budget": budget})
+    assert made.measures.imbalance_before == pytest.approx(1.1008, abs=1e-4)
+    assert made.measures.imbalance_after == pytest.approx(optimum, abs=1e-6)
+    assert made.measures.lower_bound is not None
+    assert 1.0 <= made.measures.lower_bound + 1e-9 <= optimum + 1e-6
+
+
+def test_nothing_voluntary_inside_the_tolerance() -> None:
+    snapshot = drifted(100, 10, 2)
+    made = plan(snapshot, "sticky-load", {"tolerance": 1.11})
+    assert not made.moves
+    assert "within the tolerance" in made.measures.reason
+    assert plan(snapshot, "sticky-load", {"tolerance": 0.09}).moves
+    assert not plan(snapshot, "sticky-load", {"tolerance": 0.11}).moves
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_per_cent_of_noise_moves_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [Partition(f"p{i:03}", load=float(x)) for i, x in enumerate(rng.lognormal(0, 0.5, 100))]
+    team = [Worker(f"w{i}") for i in range(10)]
+    made = plan(Snapshot.of(team, parts, {}), "sticky-load")
+    owners = {p: w for w, held in made.assignment.as_dict().items() for p in held}
+    noisy = [Partition(p.id, load=p.load * float(rng.uniform(0.9, 1.1))) for p in parts]
+    assert not plan(Snapshot.of(team, noisy, owners), "sticky-load").moves
+
+
+def test_each_move_is_worth_its_price() -> None:
+    snapshot = drifted(100, 10, 2)
+    dear = plan(snapshot, "sticky-load", {"budget": 4, "move_price": 0.02, "tolerance": 0}).measures
+    assert (dear.moves, round(dear.imbalance_after or 0, 4)) == (3, 1.0145)
+    assert not plan(snapshot, "sticky-load", {"move_price": 0.2, "tolerance": 0}).moves
+    assert "worth its price" in plan(snapshot, "sticky-load", {"move_price": 0.2, "tolerance": 0}).measures.reason
+
+
+def test_unavoidable_moves_need_no_budget_and_no_tolerance() -> None:
+    snapshot = drifted(40, 5, 1)
+    parts = [snapshot.partition(i) for i in range(40)]
+    owners = {p.id: f"w{snapshot.owner[i]:02}" for i, p in enumerate(parts)}
+    made = plan(Snapshot.of(list(snapshot.workers)[:4], parts, owners), "sticky-load", {"budget": 0})
+    assert made.measures.moves == made.measures.unavoidable_moves == 8
+    assert {m.reason for m in made.moves} == {"w04 left"}
+    assert (made.measures.imbalance_after or 9) < 1.2
+
+
+def test_capacity_and_a_partition_too_large_to_split() -> None:
+    team = [Worker("big", capacity=3.0), Worker("small")]
+    parts = [Partition(f"p{i}", load=1.0) for i in range(8)]
+    held = plan(Snapshot.of(team, parts, {}), "sticky-load").assignment.as_dict()
+    assert [len(held["big"]), len(held["small"])] == [6, 2]
+    hot = [Partition("hot", load=10.0), Partition("a", load=1.0), Partition("b", load=1.0)]
+    made = plan(Snapshot.of([Worker("w1"), Worker("w2")], hot, dict.fromkeys(["hot", "a", "b"], "w1")), "sticky-load")
+    assert sorted(made.assignment.as_dict().values()) == [("a", "b"), ("hot",)]
+    assert made.measures.lower_bound == pytest.approx(made.measures.imbalance_after)
+
+
+def peak(made: Plan) -> float:
+    return made.measures.imbalance_after or 1.0
+
+
+weights = st.lists(st.floats(0, 100, allow_nan=False), min_size=1, max_size=30)
+
+
+@given(weights, st.integers(1, 5), st.integers(0, 6), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_laws(loads: list[float], team: int, budget: int, random: Any) -> None:
+    workers = [
+        Worker(f"w{i}", capacity=random.choice([1.0, 2.0]), max_partitions=random.choice([None, 30]))
+        for i in range(team)
+    ]
+    parts = [Partition(f"p{i:02}", load=x) for i, x in enumerate(loads)]
+    owners = {p.id: random.choice(workers).id for p in parts if random.random() < 0.8}
+    snapshot = Snapshot.of(workers, parts, owners)
+    made = plan(snapshot, "sticky-load", {"budget": budget, "tolerance": 0})
+    m = made.measures
+    assert m.moves <= budget
+    assert not made.unassigned
+    assert m.lower_bound is not None
+    assert m.lower_bound <= peak(made) * (1 + 1e-9)
+    shuffled = Snapshot.of(random.sample(workers, team), random.sample(parts, len(parts)), owners)
+    assert (
+        plan(shuffled, "sticky-load", {"budget": budget, "tolerance": 0}).assignment.as_dict()
+        == made.assignment.as_dict()
+    )
+    placed = plan(snapshot, "sticky-load", {"budget": 0, "tolerance": 0})
+    assert peak(made) <= peak(placed) * (1 + 1e-9)
+    full = plan(snapshot, "sticky-load", {"tolerance": 0})
+    after = {p: w for w, held in full.assignment.as_dict().items() for p in held}
+    assert not plan(Snapshot.of(workers, parts, after), "sticky-load", {"tolerance": 0}).moves
