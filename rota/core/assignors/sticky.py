@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from rota.core.assignors.labelled import labelled
+from rota.core.assignors.options import chosen
 from rota.core.assignors.realise import realise
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.seats import Seating, seating
 from rota.core.assignors.spread import MOST_CELLS, Freedom, hashed, spread
 from rota.core.eligibility import counted, matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
-from rota.errors import ConfigError
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
     """The sticky target of `snapshot`; takes no options and remembers nothing."""
-    if options:
-        raise ConfigError(f"Unknown option {sorted(options)[0]!r} of sticky. It takes none")
+    chosen("sticky", options, {})
     match = matching(snapshot)
     keeps = rightful(snapshot, match)
     if not snapshot.workers or not len(keeps):

@@ -1,0 +1,185 @@
+"""Laws that every assignor keeps: valid, as many placed as possible, caps, blind to order, nothing invented."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core import Partition, Plan, Snapshot, Worker, plan
+from rota.core.assignors import ASSIGNORS
+from rota.errors import ConfigError
+from tests.core.exact_solver import may_hold
+
+NAMES = sorted(ASSIGNORS)
+
+
+@st.composite
+def cases(draw: Any) -> tuple[list[Worker], list[Partition], dict[str, str]]:
+    def worker(i: int) -> Worker:
+        return Worker(
+            f"w{i}",
+            capacity=draw(st.sampled_from([1.0, 1.0, 0.5, 2.0])),
+            zone=draw(st.sampled_from([None, "a"])),
+            state=draw(st.sampled_from(["active"] * 4 + ["cordoned", "draining"])),
+            max_partitions=draw(st.sampled_from([None, None, None, 0, 1, 3])),
+            usage=draw(st.sampled_from([None, {"cpu": 0.1}, {"cpu": 0.9, "rate": 9e4}])),
+        )
+
+    def partition(i: int) -> Partition:
+        return Partition(
+            f"p{i}",
+            source=draw(st.sampled_from(["a", "b"])),
+            load=draw(st.sampled_from([0.0, 1.0, 1.0, 5.0])),
+            rate=draw(st.sampled_from([None, 1e3, 1e4])),
+            requires=draw(st.sampled_from([{}, {}, {"zone": "a"}])),
+            pin=draw(st.sampled_from([None] * 5 + ["w0", "w7"])),
+        )
+
+    workers = [worker(i) for i in range(draw(st.integers(0, 4)))]
+    partitions = [partition(i) for i in range(draw(st.integers(0, 10)))]
+    names = [None, "gone", *(w.id for w in workers)]
+    owners = {p.id: w for p in partitions if (w := draw(st.sampled_from(names))) is not None}
+    return workers, partitions, owners
+
+
+def most_placed(workers: list[Worker], partitions: list[Partition], owners: dict[str, str]) -> int:
+    """The largest matching of partitions to seats, by augmenting paths."""
+    seats: dict[str, list[Partition]] = {w.id: [] for w in workers}
+
+    def seat(p: Partition, seen: set[str]) -> bool:
+        for w in workers:
+            if w.id in seen or not may_hold(w, p, owners.get(p.id)):
+                continue
+            seen.add(w.id)
+            cap = w.max_partitions if w.max_partitions is not None else len(partitions)
+            if len(seats[w.id]) < cap:
+                seats[w.id].append(p)
+                return True
+            for other in list(seats[w.id]):
+                if seat(other, seen):
+                    seats[w.id].remove(other)
+                    seats[w.id].append(p)
+                    return True
+        return False
+
+    return sum(seat(p, set()) for p in partitions)
+
+
+def check(case: tuple[list[Worker], list[Partition], dict[str, str]], made: Plan) -> None:
+    workers, partitions, owners = case
+    held = made.assignment.as_dict()
+    team, parts = {w.id: w for w in workers}, {p.id: p for p in partitions}
+    placed = [p for some in held.values() for p in some]
+    assert len(placed) == len(set(placed))
+    assert {*placed} | {u.partition for u in made.unassigned} == {*parts}
+    assert len(placed) + len(made.unassigned) == len(parts)
+    assert {w.id for w in workers if w.state == "active"} <= set(held)
+    for name, some in held.items():
+        assert list(some) == sorted(some, key=str.encode)
+        assert all(may_hold(team[name], parts[p], owners.get(p)) for p in some)
+        cap = team[name].max_partitions
+        assert cap is None or len(some) <= cap
+    assert len(placed) == most_placed(workers, partitions, owners)
+    after = {p: w for w, some in held.items() for p in some}
+    assert {(m.partition, m.giver, m.taker) for m in made.moves} == {
+        (p, owners.get(p), w) for p, w in after.items() if owners.get(p) != w
+    }
+    assert made.measures.moves == sum(m.giver is not None for m in made.moves)
+    assert made.measures.placements == sum(m.giver is None for m in made.moves)
+    assert made.measures.unavoidable_moves <= made.measures.moves
+    assert all(m.reason for m in made.moves)
+    assert all(u.reason for u in made.unassigned)
+    assert made.moves or made.measures.reason
+    json.dumps(dict(made.memory), allow_nan=False)
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+@given(case=cases(), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
+    workers, partitions, owners = case
+    made = plan(Snapshot.of(workers, partitions, owners), assignor)
+    check(case, made)
+    shuffle = random.Random(seed).sample
+    entries = dict(shuffle(sorted(owners.items()), len(owners)))
+    again = plan(Snapshot.of(shuffle(workers, len(workers)), shuffle(partitions, len(partitions)), entries), assignor)
+    assert list(again.moves) == list(made.moves)
+    assert again.assignment.as_dict() == made.assignment.as_dict()
+    assert again.memory == made.memory
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+@given(case=cases())
+@settings(max_examples=25, deadline=None)
+def test_caps_hold_at_every_instant_of_the_hand_over(assignor: str, case: Any) -> None:
+    """Move after move, no worker passes its cap, unless all that is left are circles of full workers."""
+    workers, partitions, owners = case
+    made = plan(Snapshot.of(workers, partitions, owners), assignor)
+    cap = {w.id: w.max_partitions for w in workers if w.max_partitions is not None}
+    given_up = {u.partition for u in made.unassigned}
+    held = {w: sum(o == w and p not in given_up for p, o in owners.items()) for w in cap}
+    moves = list(made.moves)
+    for n, move in enumerate(moves):
+        if move.taker in cap:
+            rest = moves[n:]
+            if held[move.taker] + 1 > cap[move.taker]:
+                assert in_a_circle(move.taker, rest, held, cap)
+            held[move.taker] += 1
+        if move.giver in cap:
+            held[move.giver] -= 1
+
+
+def in_a_circle(taker: str, rest: Any, held: dict[str, int], cap: dict[str, int]) -> bool:
+    """Whether every remaining move goes into a full worker: no order could have begun with another."""
+    return all(m.taker in cap and held[m.taker] + 1 > cap[m.taker] for m in rest) or any(m.giver == taker for m in rest)
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "sticky-load", "avg-shed", "hash"])
+def test_join_and_leave_move_only_what_they_must(assignor: str) -> None:
+    parts = [Partition(f"p{i:03}", rate=1.0) for i in range(120)]
+    team = [Worker(f"w{i}") for i in range(6)]
+    first = plan(Snapshot.of(team, parts, {}), assignor)
+    owners = {p: w for w, held in first.assignment.as_dict().items() for p in held}
+    assert not plan(Snapshot.of(team, parts, owners), assignor, memory=first.memory).moves
+    left = plan(Snapshot.of(team[1:], parts, owners), assignor, memory=first.memory)
+    assert {m.partition for m in left.moves} == set(first.assignment.partitions_of("w0"))
+    joined = plan(Snapshot.of([*team, Worker("w9")], parts, owners), assignor, memory=first.memory)
+    assert {m.taker for m in joined.moves} <= {"w9"}
+    assert all(m.giver is not None for m in joined.moves)
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+def test_an_unknown_option_names_the_valid_ones(assignor: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown option 'nope' of .* Valid: "):
+        plan(Snapshot.of([], [], {}), assignor, {"nope": 1})
+
+
+@pytest.mark.parametrize(
+    ("assignor", "options"),
+    [
+        ("sticky-load", {"budget": -1}),
+        ("sticky-load", {"budget": True}),
+        ("sticky-load", {"budget": 1.5}),
+        ("sticky-load", {"tolerance": float("nan")}),
+        ("sticky-load", {"move_price": "1"}),
+        ("avg-shed", {"share": 1.1}),
+        ("avg-shed", {"hits_low": 0}),
+        ("avg-shed", {"weights": {"disk": 1}}),
+        ("avg-shed", {"weights": 1}),
+        ("ordinal", {"spread": 1}),
+    ],
+)
+def test_a_wrong_option_names_its_value_and_the_valid_ones(assignor: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"options\.?.* Valid: "):
+        plan(Snapshot.of([Worker("w")], [], {}), assignor, options)
+
+
+@pytest.mark.parametrize(
+    "memory", [{"hit_low": 1}, {"hit_low": {"w": "x"}}, {"planned": {"p": 1}}, {"predicted": {"w": [1]}}, {"at": "x"}]
+)
+def test_a_memory_of_another_shape_is_refused(memory: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"memory\.avg-shed\..* Valid: "):
+        plan(Snapshot.of([Worker("w")], [], {}), "avg-shed", {}, {"avg-shed": memory})
