@@ -32,7 +32,8 @@ def test_nothing_moves_where_nothing_changes_however_late_every_answer_is() -> N
 
 def test_one_crash_moves_only_what_the_dead_worker_owned() -> None:
     result = run("crash")
-    assert (result.moves, result.unavoidable) == (9, 9)
+    assert result.moves == result.unavoidable
+    assert result.moves in (9, 10)  # who holds the odd seat is a tie
 
 
 def test_clocks_that_disagree_change_nothing() -> None:
