@@ -7,7 +7,6 @@ gets its answer whatever happens to the others.
 import json
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,10 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
     if from_zookeeper:
         if source is not None or lines:
             raise ConfigError("--from-zookeeper reads the live group. Leave out SOURCE and --lines")
+        from rota.rebalance import preview
+
         with opened(group) as tree:
-            made = import_module("rota.rebalance").preview(tree).plan
+            made = preview(tree).plan
         _shown(made, as_json)
         return
     if lines:

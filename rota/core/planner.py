@@ -37,7 +37,9 @@ def plan(
     forced = _unavoidable(snapshot, keeps, proposal.target)
     chosen = _under(policy, snapshot, proposal, keeps, forced, memory.get("planner") or {})
     target, placed = chosen.target, chosen.placed
-    kept: dict[str, Any] = {assignor: dict(proposal.memory)} if proposal.memory else {}
+    whole = chosen.target is proposal.target  # else what the assignor remembers has not happened: it decides again
+    thought = proposal.memory if whole else memory.get(assignor)
+    kept: dict[str, Any] = {assignor: dict(thought)} if thought else {}
     if chosen.voluntary_at is not None:
         kept["planner"] = {"voluntary_at": chosen.voluntary_at}
     dues = [d for d in (proposal.due, chosen.due, *waits.values()) if d is not None]

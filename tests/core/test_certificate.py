@@ -1,0 +1,108 @@
+"""The flow's dual proves its optimum without a search, at sizes that no enumeration reaches; the greedy says it is one."""
+
+import numpy as np
+import pytest
+
+from rota.core import Partition, Snapshot, Worker, plan
+from rota.core.assignors import labelled as passes
+from rota.core.assignors.balance import NEVER, balanced, prices, proves
+from rota.core.assignors.classes import Classes
+from rota.core.eligibility import matching, rightful
+
+
+def world(seed: int, equal: bool = True) -> Snapshot:
+    rng = np.random.default_rng(seed)
+    team = [
+        Worker(
+            f"w{i:02}",
+            capacity=1.0 if equal else float(rng.choice([0.3, 1.0, 1.1, 2.5])),
+            labels={name: "y" for name in "abc" if rng.random() < 0.5},
+            max_partitions=int(rng.integers(5, 40)) if rng.random() < 0.3 else None,
+            state="cordoned" if rng.random() < 0.1 else "active",
+        )
+        for i in range(12)
+    ]
+    parts = [
+        Partition(
+            f"p{i:03}",
+            source=f"s{i % 7}",
+            requires={name: "y" for name in "abc" if rng.random() < 0.25},
+            pin=f"w{rng.integers(12):02}" if rng.random() < 0.05 else None,
+        )
+        for i in range(300)
+    ]
+    return Snapshot.of(team, parts, {p.id: f"w{rng.integers(14):02}" for p in parts if rng.random() < 0.8})
+
+
+def solved(snapshot: Snapshot) -> tuple[Classes, np.ndarray]:
+    match = matching(snapshot)
+    classes = Classes.of_snapshot(snapshot, match, rightful(snapshot, match))
+    return classes, balanced(classes, snapshot.team.capacity)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("equal", [True, False])
+def test_the_dual_proves_the_balance(seed: int, equal: bool) -> None:
+    snapshot = world(seed, equal)
+    classes, units = solved(snapshot)
+    assert proves(classes, units, prices(classes, units, snapshot.team.capacity))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weak_duality_in_plain_numbers(seed: int) -> None:
+    """With equal workers a price is a cost: units x price - what workers earn bounds the sum of squares from below."""
+    snapshot = world(seed)
+    classes, units = solved(snapshot)
+    dual = prices(classes, units, snapshot.team.capacity)
+    count = units.sum(axis=0)
+    finite = np.where(dual.worker == NEVER, 2 * classes.bound + 1, dual.worker)
+    unit = np.where(classes.may, finite, 2**40).min(axis=1)
+    earned = sum(
+        max(int(price) - (2 * k - 1), 0)
+        for price, b in zip(finite, classes.bound, strict=True)
+        for k in range(1, b + 1)
+    )
+    if (units.sum(axis=1) == classes.size).all():
+        assert int((classes.size * unit).sum()) - earned == int((count**2).sum())
+
+
+def test_a_worse_balance_is_not_proven() -> None:
+    snapshot = world(3)
+    classes, units = solved(snapshot)
+    dual = prices(classes, units, snapshot.team.capacity)
+    count = units.sum(axis=0)
+    row, giver, taker = next(
+        (row, giver, taker)
+        for row, giver in np.argwhere(units > 1)
+        for taker in np.flatnonzero(classes.may[row])
+        if taker != giver and count[taker] >= count[giver] - 1
+    )
+    units[row, giver] -= 2
+    units[row, taker] += 2
+    assert not proves(classes, units, dual)
+
+
+def test_beyond_its_arcs_it_is_greedy_valid_near_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = world(1)
+    exact = plan(snapshot)
+    match = matching(snapshot)
+    target, _, note = passes.labelled(snapshot, match, rightful(snapshot, match), most_arcs=10)
+    assert note.startswith("greedy, not proven:")
+    assert (target >= 0).sum() == (exact.assignment.target >= 0).sum()
+    counts, best = (np.bincount(t[t >= 0], minlength=12) for t in (target, exact.assignment.target))
+    assert (counts**2).sum() <= 1.05 * (best**2).sum()
+
+
+def test_two_groups_that_overlap_move_the_least() -> None:
+    """20 topics of 20 over 50 workers, two groups that share 2 topics: one more worker costs its share and no more."""
+    team = [Worker(f"w{i:03}", labels={"g": str(i % 2)}) for i in range(51)]
+    parts = [
+        Partition(f"t{t:02}-{i:02}", source=f"t{t:02}", requires={"g": "0"} if t < 9 else {"g": "1"} if t > 10 else {})
+        for t in range(20)
+        for i in range(20)
+    ]
+    first = plan(Snapshot.of(team[:50], parts, {}))
+    counts = sorted(len(h) for h in first.assignment.as_dict().values())
+    assert (counts[0], counts[-1]) == (8, 8)
+    owners = {p: w for w, held in first.assignment.as_dict().items() for p in held}
+    assert plan(Snapshot.of(team, parts, owners)).measures.moves == 7

@@ -1,0 +1,196 @@
+"""The planner: budget, cooldown, grace, what is exempt, the order under caps, a reason and a time to look again."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rota.core import Partition, Plan, Policy, Snapshot, Worker, plan
+
+
+def parts(count: int) -> list[Partition]:
+    return [Partition(f"p{i:02}") for i in range(count)]
+
+
+def state(team: Sequence[Worker], owners: dict[str, str], now: float = 0.0, **absences: float) -> Snapshot:
+    return Snapshot.of(team, [Partition(p) for p in owners], owners, now=now, absences=absences)
+
+
+def given(team: Sequence[str], owners: dict[str, str], now: float = 0.0, **absences: float) -> Snapshot:
+    return state([Worker(w) for w in team], owners, now, **absences)
+
+
+def owned(made: Plan) -> dict[str, str]:
+    return {p: w for w, held in made.assignment.as_dict().items() for p in held}
+
+
+LOPSIDED = {f"p{i:02}": "w1" for i in range(12)}
+
+
+def test_a_budget_bounds_voluntary_moves_and_the_rest_follows() -> None:
+    snapshot, rounds = given(["w1", "w2", "w3"], LOPSIDED), 0
+    while (made := plan(snapshot, policy=Policy(budget=3))).moves:
+        assert made.measures.moves <= 3
+        rounds += 1
+        if rounds < 3:
+            assert made.due is not None
+            assert "the budget is 3" in made.measures.reason
+        snapshot = given(["w1", "w2", "w3"], owned(made))
+    assert rounds == 3
+    assert sorted(len(h) for h in made.assignment.as_dict().values()) == [4, 4, 4]
+    assert owned(made) == owned(plan(given(["w1", "w2", "w3"], LOPSIDED)))
+
+
+def test_no_budget_at_all_pauses_what_is_voluntary() -> None:
+    made = plan(given(["w1", "w2"], LOPSIDED), policy=Policy(budget=0))
+    assert not made.moves
+    assert made.due is None
+    assert made.measures.reason == "6 voluntary moves wait: the budget is 0"
+    assert made.measures.lower_bound == 1.0
+    assert made.measures.imbalance_after == 2.0
+
+
+def test_unavoidable_moves_are_exempt_from_budget_and_cooldown() -> None:
+    owners = LOPSIDED | {"x1": "gone", "x2": "w9"}
+    team = [Worker("w1"), Worker("w2"), Worker("w9", state="draining")]
+    made = plan(state(team, owners, now=50.0), memory={"planner": {"voluntary_at": 45.0}}, policy=Policy(0, 60.0))
+    assert {(m.partition, m.reason) for m in made.moves} == {("x1", "gone left"), ("x2", "w9 is draining")}
+    assert made.measures.moves == made.measures.unavoidable_moves == 2
+
+
+def test_the_most_burdened_gives_first() -> None:
+    owners = {f"a{i}": "w1" for i in range(6)} | {f"b{i}": "w2" for i in range(9)} | {"c": "w3"}
+    made = plan(given(["w1", "w2", "w3"], owners), policy=Policy(budget=2))
+    assert [m.giver for m in made.moves] == ["w2", "w2"]
+
+
+def test_cooldown_waits_and_says_until_when() -> None:
+    policy = Policy(budget=3, cooldown=60.0)
+    first = plan(given(["w1", "w2"], LOPSIDED, now=100.0), policy=policy)
+    assert first.memory == {"planner": {"voluntary_at": 100.0}}
+    assert (len(first.moves), first.due) == (3, 160.0)
+    early = plan(given(["w1", "w2"], owned(first), now=130.0), memory=first.memory, policy=policy)
+    assert not early.moves
+    assert early.due == 160.0
+    assert early.measures.reason == "3 voluntary moves wait: the last were 30 s ago, the cooldown is 60 s"
+    assert early.memory == first.memory
+    later = plan(given(["w1", "w2"], owned(early), now=160.0), memory=early.memory, policy=policy)
+    assert (len(later.moves), later.due) == (3, None)
+
+
+def test_grace_waits_for_a_worker_that_may_return() -> None:
+    owners = {f"p{i:02}": f"w{i % 3}" for i in range(12)}
+    policy = Policy(grace=30.0)
+    waiting = plan(given(["w0", "w1"], owners, 110.0, w2=100.0), policy=policy)
+    assert not waiting.moves
+    assert waiting.due == 130.0
+    assert {(u.giver, u.reason) for u in waiting.unassigned} == {("w2", "w2 may return until 130")}
+    back = plan(given(["w0", "w1", "w2"], owners, 120.0), policy=policy)
+    assert not back.moves
+    assert not back.unassigned
+    over = plan(given(["w0", "w1"], owners, 130.0, w2=100.0), policy=policy)
+    assert len(over.moves) == 4
+    assert over.measures.unavoidable_moves == 4
+    assert not plan(given(["w0", "w1"], owners, 110.0, w2=100.0)).unassigned
+
+
+def test_reasons_are_what_a_person_would_say() -> None:
+    team = [
+        Worker("w1", max_partitions=2),
+        Worker("w2"),
+        Worker("w3", labels={"disk": "ssd"}),
+        Worker("w4", state="draining"),
+        Worker("w5"),
+    ]
+    partitions = [
+        *(Partition(f"a{i}") for i in range(4)),
+        *(Partition(f"b{i}") for i in range(8)),
+        Partition("d", requires={"disk": "ssd"}),
+        Partition("e"),
+        Partition("f", pin="w5"),
+        Partition("g"),
+        Partition("h"),
+    ]
+    owners = {**{f"a{i}": "w1" for i in range(4)}, **{f"b{i}": "w2" for i in range(8)}}
+    owners |= {"d": "w2", "e": "w4", "f": "w3", "g": "w0"}
+    reasons = {m.partition[0]: m.reason for m in plan(Snapshot.of(team, partitions, owners)).moves}
+    assert reasons == {
+        "a": "w1 was 2 over its cap of 2",
+        "b": "w2 was 3 over its quota of 5",
+        "d": "w2 lacks disk=ssd",
+        "e": "w4 is draining",
+        "f": "pinned to w5",
+        "g": "w0 left",
+        "h": "it had no owner",
+    }
+
+
+def test_reasons_for_what_nobody_gets() -> None:
+    team = [
+        Worker("w1", max_partitions=1),
+        Worker("w2", state="draining", labels={"disk": "ssd"}),
+        Worker("w3", state="cordoned", zone="b"),
+    ]
+    partitions = [
+        Partition("a"),
+        Partition("b"),
+        Partition("c", requires={"disk": "ssd"}),
+        Partition("d", requires={"disk": "tape"}),
+        Partition("e", pin="w9"),
+        Partition("f", pin="w2"),
+        Partition("g", pin="w1", requires={"zone": "b"}),
+        Partition("h", requires={"zone": "b"}),
+    ]
+    made = plan(Snapshot.of(team, partitions, {"a": "w1", "b": "w2"}))
+    assert {u.partition: u.reason for u in made.unassigned} == {
+        "b": "every worker that may hold it is at its cap",
+        "c": "every worker that could take it is draining",
+        "d": "no worker has disk=tape",
+        "e": "pinned to w9, which is not among the workers",
+        "f": "pinned to w2, which is draining",
+        "g": "pinned to w1, which lacks zone=b",
+        "h": "every worker that could take it is cordoned",
+    }
+    assert plan(Snapshot.of([], parts(1), {})).unassigned[0].reason == "there is no worker"
+
+
+@pytest.mark.parametrize(
+    ("team", "owners", "reason"),
+    [
+        ([], {}, "nothing moves: there is no worker"),
+        (["w1"], {}, "nothing moves: there is no partition"),
+        (["w1"], {"p": "w1"}, "nothing moves: counts are as even as they can be"),
+    ],
+)
+def test_not_to_move_has_a_reason(team: list[str], owners: dict[str, str], reason: str) -> None:
+    assert plan(given(team, owners)).measures.reason == reason
+
+
+def test_what_makes_room_comes_first_and_is_not_counted() -> None:
+    """w2 is full: before x can come to it, one of its own must leave, whatever the budget."""
+    team = [Worker("w1", state="draining"), Worker("w2", max_partitions=2), Worker("w3")]
+    partitions = [Partition("x", pin="w2"), Partition("y"), Partition("z")]
+    made = plan(Snapshot.of(team, partitions, {"x": "w1", "y": "w2", "z": "w2"}), policy=Policy(budget=0))
+    assert [(m.giver, m.taker) for m in made.moves] == [("w2", "w3"), ("w1", "w2")]
+    assert made.measures.unavoidable_moves == 1
+
+
+def test_an_interrupted_budget_goes_on_to_the_same_end() -> None:
+    team = [Worker(f"w{i}", max_partitions=6) for i in range(4)] + [Worker("w8", state="draining")]
+    owners = {f"p{i:02}": ["w0", "w0", "w0", "w1", "w8", "gone"][i % 6] for i in range(20)}
+    end = owned(plan(state(team, owners)))
+    made = plan(state(team, owners), policy=Policy(budget=2))
+    for done in range(len(made.moves) + 1):
+        after = owners | {m.partition: m.taker for m in made.moves[:done]}
+        while (more := plan(state(team, after), policy=Policy(budget=2))).moves:
+            after |= {m.partition: m.taker for m in more.moves}
+        assert after == end
+
+
+def test_held_back_sheds_are_not_remembered_as_done() -> None:
+    workers = [Worker("w0", usage={"cpu": 0.1, "rate": 1e3}), Worker("w1", usage={"cpu": 0.9, "rate": 9e3})]
+    snapshot = Snapshot.of(workers, [Partition(f"p{i}", rate=1e3) for i in range(9)], {f"p{i}": "w1" for i in range(9)})
+    options = {"hits_high": 1, "min_rate": 0, "share": 0.5}
+    held = plan(snapshot, "avg-shed", options, policy=Policy(budget=0))
+    assert not held.moves
+    assert "avg-shed" not in held.memory
+    assert plan(snapshot, "avg-shed", options, held.memory).moves
