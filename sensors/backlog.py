@@ -42,6 +42,8 @@ def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> 
     """
     from rota.backlog import backlog as lagging
 
+    if not tree.there():
+        return  # the membership sensor founds it
     job = names.consume_job(pipeline.name)
     open_runs = runs.unfinished(instance, job)
     live = {one.incarnation for one in tree.live()}  # read after the runs: nobody new is taken for gone

@@ -21,17 +21,30 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
         description=f"Watches group {group.name}: its workers, wishes and partitions. Asks for one rebalance at a time.",
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.rebalance import observe
+        from rota.rebalance import Look, observe
 
-        if waiting := runs.unfinished(context.instance, job):
-            return dg.SkipReason(f"rebalance {waiting[0].run_id} is not over yet")
         if (seconds := runs.rest(context.instance, job)) > 0:
             return dg.SkipReason(f"the last rebalance failed; the next one in {seconds:.0f} s")
+
+        def glance() -> tuple[list[dg.DagsterRun], Look]:
+            unfinished, seen = (
+                runs.unfinished(context.instance, job),
+                observe(store, catalog, group.name),
+            )  # in this order
+            for pipeline, keys in seen.keys.items():
+                if known.get(pipeline) != keys:
+                    add_keys(context.instance, pipeline, keys)  # before any epoch can name them
+                    known[pipeline] = keys
+            return unfinished, seen
+
+        known: dict[str, tuple[str, ...]] = {}
+
         with zookeeper.store() as store:
-            seen = poll(lambda: observe(store, catalog, group.name), lambda seen: seen.needed)
-        add_keys(context.instance, seen.keys)
+            unfinished, seen = poll(glance, lambda found: found[1].needed and not found[0])
+        if unfinished:
+            return dg.SkipReason(f"{seen.reason}; rebalance {unfinished[0].run_id} is not over yet")
         if not seen.needed:
-            return dg.SkipReason(seen.reason)
+            return dg.SkipReason("; ".join([seen.reason, *seen.problems.values()]))
         observation = dg.AssetObservation(
             names.membership(group.name),
             description=seen.reason,
@@ -51,9 +64,8 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
     return look
 
 
-def add_keys(instance: dg.DagsterInstance, keys: dict[str, tuple[str, ...]]) -> None:
+def add_keys(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:
     """New source keys become Dagster's partition keys, in order, by difference; none is ever taken away."""
-    for pipeline, there in keys.items():
-        name = str(names.partition_set(pipeline).name)
-        if new := sorted(set(there) - set(instance.get_dynamic_partitions(name))):
-            instance.add_dynamic_partitions(name, new)
+    name = str(names.partition_set(pipeline).name)
+    if new := sorted(set(keys) - set(instance.get_dynamic_partitions(name))):
+        instance.add_dynamic_partitions(name, new)

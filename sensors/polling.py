@@ -16,15 +16,15 @@ _threads = int(os.environ.get("DAGSTER_GRPC_MAX_WORKERS") or min(32, (os.cpu_cou
 _places = threading.BoundedSemaphore(max(1, _threads // 2))
 
 
-def poll(look: Callable[[], T], enough: Callable[[T], bool], window: float = WINDOW, pause: float = PAUSE) -> T:
+def poll(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
     """The first look that is enough, or the last one of the window; one look when too many ticks wait already."""
     began = time.monotonic()
     if enough(seen := look()) or not _places.acquire(blocking=False):
         return seen
     started = began
     try:
-        while (now := time.monotonic()) < began + window:
-            time.sleep(max(pause, 3 * (now - started)))
+        while (now := time.monotonic()) < began + WINDOW:
+            time.sleep(max(PAUSE, 3 * (now - started)))
             started = time.monotonic()
             if enough(seen := look()):
                 break

@@ -68,7 +68,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     before = line.epoch("night").epoch
     line.land("c", "new", 1, 2)
     grown = line.epoch_where("night", lambda e: e.epoch > before)
-    assert "1 placed" in grown.sentence
+    assert "1 partition had nobody. 1 of 2 placed." in grown.sentence
     line.holds("c", {**C, "new": [1, 2]})
     wait_until(lambda: "new" in newest(line, "c", "checkpoints"), 30, pause=0.5)
 
@@ -80,10 +80,10 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) ->
         tree.update(path, WorkerWishes, lambda _: WorkerWishes(cordoned=True))
         line.land("b", "r", 5)
         line.land("b", "s", 6)
-        grown = line.epoch_where("day", lambda e: e.epoch > held.epoch and "2 placed" in e.sentence)
+        line.land("b", "t", 7)
+        grown = line.epoch_where("day", lambda e: e.epoch > held.epoch and e.after["w2"] == held.after["w2"] + 3)
         assert grown.after["w1"] == held.after["w1"]
-        assert grown.after["w2"] == held.after["w2"] + 2
-        line.holds("b", {**B, "r": [5], "s": [6]})
+        line.holds("b", {**B, "r": [5], "s": [6], "t": [7]})
         tree.update(path, WorkerWishes, lambda _: WorkerWishes())
     line.epoch_where("day", lambda e: e.epoch > grown.epoch and max(e.after.values()) - min(e.after.values()) <= 1)
 

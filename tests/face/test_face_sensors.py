@@ -1,0 +1,186 @@
+"""The sensors against a real ZooKeeper: they compare and remember nothing, and never launch twice."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus as Status
+
+from assets import names
+from dagster_project.definitions import compose
+from resources.zookeeper import ZooKeeperResource
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.membership import join
+from rota.coordination.ownership import claim
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from rota.errors import Unavailable
+from rota.pipeline import load
+from rota.rebalance import rebalance
+from sensors import polling, runs
+
+FILE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("{folder}/{name}", format="json", schema="n int", settle=0), table=delta("{folder}/t-{name}"),
+    group="{group}",
+)
+"""
+
+
+class Desk:
+    """A group of its own in the shared ZooKeeper, the definitions of two pipelines in it, and an instance."""
+
+    def __init__(self, hosts: str, folder: Path, instance: dg.DagsterInstance) -> None:
+        self.hosts, self.folder, self.instance = hosts, folder, instance
+        self.group = f"g{uuid.uuid4().hex[:8]}"
+        (folder / "pipelines").mkdir()
+        for name in ("p", "q"):
+            text = FILE.format(folder=folder, name=name, group=self.group)
+            (folder / "pipelines" / f"{name}.py").write_text(text)
+        self.catalog = load(folder / "pipelines")
+        self.repository = compose(self.catalog).get_repository_def()
+        self.stores = [connect(hosts, 5)]
+        self.tree = Tree(self.stores[0], self.group)
+        assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
+        self.tree.found()
+
+    def land(self, *keys: str, pipeline: str = "p") -> None:
+        for key in keys:
+            (self.folder / pipeline / key).mkdir(parents=True, exist_ok=True)
+            (self.folder / pipeline / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": 1}) + "\n")
+
+    def join(self, worker: str) -> str:
+        self.stores.append(connect(self.hosts, 5))
+        return join(Tree(self.stores[-1], self.group), worker, Live())
+
+    def own(self, incarnation: str) -> None:
+        """What the agent would claim by its target."""
+        target = self.tree.target(incarnation.partition("@")[0])
+        for partition in target.partitions if target else ():
+            claim(self.tree, incarnation, partition, self.tree.owned((partition,))[partition].version)
+
+    def tick(self, sensor: str) -> dg.SensorResult | dg.SkipReason:
+        with dg.build_sensor_context(
+            instance=self.instance,
+            repository_def=self.repository,
+            resources={"zookeeper": ZooKeeperResource(hosts=self.hosts)},
+        ) as context:
+            return self.repository.get_sensor_def(sensor)(context)
+
+    def membership(self) -> dg.SensorResult | dg.SkipReason:
+        return self.tick(names.name(self.group, "membership"))
+
+    def run(self, job: str, status: Status, **tags: str) -> dg.DagsterRun:
+        return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=tags)
+
+
+@pytest.fixture
+def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(polling, "WINDOW", 0.0)
+    with dg.DagsterInstance.ephemeral() as instance:
+        desk = Desk(zookeeper.hosts, tmp_path, instance)
+        yield desk
+        for store in desk.stores:
+            store.close()
+
+
+def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> None:
+    desk.land("x", "y")
+    desk.join("w1")
+    asked = desk.membership()
+    assert isinstance(asked, dg.SensorResult)
+    assert [r.run_key for r in asked.run_requests] == [None]
+    assert asked.cursor is None
+    assert asked.asset_events[0].metadata["joined"].value == "w1"
+    assert desk.instance.get_dynamic_partitions("p/partitions") == ["x", "y"]
+    rebalance(desk.tree, "r")
+    assert isinstance(desk.membership(), dg.SkipReason)
+    desk.stores.pop().close()
+    gone = desk.membership()
+    assert isinstance(gone, dg.SensorResult)
+    assert gone.asset_events[0].metadata["left"].value == "w1"
+    rebalance(desk.tree, "r")
+    desk.join("w1")
+    assert isinstance(desk.membership(), dg.SensorResult)
+
+
+def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -> None:
+    desk.land("x")
+    desk.join("w1")
+    job = names.rebalance_job(desk.group)
+    run = desk.run(job, Status.STARTED)
+    skipped = desk.membership()
+    assert isinstance(skipped, dg.SkipReason)
+    assert f"{run.run_id} is not over yet" in str(skipped.skip_message)
+    desk.instance.report_run_failed(run)
+    assert 0 < runs.rest(desk.instance, job) <= 2
+    resting = desk.membership()
+    assert isinstance(resting, dg.SkipReason)
+    assert "failed" in str(resting.skip_message)
+
+
+def test_no_zookeeper_is_one_clear_line_and_never_no_workers(desk: Desk) -> None:
+    desk.hosts = "127.0.0.1:1"
+    with pytest.raises(Unavailable, match="Start one with `rota up`"):
+        desk.membership()
+
+
+def ready(desk: Desk) -> dict[str, str]:
+    """Two workers that own what they should; worker -> incarnation."""
+    desk.land("a", "b", "c")
+    incarnations = {worker: desk.join(worker) for worker in ("w1", "w2")}
+    desk.membership()
+    rebalance(desk.tree, "r")
+    for incarnation in incarnations.values():
+        desk.own(incarnation)
+    return incarnations
+
+
+def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk: Desk) -> None:
+    incarnations = ready(desk)
+    asked = desk.tick("p__backlog")
+    assert isinstance(asked, dg.SensorResult)
+    configs = [r.run_config["ops"]["p__batch"]["config"] for r in asked.run_requests]
+    assert {c["incarnation"] for c in configs} == set(incarnations.values())
+    assert sorted(key for c in configs for key in c["partitions"]) == ["a", "b", "c"]
+    assert all(r.run_key is None and r.partition_key is None for r in asked.run_requests)
+    assert {r.tags["worker"] for r in asked.run_requests} == {"w1", "w2"}
+    desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"])
+    beside = desk.tick("p__backlog")
+    assert isinstance(beside, dg.SensorResult)
+    assert [r.tags["incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
+
+
+def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incarnations = ready(desk)
+    dead = desk.run("p__consume", Status.STARTED, incarnation="w2@00000000000000ff")
+    alive = desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"])
+    clicked = desk.run("p__consume", Status.STARTED)
+    cancelled: list[str] = []
+    monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
+    desk.tick("p__backlog")
+    assert cancelled == [dead.run_id]
+    assert {alive.run_id, clicked.run_id}.isdisjoint(cancelled)
+
+
+def test_the_schedule_asks_for_what_the_sensor_would(desk: Desk, tmp_path: Path) -> None:
+    incarnations = ready(desk)
+    (tmp_path / "home").mkdir()
+    with (
+        dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance,
+        dg.build_schedule_context(
+            instance=instance,
+            repository_def=desk.repository,
+            resources={"zookeeper": ZooKeeperResource(hosts=desk.hosts)},
+        ) as context,
+    ):
+        asked = desk.repository.get_schedule_def("p__backlog_every_minute")(context)
+    assert {r.tags["incarnation"] for r in asked} == set(incarnations.values())
