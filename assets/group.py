@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from assets import checks, metadata, names
+from assets import checks, metadata, names, picture
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Group, Pipeline
 
@@ -24,7 +24,7 @@ def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[s
     )
 
 
-def assignment(group: Group) -> dg.AssetsDefinition:
+def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
     """The group's target: each materialization is an epoch; a round that moves nothing is an observation."""
     key = names.assignment(group.name)
 
@@ -45,8 +45,8 @@ def assignment(group: Group) -> dg.AssetsDefinition:
 
         with zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run_id)
-        context.log.info(done.sentence)
-        shown = metadata.epoch(done)
+            context.log.info(done.sentence)
+            shown = metadata.epoch(done, picture.ribbon(tree, pipelines) if done.published else {})
         if done.published:
             yield dg.Output(None, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         else:

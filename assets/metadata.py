@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MOST = 500  # rows of a table on the page; the rest is in ZooKeeper and `rota status`
 
 
-def epoch(done: "Rebalanced") -> dict[str, Any]:
-    """Who holds what, what moved and why, how even it is; the sentence first."""
+def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
+    """Who holds what, what moved and why, how even it is: the sentence, the tables, the picture, the numbers."""
     plan, measures = done.plan, done.plan.measures
     columns = plan.assignment.snapshot
     loads = dict(zip(columns.partition_ids, columns.load.tolist(), strict=True))
@@ -38,6 +38,7 @@ def epoch(done: "Rebalanced") -> dict[str, Any]:
         "workers": table(workers),
         "moves": table(moves),
         "waiting": table(waiting),
+        **picture,
         "epoch": done.epoch,
         "moved": measures.moves,
         "had to move": measures.unavoidable_moves,

@@ -28,7 +28,7 @@ def compose(catalog: Catalog) -> dg.Definitions:
     return dg.Definitions(
         assets=[
             *(membership(group, catalog.of_group(group.name), catalog.refused) for group in groups),
-            *(assignment(group) for group in groups),
+            *(assignment(group, catalog.of_group(group.name)) for group in groups),
             *(consumed(pipeline) for pipeline in pipelines),
             *dg.load_assets_from_modules(catalog.modules),
         ],

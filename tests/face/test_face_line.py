@@ -99,13 +99,12 @@ def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: L
 def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
     before = line.epoch("night").epoch
     with line.tree("night") as tree:
-        path = tree.paths.controller
-        good = tree.store.get(path)
-        tree.store.set(path, b"not a record", -1)
+        in_the_way = tree.paths.epoch(before + 1)  # where the next epoch's audit goes
+        tree.store.create(in_the_way)
         line.join("n2", "night")
         failed = wait_until(lambda: [r for r in line.dev.runs(rota__rebalance="night") if r["status"] == "FAILURE"], 60)
         assert failed
-        tree.store.set(path, good.data, -1)
+        tree.store.delete(in_the_way)
     line.epoch_where("night", lambda e: e.epoch > before and e.joined == ("n2",))
     line.land("c", "only", 9)
     line.holds("c", {**C, "only": [7, 8, 9], "new": [1, 2]}, 90)

@@ -1,0 +1,309 @@
+"""Assets through an instance, on a real ZooKeeper, a real Spark and real tables: runs, clicks, backfills, replays."""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow.parquet as pq
+import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
+from deltalake import DeltaTable
+from rota.parking import park
+
+from assets import names
+from dagster_project.definitions import compose
+from resources.spark import SparkResource
+from resources.zookeeper import ZooKeeperResource
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.membership import join, register_run
+from rota.coordination.ownership import claim
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from rota.dataplane.endpoint import SparkServer
+from rota.pipeline import load
+from rota.rebalance import observe
+
+FILE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("{folder}/p", format="json", schema="n int", settle=0), table=delta("{folder}/t"), group="{group}",
+)
+"""
+
+
+class Bench:
+    """One pipeline `p` with two workers in a group of its own, and an instance of Dagster's."""
+
+    def __init__(self, hosts: str, spark: str, folder: Path, instance: dg.DagsterInstance) -> None:
+        self.folder, self.instance = folder, instance
+        self.group = f"g{uuid.uuid4().hex[:8]}"
+        (folder / "pipelines").mkdir()
+        (folder / "pipelines" / "p.py").write_text(FILE.format(folder=folder, group=self.group))
+        self.catalog = load(folder / "pipelines")
+        self.defs = compose(self.catalog).get_repository_def()
+        self.resources = {"zookeeper": ZooKeeperResource(hosts=hosts), "spark": SparkResource()}
+        self.stores = [connect(hosts, 10) for _ in range(3)]
+        self.tree = Tree(self.stores[0], self.group)
+        self.tree.found()
+        self.incarnations = {
+            f"w{i}": join(Tree(store, self.group), f"w{i}", Live(endpoint=spark))
+            for i, store in enumerate(self.stores[1:], 1)
+        }
+
+    def land(self, **rows: int) -> None:
+        for key, number in rows.items():
+            (self.folder / "p" / key).mkdir(parents=True, exist_ok=True)
+            (self.folder / "p" / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": number}) + "\n")
+
+    def settled(self) -> dict[str, list[str]]:
+        """Looks, rebalances, and lets each worker own what it should; incarnation -> source keys."""
+        seen = observe(self.stores[0], self.catalog, self.group)
+        name = str(names.partition_set("p").name)
+        self.instance.add_dynamic_partitions(name, sorted(set(seen.keys["p"])))
+        assert self.materialize("assignment").success
+        held: dict[str, list[str]] = {}
+        for worker, incarnation in self.incarnations.items():
+            target = self.tree.target(worker)
+            for partition in sorted(target.partitions if target else ()):
+                own = self.tree.owned((partition,))[partition]
+                if own.incarnation != incarnation:
+                    claim(self.tree, incarnation, partition, own.version)
+                held.setdefault(incarnation, []).append(partition.removeprefix("p-"))
+        return held
+
+    def materialize(self, what: str, config: Mapping[str, Any] | None = None, **more: Any) -> dg.ExecuteInProcessResult:
+        assets = [a for a in self.defs.assets_defs_by_key.values() if a.is_executable]
+        chosen = [names.assignment(self.group)] if what == "assignment" else list(names.consumed("p"))
+        return dg.materialize(
+            list({id(a): a for a in assets}.values()),
+            selection=chosen,
+            instance=self.instance,
+            resources=self.resources,
+            run_config={"ops": {"p__batch": {"config": config}}} if config else None,
+            raise_on_error=False,
+            **more,
+        )
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        """(partition, offset, n) of every row in the table."""
+        found: list[tuple[str, int, int]] = []
+        for file in DeltaTable(str(self.folder / "t" / "main")).file_uris():
+            table = pq.ParquetFile(file).read(columns=["_partition", "_offset", "n"]).to_pydict()
+            found += zip(table["_partition"], table["_offset"], table["n"], strict=True)
+        return sorted(found)
+
+    def status(self, asset: dg.AssetKey) -> tuple[list[str], list[str]]:
+        """The materialized and the failed partitions, as the page counts them."""
+        definition = names.partition_set("p")
+        with partition_loading_context(dynamic_partitions_store=self.instance):
+            seen = get_and_update_asset_status_cache_value(self.instance, asset, definition)
+            assert seen is not None
+            made = seen.deserialize_materialized_partition_subsets(definition).get_partition_keys()
+            failed = seen.deserialize_failed_partition_subsets(definition, self.instance).get_partition_keys()
+        return sorted(made), sorted(failed)
+
+    def shown(self, asset: dg.AssetKey, key: str) -> dict[str, Any]:
+        """The metadata of the newest materialization of one key."""
+        filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[key])
+        record = self.instance.fetch_materializations(filters, limit=1).records[0]
+        assert record.asset_materialization is not None
+        return {k: v.value for k, v in record.asset_materialization.metadata.items()}
+
+    def skipped(self, result: dg.ExecuteInProcessResult) -> dict[str, str]:
+        """key -> why it was skipped."""
+        events = [e for e in result.all_events if e.event_type_value == "ASSET_OBSERVATION"]
+        observed = [e.event_specific_data.asset_observation for e in events]
+        return {str(o.partition): str(o.description) for o in observed}
+
+    def offsets(self) -> dict[str, tuple[int, int]]:
+        return {p: (c.record.offset, c.record.token) for p, c in self.tree.checkpoints().items()}
+
+
+@pytest.fixture
+def bench(zookeeper: EmbeddedZooKeeper, spark: SparkServer, tmp_path: Path) -> Iterator[Bench]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        bench = Bench(zookeeper.hosts, spark.url, tmp_path, instance)
+        yield bench
+        for store in bench.stores:
+            store.close()
+
+
+def passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    return {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
+
+
+def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observation(bench: Bench) -> None:
+    bench.land(a=1, b=2, c=3)
+    bench.settled()
+    record = bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records
+    assert len(record) == 1
+    made = record[0].asset_materialization
+    assert made is not None
+    assert made.tags["dagster/data_version"] == "1"
+    shown = {k: v.value for k, v in made.metadata.items()}
+    assert shown["what happened"] == "**Epoch 1: w1, w2 joined. 3 of 3 placed. Imbalance 1.33.**"
+    assert {r["worker"]: r["partitions"] for r in _records(shown["workers"])} == {"w1": 2, "w2": 1}
+    assert {r["reason"] for r in _records(shown["moves"])} == {"it had no owner"}
+    assert (shown["epoch"], shown["placed"], shown["moved"]) == (1, 3, 0)
+    assert round(shown["imbalance by count"], 2) == 1.33
+    assert str(shown["picture"]).startswith("![who held what when](data:image/png;base64,")
+    again = bench.materialize("assignment")
+    assert again.success
+    assert passed(again) == {"one_owner_each": True, "balance_within_bound": True}
+    assert len(bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records) == 1
+    observed = bench.instance.fetch_observations(names.assignment(bench.group), limit=5).records
+    assert len(observed) == 1
+
+
+def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(bench: Bench) -> None:
+    bench.land(a=1, b=2, c=3, d=4)
+    held = bench.settled()
+    incarnation, keys = next(iter(held.items()))
+    result = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
+    assert result.success
+    assert {p.removeprefix("p-") for p, _, _ in bench.rows()} == set(keys)
+    for asset in names.consumed("p"):
+        assert bench.status(asset) == (keys, [])
+    owner, batch, at = (bench.shown(asset, keys[0]) for asset in names.consumed("p"))
+    assert (owner["incarnation"], owner["epoch"]) == (incarnation, 1)
+    assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[f"p-{keys[0]}"][1]
+    assert (batch["rows"], batch["bad rows"], batch["offsets"]) == (1, 0, "[0, 1)")
+    assert (at["offset"], at["lag"]) == (1, 0)
+    assert passed(result) == {"no_stale_epoch": True, "no_gap": True, "offsets_advance": True}
+    again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
+    assert again.success
+    assert not again.get_asset_materialization_events()  # nothing new is no event
+
+
+def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench) -> None:
+    bench.land(a=1, b=2)
+    held = bench.settled()
+    (one, mine), (_, others) = held.items()
+    result = bench.materialize("batch", {"incarnation": one, "partitions": mine + others})
+    assert result.success
+    assert list(bench.skipped(result)) == others
+    assert "owns it" in bench.skipped(result)[others[0]]
+    assert {p for p, _, _ in bench.rows()} == {f"p-{key}" for key in mine}
+
+
+def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
+    bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
+    held = bench.settled()
+    park(bench.tree, "p-a", "the user's transform raised", 0, final=True)
+    run = register_run(bench.tree, "another-run", _owner(held, "b"), ["p-b"])
+    bench.instance.add_dynamic_partitions("p/partitions", ["nowhere"])
+    result = bench.materialize("batch")  # no config and no selection: all there is
+    assert result.success
+    why = bench.skipped(result)
+    assert set(why) == {"a", "b", "nowhere"}
+    assert "parked: the user's transform raised" in why["a"]
+    assert "another-run works on it" in why["b"]
+    assert "nobody owns it" in why["nowhere"]
+    assert {p for p, _, _ in bench.rows()} == {"p-c", "p-d", "p-e", "p-f"}
+    assert {bench.shown(names.ownership("p"), key)["incarnation"] for key in "cdef"} == set(held)
+    assert all(bench.shown(names.ownership("p"), k)["incarnation"] == _owner(held, k) for k in "cdef")
+    bench.stores[0].delete(run)
+
+
+def test_a_backfill_of_a_range_answers_for_every_key_also_where_nothing_is_new(bench: Bench) -> None:
+    bench.land(a=1, b=2, c=3)
+    held = bench.settled()
+    tags = {"dagster/asset_partition_range_start": "b", "dagster/asset_partition_range_end": "c"}
+    assert bench.materialize("batch", tags=tags).success
+    assert bench.status(names.checkpoints("p")) == (["b", "c"], [])
+    rows = bench.rows()
+    assert bench.materialize("batch", partition_key="b").success
+    assert bench.rows() == rows
+    idle = bench.shown(names.records("p"), "b")
+    assert (idle["rows"], idle["nothing new"]) == (0, True)
+    assert sum(map(len, held.values())) == 3
+
+
+def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench: Bench) -> None:
+    bench.land(a=1)
+    bench.land(a=2)
+    held = bench.settled()
+    assert bench.materialize("batch", {"incarnation": next(iter(held)), "partitions": ["a"]}).success
+    before, rows = bench.offsets(), bench.rows()
+    result = bench.materialize("batch", {"partitions": ["a"], "replay": {"from": 0, "to": 1}})
+    assert result.success
+    assert (bench.offsets(), bench.rows()) == (before, rows)
+    owner, batch, at = (bench.shown(asset, "a") for asset in names.consumed("p"))
+    assert owner["replayed"] == batch["replayed"] == at["replayed"] == "[0, 1)"
+    assert at["offset"] == 2
+    beyond = bench.materialize("batch", {"partitions": ["a"], "replay": {"from": 1, "to": 9}})
+    assert not beyond.success
+    assert "only offsets below 2 were consumed" in bench.skipped(beyond)["a"]
+    assert bench.rows() == rows
+
+
+def test_a_run_that_fails_shows_its_keys_as_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.land(a=1, b=2)
+    held = bench.settled()
+    incarnation, keys = next(iter(held.items()))
+
+    def gone(*_: object) -> None:
+        raise ConnectionError("the endpoint is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkResource, "connect", gone)
+        assert not bench.materialize("batch", {"incarnation": incarnation, "partitions": keys}).success
+    assert bench.status(names.records("p")) == ([], keys)
+    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": keys}).success
+    assert bench.status(names.records("p")) == (keys, [])
+
+
+def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.land(a=1)
+    held = bench.settled()
+    config = {"incarnation": next(iter(held)), "partitions": ["a"]}
+
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rota.consume.write_checkpoints", cut)
+        bench.materialize("batch", config)
+    assert bench.status(names.records("p"))[0] == []
+    assert len(bench.rows()) == 1
+    assert bench.materialize("batch", config).success
+    assert bench.shown(names.records("p"), "a")["healed"] is True
+    assert len(bench.rows()) == 1
+
+
+def test_after_consuming_a_partition_is_fresh_and_after_a_new_epoch_its_ownership_is_stale(bench: Bench) -> None:
+    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+    from dagster._core.loader import LoadingContextForTest
+
+    bench.land(a=1)
+    held = bench.settled()
+    incarnation = next(iter(held))
+    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["a"]}).success
+
+    def stale() -> list[bool]:
+        context = LoadingContextForTest(bench.instance)
+        seen = CachingStaleStatusResolver(bench.instance, bench.defs.asset_graph, context)
+        return [seen.get_status(asset, "a") == StaleStatus.STALE for asset in names.consumed("p")]
+
+    assert stale() == [False, False, False]
+    bench.land(z=1)
+    bench.settled()
+    assert stale()[0]
+    bench.land(a=2)
+    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["a"]}).success
+    assert stale() == [False, False, False]
+
+
+def _owner(held: Mapping[str, list[str]], key: str) -> str:
+    return next(incarnation for incarnation, keys in held.items() if key in keys)
+
+
+def _records(table: Any) -> list[dict[str, Any]]:
+    return [dict(record.data) for record in table.records]

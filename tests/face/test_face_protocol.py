@@ -1,0 +1,50 @@
+"""The section "Dagster" of docs/protocol.md is what the face has: names, keys, checks, config, tags."""
+
+import re
+from pathlib import Path
+
+import dagster as dg
+
+from assets.pipeline import Batch, Replay
+from dagster_project.definitions import compose
+from rota.pipeline import load
+
+ROOT = Path(__file__).parents[2]
+FILE = """
+from rota import Group, Pipeline, delta, files
+group = Group("G")
+pipeline = Pipeline(source=files("x", format="csv", schema="a int"), table=delta("y"), group="G")
+"""
+
+
+def listed(table: str) -> set[str]:
+    """The first column of the table whose heading starts so, names in backquotes."""
+    section = (ROOT / "docs" / "protocol.md").read_text().split("\n## Dagster\n")[1].split("\n## ")[0]
+    rows = section.split(f"\n| {table}")[1].split("\n\n")[0].splitlines()[2:]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+def shown(name: str) -> str:
+    return re.sub(r"\bP(?=$|/|__)", "<pipeline>", re.sub(r"\bG(?=$|/|__)", "<group>", name))
+
+
+def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
+    (tmp_path / "P.py").write_text(FILE)
+    repository = compose(load(tmp_path)).get_repository_def()
+    graph = repository.asset_graph
+    assert {shown(key.to_user_string()) for key in graph.get_all_asset_keys()} == listed("asset key")
+    sets = {d.name for n in graph.asset_nodes if isinstance(d := n.partitions_def, dg.DynamicPartitionsDefinition)}
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    names = {
+        *(s.name for s in repository.sensor_defs),
+        *(s.name for s in repository.schedule_defs),
+        *(job.name for job in jobs),
+        *(n.name for n in repository.get_job("P__consume").nodes),
+        *sets,
+    }
+    assert {shown(str(name)) for name in names} == listed("name")
+    assert {key.name for key in graph.asset_check_keys} == listed("check")
+    assert set(Batch.model_fields) == listed("config of")
+    assert {field.alias for field in Replay.model_fields.values()} == {"from", "to"}
+    tags = {tag for job in jobs for tag in job.tags if not tag.startswith("dagster/")}
+    assert tags == listed("run tag") - {"incarnation", "worker"}
