@@ -11,8 +11,10 @@ T = TypeVar("T")
 WINDOW = 15.0  # seconds a tick may wait; far below the 60 s that Dagster gives it
 PAUSE = 0.3  # between two looks; three times as long as a look took, where looking is slow
 
-# The code server answers launches and the page from the same threads: at most half of them may wait here.
-_threads = int(os.environ.get("DAGSTER_GRPC_MAX_WORKERS") or min(32, (os.cpu_count() or 1) + 4))
+# The code server answers launches and the page from the same threads as the ticks: at most half of them may wait here.
+# In `dagster dev` there are two servers in a row; `rota up` gives both enough threads, plain Dagster min(32, cores + 4).
+_SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
+_threads = min(int(os.environ.get(name) or min(32, (os.cpu_count() or 1) + 4)) for name in _SERVERS)
 _places = threading.BoundedSemaphore(max(1, _threads // 2))
 
 

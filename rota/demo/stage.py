@@ -167,6 +167,10 @@ def _as_child(stop: signal.Signals) -> Callable[[], None]:
     return prepare
 
 
+# Sensors wait inside their ticks; both of `dagster dev`'s code servers need threads left to launch runs meanwhile.
+THREADS = {"DAGSTER_GRPC_MAX_WORKERS": "24", "DAGSTER_CODE_SERVER_MAX_WORKERS": "24"}
+
+
 class Stage:
     """A context: starts what it is told to, ends everything on exit, Dagster first so that no run outlives its store."""
 
@@ -175,6 +179,7 @@ class Stage:
         self.root = checkout()
         self.children: dict[str, Child] = {}
         self.env = {
+            **THREADS,
             **env,
             "ROTA_LANDING": str(state.landing.resolve()),
             "ROTA_TABLES": str(state.tables.resolve()),

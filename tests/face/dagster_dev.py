@@ -34,6 +34,7 @@ class DagsterDev:
             **environ,
             "DAGSTER_HOME": str(home),
             "DAGSTER_GRPC_MAX_WORKERS": "24",
+            "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
             "PYTHONPATH": str(ROOT),
         }
         home.mkdir(parents=True, exist_ok=True)
