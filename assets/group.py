@@ -44,11 +44,11 @@ def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefini
         from rota.rebalance import rebalance as verb
 
         with zookeeper.tree(group.name) as tree:
-            done = verb(tree, context.run_id)
+            done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.epoch(done, picture.ribbon(tree, pipelines) if done.published else {})
         if done.published:
-            yield dg.Output(None, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+            yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)
         yield from checks.of_epoch(key, done)

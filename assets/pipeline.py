@@ -79,14 +79,14 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
                 from rota.replay import replay
 
                 ranges = {pipeline.partition(key): (config.replay.start, config.replay.end) for key in keys}
-                for done in replay(tree, pipeline, ranges, context.run_id, spark.connect):
+                for done in replay(tree, pipeline, ranges, context.run.run_id, spark.connect):
                     yield from shown.replayed(done, tree)
                 return shown.all_replayed()
             share = shown.shares(tree, config.incarnation, keys)
             for partition, reason in share.skipped.items():
                 yield from shown.skipped(pipeline.key(partition), reason)
             for incarnation, partitions in share.by_incarnation.items():
-                for event in verb(tree, pipeline, incarnation, partitions, context.run_id, spark.connect):
+                for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
                     yield from shown.of(event, incarnation)
             yield from shown.checked(tree, keys)
 

@@ -15,8 +15,8 @@ def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], p
     for asset in assets:
         for partition in listed:
             planned = AssetMaterializationPlannedData(asset, partition=partition)
-            event = DagsterEvent.build_asset_materialization_planned_event(context.job_name, step, planned)
-            context.instance.report_dagster_event(event, context.run_id)
+            event = DagsterEvent.build_asset_materialization_planned_event(context.run.job_name, step, planned)
+            context.instance.report_dagster_event(event, context.run.run_id)
 
 
 def seen(instance: dg.DagsterInstance, parent: dg.AssetKey) -> Mapping[str, str]:

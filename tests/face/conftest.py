@@ -1,4 +1,4 @@
-"""What the tests of the face share: one ZooKeeper for the sensors, one whole line for everything that a person sees."""
+"""What the tests of the face share: one ZooKeeper, one Spark, one whole line for everything that a person sees."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.dataplane.endpoint import SparkServer, SparkSettings
 from tests.face.line import Line
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +18,25 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 
 
 @pytest.fixture(scope="session")
-def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
-    line = Line(Path(tmp_path_factory.mktemp("line")))
+def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    """One Spark for all workers: what a session costs is not what is tested here. It is ready some seconds later."""
+    server = SparkServer("shared", SparkSettings("local[2]"), tmp_path_factory.mktemp("spark"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(starting: SparkServer) -> SparkServer:
+    wait_until(starting.ready, 60)
+    return starting
+
+
+@pytest.fixture(scope="session")
+def line(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper, starting: SparkServer
+) -> Iterator[Line]:
+    line = Line(Path(tmp_path_factory.mktemp("line")), zookeeper.hosts, starting)
     try:
         line.start()
         yield line

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from rota.coordination.client import connect
-from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
-from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.dataplane.endpoint import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
 from tests.waiting import wait_until
 
@@ -33,24 +32,20 @@ SESSION = 4.0
 class Line:
     """Two pipelines `a`, `b` in group `day`, `c` in group `night`; what the tests do to them, and what came of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, zookeeper: str, spark: SparkServer) -> None:
+        self.folder, self.zookeeper, self.spark = folder, zookeeper, spark
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
         for path in (self.landing, self.tables, self.pipelines, folder / "logs"):
             path.mkdir()
         for name, group in (("a", "day"), ("b", "day"), ("c", "night")):
             self.declare(name, group)
-        self.zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
-        self.spark = SparkServer("shared", SparkSettings("local[2]"), folder / "spark")
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.dev: DagsterDev
 
     def start(self) -> None:
-        """Everything at once; Spark and the page need the same seconds."""
-        self.spark.start()
-        self.zookeeper.start()
+        """Workers and page at once, while Spark still starts."""
         self.environ = {
-            "ROTA_ZOOKEEPER": self.zookeeper.hosts,
+            "ROTA_ZOOKEEPER": self.zookeeper,
             "ROTA_PIPELINES": str(self.pipelines),
             "ROTA_LANDING": str(self.landing),
             "ROTA_TABLES": str(self.tables),
@@ -68,8 +63,6 @@ class Line:
             self.kill(worker)
         if hasattr(self, "dev"):
             self.dev.stop(kill=True)
-        self.spark.stop()
-        self.zookeeper.stop()
 
     # --- what a user does
 
@@ -88,15 +81,12 @@ class Line:
 
     def join(self, worker: str, group: str) -> None:
         """A worker that uses the shared Spark."""
-        command = ["-m", "rota", "worker", "--id", worker, "--group", group, "--spark", self._spark_url()]
+        command = ["-m", "rota", "worker", "--id", worker, "--group", group, "--spark", self.spark.url]
         with (self.folder / "logs" / f"{worker}.log").open("ab") as log:
             self.workers[worker] = subprocess.Popen(
                 [sys.executable, *command], cwd=self.folder, env={**os.environ, **self.environ}, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-
-    def _spark_url(self) -> str:
-        return self.spark.url
 
     def kill(self, worker: str) -> None:
         """SIGKILL: the worker says no goodbye."""
@@ -108,7 +98,7 @@ class Line:
 
     @contextmanager
     def tree(self, group: str) -> Iterator[Tree]:
-        with connect(self.zookeeper.hosts, 10) as store:
+        with connect(self.zookeeper, 10) as store:
             yield Tree(store, group)
 
     def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:

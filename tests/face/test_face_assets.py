@@ -12,16 +12,15 @@ import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
-from rota.parking import park
 
 from assets import names
 from dagster_project.definitions import compose
 from resources.spark import SparkResource
-from resources.zookeeper import ZooKeeperResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
+from rota.coordination.parking import park
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.dataplane.endpoint import SparkServer
@@ -46,7 +45,6 @@ class Bench:
         (folder / "pipelines" / "p.py").write_text(FILE.format(folder=folder, group=self.group))
         self.catalog = load(folder / "pipelines")
         self.defs = compose(self.catalog).get_repository_def()
-        self.resources = {"zookeeper": ZooKeeperResource(hosts=hosts), "spark": SparkResource()}
         self.stores = [connect(hosts, 10) for _ in range(3)]
         self.tree = Tree(self.stores[0], self.group)
         self.tree.found()
@@ -77,14 +75,11 @@ class Bench:
         return held
 
     def materialize(self, what: str, config: Mapping[str, Any] | None = None, **more: Any) -> dg.ExecuteInProcessResult:
-        assets = [a for a in self.defs.assets_defs_by_key.values() if a.is_executable]
-        chosen = [names.assignment(self.group)] if what == "assignment" else list(names.consumed("p"))
-        return dg.materialize(
-            list({id(a): a for a in assets}.values()),
-            selection=chosen,
-            instance=self.instance,
-            resources=self.resources,
+        """One of the two jobs, as Dagster would run it."""
+        job = names.rebalance_job(self.group) if what == "assignment" else names.consume_job("p")
+        return self.defs.get_job(job).execute_in_process(
             run_config={"ops": {"p__batch": {"config": config}}} if config else None,
+            instance=self.instance,
             raise_on_error=False,
             **more,
         )
@@ -125,7 +120,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench(zookeeper: EmbeddedZooKeeper, spark: SparkServer, tmp_path: Path) -> Iterator[Bench]:
+def bench(
+    zookeeper: EmbeddedZooKeeper, spark: SparkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
     with dg.DagsterInstance.ephemeral() as instance:
         bench = Bench(zookeeper.hosts, spark.url, tmp_path, instance)
         yield bench
@@ -194,7 +192,7 @@ def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench
 def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
     held = bench.settled()
-    park(bench.tree, "p-a", "the user's transform raised", 0, final=True)
+    park(bench.tree, "p-a", "the user's transform raised")
     run = register_run(bench.tree, "another-run", _owner(held, "b"), ["p-b"])
     bench.instance.add_dynamic_partitions("p/partitions", ["nowhere"])
     result = bench.materialize("batch")  # no config and no selection: all there is
