@@ -12,7 +12,8 @@ Laws:
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from rota.coordination.packed import MAX_IDS
 from rota.coordination.records import (
@@ -29,8 +30,11 @@ from rota.coordination.records import (
 from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle
 from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
-from rota.core import Move
+from rota.core import Move, Plan
 from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
+
+if TYPE_CHECKING:
+    from rota.coordination.look import Look
 
 KEEP_EPOCHS = 200
 CHUNK_OPS, CHUNK_BYTES = 400, 750_000
@@ -90,6 +94,19 @@ class Publication:
             raise AssignmentError(
                 "A partition is in two targets. The assignor that proposed it is wrong; choose another"
             )
+
+
+def publication_of(look: "Look", plan: Plan, sentence: str = "", run_id: str = "") -> Publication:
+    """The publication of a plan that was made from a look."""
+    return Publication(
+        targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
+        basis=look.basis.digest,
+        due=plan.due,
+        memory=plan.memory,
+        absences=look.absences,
+        members=look.basis.members,
+        audit=Audit(sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures), run_id),
+    )
 
 
 @dataclass(frozen=True, slots=True)

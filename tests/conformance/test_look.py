@@ -8,12 +8,12 @@ from rota.coordination import membership, ownership, wishes
 from rota.coordination.adopt import adopt
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import note_refusal, park, unpark, waiting
-from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Refusal, WorkerWishes
 from rota.coordination.tree import Tree, groups
 from rota.core import Policy, plan
 from rota.errors import ConfigError, Undecodable
-from tests.conformance.worlds import World, publication_of
+from tests.conformance.worlds import World
 
 KEYS = ("AA", "B6", "DL", "UA")
 

@@ -15,6 +15,7 @@ from rota.coordination.publication import (
     Publication,
     Published,
     Term,
+    publication_of,
     publish,
     take_control,
     unpublished,
@@ -24,7 +25,7 @@ from rota.coordination.store import Node, Op, Set
 from rota.coordination.tree import Tree
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict, Unavailable
-from tests.conformance.worlds import World, publication_of
+from tests.conformance.worlds import World
 
 Multi = Callable[[Sequence[Op]], tuple[Node | None, ...]]
 Targets = Mapping[str, frozenset[str]]

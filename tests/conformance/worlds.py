@@ -1,18 +1,14 @@
 """The two stores behind one face, with the faults that both can suffer."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Protocol
 
 from kazoo.client import KazooClient
 
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.look import Look
 from rota.coordination.memory import MemoryServer, MemoryStore
-from rota.coordination.publication import Audit, Publication
 from rota.coordination.store import Store
-from rota.core import Plan
 from rota.errors import CoordinationError
 from tests.conformance.proxy import Proxy
 from tests.waiting import wait_until
@@ -117,16 +113,3 @@ def again(call: Callable[[], object]) -> object:
 
     wait_until(works, 20)
     return found[-1]
-
-
-def publication_of(look: Look, plan: Plan, sentence: str = "", run_id: str = "") -> Publication:
-    """The publication of a plan that was made from a look."""
-    return Publication(
-        targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
-        basis=look.basis.digest,
-        due=plan.due,
-        memory=plan.memory,
-        absences=look.absences,
-        members=look.basis.members,
-        audit=Audit(sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures), run_id),
-    )
