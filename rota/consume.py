@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rota.backlog import Owners, Work, backlog, discover, lags, owners
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.membership import end_run, register_run
+from rota.coordination.membership import end_run, narrow_run, register_run
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.tree import Tree
@@ -132,6 +132,9 @@ def consume(
     node = register_run(tree, run_id, incarnation, tuple(partitions))
     try:
         held = rights(tree, incarnation, node, partitions)
+        if held.dropped:
+            with suppress(CoordinationError):  # a hand-over waits a little longer without it
+                narrow_run(tree, node, incarnation, held.held)
         for partition, reason in held.dropped.items():
             yield Dropped(partition, reason)
         if held.held:

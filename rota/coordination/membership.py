@@ -56,6 +56,11 @@ def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable
     return path
 
 
+def narrow_run(tree: Tree, path: str, incarnation: str, partitions: Iterable[str]) -> None:
+    """Takes back what the run will not touch, so that nobody waits for it there. Raises Conflict if its node is gone."""
+    tree.store.set(path, encode(RunNode(incarnation=incarnation, partitions=tuple(sorted(partitions)))), -1)
+
+
 def end_run(tree: Tree, path: str) -> None:
     """Removes the run's node; harmless if it is gone already."""
     _remove(tree, path)

@@ -9,6 +9,8 @@ and the serial collector 3.4 s / 2.8 s / 7.2. A worker's queries are short and m
 `--conf spark.driver.extraJavaOptions=...` for long ones.
 """
 
+import contextlib
+import fcntl
 import importlib.util
 import os
 import re
@@ -20,6 +22,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from rota.errors import ConfigError, EnvironmentFailed
 
@@ -73,7 +76,7 @@ class SparkServer:
 
     def __init__(self, name: str, settings: SparkSettings, scratch: Path | None = None) -> None:
         self.name, self.settings = name, settings
-        self.scratch = scratch or Path(tempfile.mkdtemp(prefix=f"rota-{name}-"))
+        self.scratch, self._lock = _scratch(name, scratch)
         self.log = self.scratch / "spark.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
@@ -86,7 +89,6 @@ class SparkServer:
         conf = self.settings.complete(port, self.scratch)
         self._address = (conf[ADDRESS], int(conf[PORT]))
         command = [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid()), *self._command(conf)]
-        self.scratch.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=self._environment(conf), stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -136,6 +138,7 @@ class SparkServer:
                 self._process.kill()
                 self._process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        self._lock.close()
 
     def _command(self, conf: Mapping[str, str]) -> list[str]:
         settings = [word for key, value in sorted(conf.items()) for word in ("--conf", f"{key}={value}")]
@@ -163,6 +166,19 @@ def _spark_home() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("PySpark is not installed. Try: pip install 'pyspark[connect]>=4.3,<4.4'")
     return Path(spec.submodule_search_locations[0])
+
+
+def _scratch(name: str, wanted: Path | None) -> tuple[Path, IO[bytes]]:
+    """A folder of this process, locked as long as it lives; those that killed workers of this name left are removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"rota-{name}-*/lock"):
+        with contextlib.suppress(OSError), left.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it raises while the owner lives
+            shutil.rmtree(left.parent, ignore_errors=True)
+    folder = wanted or Path(tempfile.mkdtemp(prefix=f"rota-{name}-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "lock").open("wb")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock
 
 
 def _free_port() -> int:

@@ -71,6 +71,10 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
         orphan = psutil.Process(spark_of(second))
         second.signal(signal.SIGKILL)  # the agent alone, not its group
         orphan.wait(20)
+        left = Path(re.search(r"log=(\S+)", second.said("event=spark-started")[-1])[1]).parent  # type: ignore[index]
+        assert left.is_dir()
+        start("w2", *OWN).hears("event=spark-started")
+        assert not left.exists(), "a successor clears up"
 
         assert hopeless.ends(90) == 2
         assert len(hopeless.said("event=spark-died")) == 3

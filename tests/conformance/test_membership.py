@@ -91,3 +91,13 @@ def test_incarnations_are_written_one_way() -> None:
     for bad in ("w1", "w1@", "w1@123", "@0000000000000000", "w1@000000000000000G", "w1@0000000000000000x"):
         with pytest.raises(ConfigError, match="incarnation"):
             parse_incarnation(bad)
+
+
+def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
+    mine = membership.join(tree, "w1", Live())
+    node = membership.register_run(tree, "r1", mine, ["p-1", "p-2"])
+    membership.narrow_run(tree, node, mine, ["p-2"])
+    assert [(run.run_id, run.partitions) for run in tree.runs()] == [("r1", ("p-2",))]
+    membership.end_run(tree, node)
+    with pytest.raises(Conflict):
+        membership.narrow_run(tree, node, mine, [])

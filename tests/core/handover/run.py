@@ -73,6 +73,9 @@ def _consume(world: "World", config: Config, tree: Tree, random: Random) -> Step
     if not guards.node_first:
         node = membership.register_run(tree, config.run_id, config.incarnation, config.partitions)
         yield world.step()
+    if len(kept) < len(config.partitions):
+        membership.narrow_run(tree, node, config.incarnation, kept)
+        yield world.step()
     while kept:
         begun = yield from _claimed(world, config, kept)
         if begun is None:
