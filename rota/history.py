@@ -343,7 +343,7 @@ def _frame(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     axes.set_yticklabels(list(rows) if len(rows) <= 64 else [], color=INK, fontsize=9)
     axes.tick_params(axis="x", colors=QUIET, labelsize=9, length=0, pad=16)
     axes.tick_params(axis="y", length=0)
-    unit, seconds = next((u, s) for u, s in UNITS if width >= 2 * s or s == 1)
+    unit, seconds = next((u, s) for u, s in UNITS if width >= 10 * s or s == 1)
     step = next((s for s in STEPS if width / s <= 14), width)
     axes.set_xticks([i * step for i in range(int(width / step) + 1)])
     axes.set_xticklabels([f"{i * step / seconds:g}" for i in range(int(width / step) + 1)])

@@ -55,6 +55,7 @@ def _performed(workers: int, faults: bool, state: Path, progress: view.Progress)
         for number in range(workers):
             stage.worker(f"w{number + 1}", *OPTIONS)
         dagster = page(stage)
+        _served(Path(stage.env["ROTA_PIPELINES"]))
         landing = Landing(stage.state.landing / "flights").prepare()
         with Watch.over(hosts, stage.state.tables / "flights" / "main", alive(stage)) as watch:
             play = Play(stage, landing, watch, dagster, progress.say)
@@ -63,6 +64,17 @@ def _performed(workers: int, faults: bool, state: Path, progress: view.Progress)
                 play.strike()
             play.rest()
             return _figures(play, faults, progress)
+
+
+def _served(pipelines: Path) -> None:
+    """The demo runs pipelines/flights.py as it stands there: a file that cannot be loaded is said at once."""
+    from rota.errors import ConfigError
+    from rota.pipeline import load
+
+    catalog = load(pipelines)
+    if "flights" not in catalog.pipelines:
+        why = catalog.refused.get("flights.py", f"There is no flights.py in {pipelines}")
+        raise ConfigError(f"{why}. The demo runs this pipeline: git checkout pipelines/flights.py")
 
 
 def _figures(play: "Play", faults: bool, progress: view.Progress) -> "Figures":
@@ -99,7 +111,15 @@ def _picture(play: "Play") -> bytes:
     if play.zombie:
         moments.append(Moment(play.zombie.at, f"run of {play.zombie.worker} frozen"))
         moments.append(Moment(play.zombie.woken, "woken"))
-    return draw(read(play.watch.tree, commits, moments))
+    title = "  ".join(
+        [
+            f"{play.watch.consumed()} files in {len(commits)} batches.",
+            *([f"{play.killed.worker} killed, taken over in {play.killed.seconds:.0f} s."] if play.killed else []),
+            *([f"{play.joined.worker} joined."] if play.joined else []),
+            *(["A late write refused."] if play.zombie else []),
+        ]
+    )
+    return draw(read(play.watch.tree, commits, moments), title)
 
 
 def _report(figures: "Figures") -> None:

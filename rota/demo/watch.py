@@ -1,6 +1,6 @@
 """Watches a group from outside: who is live, which epoch, which runs, what the table's log says, and when each was seen.
 
-Law: it only reads. Times are this process's wall clock at the first look that showed a thing, looks are 0.05 s apart.
+Law: it only reads. Times are this process's wall clock at the first look that showed a thing, looks are 0.1 s apart.
 """
 
 import time
@@ -19,7 +19,7 @@ from rota.demo.verify import ranges
 from rota.errors import EnvironmentFailed
 
 T = TypeVar("T")
-PAUSE = 0.05
+PAUSE = 0.1
 PATIENCE = 120.0  # seconds that anything may take before the play is given up: many times what it takes
 
 

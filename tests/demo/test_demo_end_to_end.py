@@ -1,0 +1,44 @@
+"""`rota demo --json` as a person runs it, on real parts, with two workers to begin with: the same play, one JVM less."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from rota.demo.landing import MONTHS, Landing
+from tests.demo.json_keys import documented, held
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "rota", "demo", "--json", "--workers", "2", "--state", str(tmp_path / "demo")]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout)
+    said = documented("demo")
+    assert set(held(figures, said)) == said
+    year = Landing(tmp_path / "year").prepare().land(MONTHS)
+    assert figures["rows_read"] == figures["rows_written"] == year.rows == 336_776
+    assert figures["files"] == len(year.files) == 185
+    assert [figures[k] for k in ("missing", "duplicates", "gaps", "overlaps", "quarantined")] == [0] * 5
+    assert figures["right"]
+    assert figures["broken"] == []
+    kill, join, zombie = figures["kill"], figures["join"], figures["zombie"]
+    assert kill["worker"] in ("w1", "w2")
+    assert kill["taken_by"] != kill["worker"]
+    assert abs(sum(kill["legs"].values()) - kill["seconds"]) < 0.5
+    assert join["worker"] == "w3"
+    assert zombie["overtaken_by"] != zombie["worker"]
+    assert figures["writes_refused"] >= len(zombie["refused"]) >= 1
+    assert figures["launches"]["by_sensor"] == figures["launches"]["runs"] > 0
+    assert sum(e["unavoidable_moves"] for e in figures["epochs"]) >= len(kill["partitions"])
+    assert (tmp_path / "demo" / "history.png").read_bytes().startswith(b"\x89PNG")
+    left = [
+        p for p in psutil.process_iter(["cmdline"]) if any(str(tmp_path) in part for part in p.info["cmdline"] or ())
+    ]
+    assert left == []
