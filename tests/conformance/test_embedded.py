@@ -108,8 +108,11 @@ def test_what_was_acknowledged_survives_a_kill(folder: Path) -> None:
 
 
 def test_a_folder_serves_one_server(folder: Path) -> None:
-    with EmbeddedZooKeeper(folder), pytest.raises(EnvironmentFailed, match="Another embedded ZooKeeper holds"):
-        EmbeddedZooKeeper(folder).start()
+    with EmbeddedZooKeeper(folder, heap="64m") as server:
+        assert server.process is not None
+        assert b"-Xmx64m" in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+        with pytest.raises(EnvironmentFailed, match="Another embedded ZooKeeper holds"):
+            EmbeddedZooKeeper(folder).start()
 
 
 def test_a_taken_port_is_one_line_and_leaves_nothing_behind(folder: Path) -> None:

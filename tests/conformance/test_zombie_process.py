@@ -43,9 +43,10 @@ def commit(offset):
     except RotaError as error:
         return type(error).__name__
 
+session = store.session
 print(commit(100), store.active(), flush=True)
 sys.stdin.readline()  # paused here
-active = store.active()
+active = store.active() and store.session == session
 first = commit(666)
 store.wait_active(20)
 print(first, commit(667), active, flush=True)
