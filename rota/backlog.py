@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.coordination.layout import worker_of
-from rota.coordination.parking import waiting
+from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
 from rota.dataplane.landing import Landing
@@ -38,10 +38,10 @@ def discover(pipeline: Pipeline) -> tuple[str, ...]:
 
 def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, latest). One that no run ever looked at, and that starts at its end, counts as behind by all
-    it has: the run that looks writes down where it starts."""
-    source = Landing.of(pipeline)
-    wanted = tuple(partitions)
-    checkpoints = tree.checkpoints(wanted)
+    it has: the run that looks writes down where it starts. One whose checkpoint cannot be read is left out."""
+    source, asked = Landing.of(pipeline), tuple(partitions)
+    checkpoints = tree.checkpoints(asked)
+    wanted = tuple(p for p in asked if not unreadable(tree, p))
     return {p: (_offset(checkpoints.get(p), source), latest) for p, latest in source.latest(wanted).items()}
 
 
@@ -78,7 +78,7 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
     record = tree.partitions().get(pipeline.name)
     partitions = [pipeline.partition(key) for key in record.keys] if record else []
     own = tree.owned(partitions)
-    live = {one.incarnation for one in tree.live()}
+    live = {one.incarnation: one.record for one in tree.live()}
     assigned = tree.meta().protocol == "assigned"
     targets = tree.targets()[1] if assigned else {}
     parked = tree.parked()
@@ -92,10 +92,14 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
             why[p] = "nobody owns it"
         elif owner not in live:
             why[p] = f"its owner {owner} is gone"
+        elif live[owner] is None:
+            why[p] = f"what its owner {owner} announces cannot be read"
         elif assigned and (target is None or p not in target.partitions):
             why[p] = f"it is on its way from {worker_of(owner)} to another worker"
         elif p in parked and waiting(parked[p].record, now):
             why[p] = f"it is parked: {parked[p].record.reason}"
+        elif reason := unreadable(tree, p):
+            why[p] = reason
         else:
             workable[p] = owner
     return workable, why

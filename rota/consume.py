@@ -18,13 +18,14 @@ from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import end_run, narrow_run, register_run
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
+from rota.coordination.store import Check
 from rota.coordination.tree import Tree
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.source import Source
 from rota.dataplane.table import Batch, Claimed, Past
-from rota.errors import BadTransform, CoordinationError, Fenced, ForeignTable, OffsetGap
+from rota.errors import BadTransform, Conflict, CoordinationError, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.rights import Rights, rights, still
 from rota.settings import expanded
@@ -184,10 +185,11 @@ class _Run:
             spark = fit(connect(self.rights.endpoint), self.pipeline.module, settings)
             yield from self._worked(spark, work, claimed, latest)
 
-    def _restored(self) -> Iterator[Parked]:
-        """An older table, another table or an older ZooKeeper stops the partition or the run before anything is written."""
-        main = self.tables.main
-        standing = main.standing(tuple(self.rights.held))
+    def _restored(self) -> Iterator[Parked | Dropped]:
+        """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
+        main, partitions = self.tables.main, tuple(self.rights.held)
+        standing = main.standing(partitions)
+        given = self.source.given(partitions)  # after the table: a commit comes after the offsets that it consumed
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and still(self.tree, own):
@@ -201,6 +203,11 @@ class _Run:
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
+            elif offset > max(given[p], self.source.first(given[p])):
+                reason = (
+                    f"{main.path} is at {offset}, and the index has given {given[p]} offsets: an older one was restored"
+                )
+                yield self._park(p, f"{reason}. Bring its index back, then: rota retry {p}", offset, final=True)
 
     def _healed(self, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Committed]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
@@ -316,15 +323,25 @@ class _Run:
             table=table,
         )
 
-    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked:
-        """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset."""
-        record = park(self.tree, partition, reason, retry_after=None if final else BACK_OFF, offset=offset)
+    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked | Dropped:
+        """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset.
+
+        A run that was overtaken parks nobody: what it failed on may be long consumed by the new owner."""
+        wait = None if final else BACK_OFF
+        try:
+            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._checks(partition))
+        except Conflict as error:
+            return Dropped(partition, f"it failed ({reason}), but is this run's no more: {error}")
         return Parked(partition, record.reason, record.failures, record.retry_at)
+
+    def _checks(self, partition: str) -> tuple[Check, Check]:
+        """What holds as long as this run has its right to the partition."""
+        return Check(self.tree.paths.own(partition), self.rights.held[partition].version), Check(self.node)
 
     def _unpark(self, partition: str) -> None:
         """If that fails, the next look finds its time passed and consumes it anyway."""
         with suppress(CoordinationError):
-            unpark(self.tree, partition)
+            unpark(self.tree, partition, self._checks(partition))
 
     def _refused(self, partitions: Iterable[str]) -> None:
         """Writes the refusals down where people look; best effort."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Ownership
-from rota.coordination.parking import waiting
+from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint, Parked
 from rota.coordination.tree import OwnView, Read, RunView, Tree
 
@@ -36,10 +36,13 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
     elder = _elder(tree.runs(), node, incarnation)
     parked = {p: one.record for p, one in tree.parked().items() if p in own}
     now = tree.store.now() if parked else 0.0
+    checkpoints = tree.checkpoints(own)
     dropped: dict[str, str] = {}
     for p in wanted:
         if incarnation not in live:
             dropped[p] = f"{incarnation} is gone"
+        elif live[incarnation].record is None:
+            dropped[p] = f"what {incarnation} announces cannot be read"
         elif reason := _not_owned(own.get(p), incarnation):
             dropped[p] = reason
         elif target is not None and p not in target:
@@ -48,10 +51,12 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
             dropped[p] = f"run {elder[p]} works on it"
         elif p in parked and waiting(parked[p], now):
             dropped[p] = f"it is parked: {parked[p].reason}"
+        elif reason := unreadable(tree, p):
+            dropped[p] = reason
     held = {p: Ownership(p, incarnation, own[p].version, own[p].token) for p in wanted if p not in dropped}
     record = live[incarnation].record if held else None
-    checkpoints = tree.checkpoints(held)
-    return Rights(held, dropped, parked, checkpoints, epoch, record.endpoint if record else None)
+    known = {p: read for p, read in checkpoints.items() if p in held}
+    return Rights(held, dropped, parked, known, epoch, record.endpoint if record else None)
 
 
 def target_of(tree: Tree, worker: str) -> tuple[int, frozenset[str] | None]:

@@ -1,6 +1,7 @@
 """Go on behind offsets that cannot be consumed: `rota skip`, recorded in the table's log like every other step.
 
-Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch; the log says who skipped what.
+Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond what is there;
+the log says who skipped what.
 """
 
 import uuid
@@ -8,6 +9,7 @@ import uuid
 from rota.consume import Tables
 from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
+from rota.dataplane.landing import Landing
 from rota.dataplane.table import Batch
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline
@@ -16,14 +18,23 @@ from rota.pipeline import Pipeline
 def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
     """The offsets [start, end) that were skipped; `to` None: one. The partition is unparked.
 
-    Raises ConfigError for a partition that no run ever looked at or a `to` behind it, Fenced and OffsetGap if a run or a
-    new owner was faster, ForeignTable.
+    Raises ConfigError for a partition that no run ever looked at or a `to` behind it or beyond its end, Fenced and
+    OffsetGap if a run or a new owner was faster, ForeignTable.
     """
+    source = Landing.of(pipeline)
     main = Tables.of(pipeline, tree.group, tree.meta().id).main
     standing = main.standing((partition,))[partition]
     if standing.offset is None or standing.token is None:
         raise ConfigError(f"No run ever looked at {partition}: there is nothing to skip. See `rota status`")
-    end = standing.offset + 1 if to is None else to
+    end, latest = standing.offset + 1 if to is None else to, source.latest((partition,))[partition]
+    if standing.offset >= latest:
+        raise ConfigError(
+            f"{partition} stands at {standing.offset}, its end: there is nothing to skip. See `rota status`"
+        )
+    if end > latest:
+        raise ConfigError(
+            f"{partition} ends at {latest}; what lands next would be skipped unseen. Give --to {latest} at most"
+        )
     if end <= standing.offset:
         raise ConfigError(
             f"{partition} stands at {standing.offset} already; {end} is not beyond it. Give a greater --to"

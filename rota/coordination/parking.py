@@ -1,19 +1,29 @@
 """Partitions that nobody consumes for now, and writes that were refused: what a person looks at in the morning.
 
-Laws: a parked partition keeps its owner and its offset; it is tried again when the *server's* clock passes `retry_at`,
-never when `retry_at` is None. Noting a refusal never fails the work that was refused.
+Laws: a parked partition keeps its owner and its offset, also where the record cannot be read; it is tried again when the
+*server's* clock passes `retry_at`, never when `retry_at` is None. A run parks under the `checks` of its right to the
+partition: one that was overtaken cannot. Noting a refusal never fails the work that was refused.
 """
 
+from collections.abc import Sequence
+
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals
+from rota.coordination.store import Check, Delete
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError
 
 
 def park(
-    tree: Tree, partition: str, reason: str, *, retry_after: float | None = None, offset: int | None = None
+    tree: Tree,
+    partition: str,
+    reason: str,
+    *,
+    retry_after: float | None = None,
+    offset: int | None = None,
+    checks: Sequence[Check] = (),
 ) -> Parked:
     """Parks the partition, or counts one more failure of the same offset; tried again after `retry_after` seconds *
-    2^(failures - 1), an hour at most."""
+    2^(failures - 1), an hour at most. Raises Conflict where one of the `checks` does not hold."""
     now = tree.store.now()
 
     def parked(before: Parked | None) -> Parked:
@@ -26,13 +36,13 @@ def park(
             offset=offset,
         )
 
-    return tree.update(tree.paths.parking(partition), Parked, parked)
+    return tree.update(tree.paths.parking(partition), Parked, parked, checks)
 
 
-def unpark(tree: Tree, partition: str) -> bool:
-    """Lets it be consumed again at once; whether it was parked."""
+def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
+    """Lets it be consumed again at once; whether it was parked, and the `checks` held."""
     try:
-        tree.store.delete(tree.paths.parking(partition))
+        tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
     except Conflict:
         return False
     return True
@@ -41,6 +51,15 @@ def unpark(tree: Tree, partition: str) -> bool:
 def waiting(parked: Parked, now: float) -> bool:
     """Whether the partition is to be left alone at `now`, the server's clock."""
     return parked.retry_at is None or now < parked.retry_at
+
+
+def unreadable(tree: Tree, partition: str) -> str:
+    """Why the partition must be left alone though nothing readable says so; call it after reading what is parked and the
+    checkpoints. A park that cannot be read is none the less one, and so is a checkpoint."""
+    for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition)):
+        if path in tree.quarantined:
+            return f"its record {path} cannot be read. Restore or delete it"
+    return ""
 
 
 def note_refusal(tree: Tree, refusal: Refusal) -> bool:

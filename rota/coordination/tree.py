@@ -34,7 +34,7 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.store import PATIENCE, Create, Node, Store, settle
+from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
@@ -157,23 +157,27 @@ class Tree:
         self.quarantined.pop(path, None)
         return record
 
-    def update(self, path: str, model: type[R], change: Callable[[R | None], R]) -> R:
+    def update(self, path: str, model: type[R], change: Callable[[R | None], R], checks: Sequence[Check] = ()) -> R:
         """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
 
-        `change` must be harmless to repeat: a lost reply is answered by reading and changing again."""
+        `change` must be harmless to repeat: a lost reply is answered by reading and changing again. `checks` hold at the
+        instant of the write, or nothing is written: raises Conflict."""
         self.store.wait_active(PATIENCE)
         for attempt in range(TRIES):
             seen = self.read(path, model)
             record = change(seen.record if seen else None)
             if seen is not None and seen.record == record:
                 return record
+            data = encode(record)
             try:
-                if seen is None:
-                    self.store.create(path, encode(record))
-                else:
-                    self.store.set(path, encode(record), seen.version)
-            except (Conflict, Unknown) as error:
-                if attempt == TRIES - 1 or (isinstance(error, Conflict) and error.cause == "missing" and seen is None):
+                self.store.multi([*checks, Create(path, data) if seen is None else Set(path, data, seen.version)])
+            except Unknown:
+                if attempt == TRIES - 1:
+                    raise
+                settle(self.store)
+            except Conflict as error:
+                hopeless = error.path != path or (error.cause == "missing" and seen is None)
+                if attempt == TRIES - 1 or hopeless:
                     raise
                 settle(self.store)
             else:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 ENVIRONMENT = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Permission denied"
     r"|OutOfMemoryError|Cannot allocate memory|ExecutorLostFailure|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
-    r"|OPERATION_CANCELED|cancelled|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|StatusCode\.UNAVAILABLE"
+    r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
+    r"|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"
     r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
     r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
 )

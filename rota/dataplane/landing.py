@@ -82,6 +82,10 @@ class Landing:
         known = self.index.files(partitions)
         return {p: len(files) + len(self._new(p, frozenset(f.path for f in files))) for p, files in known.items()}
 
+    def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.given`."""
+        return {p: len(files) for p, files in self.index.files(partitions).items()}
+
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.fix`."""
         return {p: len(files) for p, files in self.index.extend(partitions, self._new).items()}
@@ -177,6 +181,10 @@ class Landing:
             try:
                 now = (self.root / file.path).stat()
             except FileNotFoundError:
+                if not self.root.is_dir():
+                    raise EnvironmentFailed(
+                        f"The landing folder {self.root} is not there. Mount it; no partition is parked"
+                    ) from None
                 return f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, or: rota skip"
             except OSError as error:
                 raise EnvironmentFailed(
@@ -213,6 +221,9 @@ def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: f
         path = f"{below}/{entry.name}"
         if entry.name.startswith(HIDDEN) or path in known:
             continue
+        if not _text(path):
+            log.warning("left_out=%r reason=its name is not UTF-8; give it another", path)
+            continue
         if entry.is_dir():
             yield from _rested(root, path, known, settle, now)
             continue
@@ -222,6 +233,14 @@ def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: f
             continue  # it vanished meanwhile
         if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
             yield Landed(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _text(path: str) -> bool:
+    """Whether the index can hold the name."""
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _suffix(path: str) -> str:

@@ -81,6 +81,10 @@ class Ledger:
             f"written. To take it over: rota adopt"
         )
 
+    def identity(self, table: DeltaTable) -> list[Transaction]:
+        """What the first commit of this group into a table carries, so that `identify` knows it again."""
+        return [] if self._ours(table) else self._identity(_adopted(table) or 1)
+
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int]) -> Claimed:
         """See `Table.claim`. Raises ForeignTable before anything is written."""
         for _ in range(TRIES):
@@ -92,7 +96,7 @@ class Ledger:
             offsets = {p: table.transaction_version(self._offset(p)) for p in mine}
             wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
             wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
-            wanted += [] if not wanted or self._ours(table) else self._identity(_adopted(table) or 1)
+            wanted += self.identity(table) if wanted else []
             if not wanted:
                 return _claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")

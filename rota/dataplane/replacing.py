@@ -63,7 +63,9 @@ def append(ledger: Ledger, batch: Batch) -> int:
                 "append",
                 table.schema(),
                 partition_by=[],
-                commit_properties=CommitProperties(custom_metadata=metadata(batch, ledger.group, {})),
+                commit_properties=CommitProperties(
+                    custom_metadata=metadata(batch, ledger.group, {}), app_transactions=ledger.identity(table)
+                ),
             )
             error: Exception | None = None
         except (DeltaError, OSError) as caught:

@@ -29,6 +29,10 @@ class Source(Protocol):
         """One past the newest offset that a run would find now; no Spark, writes nothing."""
         ...
 
+    def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """How many offsets were given so far; fewer than a table has consumed only if that was forgotten. Writes nothing."""
+        ...
+
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """Gives offsets to what is new, and the `latest` after it. A lost race gives nothing twice."""
         ...

@@ -1,0 +1,219 @@
+"""Faults around a run that no Spark is needed to show: a stand-in session lets the world move while the run is "paused"."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rota.backlog import backlog, owners
+from rota.consume import Dropped, Event, Parked, Tables, consume
+from rota.coordination.tree import Tree
+from rota.dataplane import replacing
+from rota.dataplane.failures import judged
+from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Ledger
+from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Unavailable
+from rota.skip import skip
+from tests.dataplane.test_ledger import batch, ledger
+from tests.dataplane.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def paused(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
+    """What a run gets as Spark: nothing that works; `meanwhile` happens before the run goes on."""
+
+    def connect(_: str | None) -> Any:
+        meanwhile()
+        return SimpleNamespace(conf=SimpleNamespace(set=lambda name, value: None))
+
+    return connect
+
+
+def taken(world: World, worker: str, key: str) -> str:
+    """Another worker claims the partition, under a target of its own."""
+    incarnation = world.join(worker)
+    return world.give(key, incarnation=incarnation)
+
+
+# --- a zombie parks nobody ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_overtaken_parks_nobody(world: World) -> None:
+    """The new owner consumed the file, and whoever landed it took it away: only the zombie misses it."""
+    world.rows("a", "0", 1)
+    zombie = world.give("a")
+
+    def overtaken() -> None:
+        taken(world, "w2", "a")
+        (world.folder / "land/a/0.json").unlink()
+
+    events = world.run("a", incarnation=zombie, connect=paused(overtaken))
+    assert [type(e) for e in events] == [Dropped], events
+    assert not world.tree.parked()
+
+
+def test_a_run_whose_session_ended_parks_nobody(world: World) -> None:
+    """Its partition may be another run's of the same owner by now."""
+    world.rows("a", "0", 1)
+    world.give("a")
+
+    tree = Tree(world.server.connect(), "g")
+
+    def expired() -> None:
+        world.server.expire(tree.store.session)
+        with pytest.raises(Unavailable):
+            tree.store.sync()
+        (world.folder / "land/a/0.json").unlink()
+
+    events = list(consume(tree, world.pipeline, world.incarnation, ["p-a"], "run", paused(expired)))
+    assert [type(e) for e in events] == [Dropped], events
+    assert not world.tree.parked()
+
+
+def test_the_rightful_run_parks_what_vanished(world: World) -> None:
+    world.rows("a", "0", 1)
+    world.give("a")
+    (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
+    assert isinstance(event, Parked)
+    assert "vanished" in world.tree.parked()["p-a"].record.reason
+
+
+# --- nothing unreadable is taken for less ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["parking", "checkpoint", "live"])
+def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: str) -> None:
+    """Unreadable is neither "not parked", nor "never consumed", nor "without a Spark of its own"."""
+    for key in "ab":
+        world.rows(key, "0", 1)
+    world.give("a", "b")
+    path = {
+        "parking": world.tree.paths.parking("p-a"),
+        "checkpoint": world.tree.paths.checkpoint("p-a"),
+        "live": world.tree.paths.live(world.incarnation),
+    }[kind]
+    store = world.tree.store
+    store.set(path, b"\xff", -1) if store.get(path) else store.create(path, b"\xff")
+    left = {"p-a"} if kind != "live" else {"p-a", "p-b"}
+    if kind != "checkpoint":  # a click leaves it to the run, which reads it anyway
+        found = owners(world.tree, world.pipeline, ["a", "b"])
+        assert set(found.skipped) == left
+        assert all("cannot be read" in why for why in found.skipped.values()), found.skipped
+    assert {p for w in backlog(world.tree, world.pipeline) for p in w.lags} == {"p-a", "p-b"} - left
+    seen: list[str | None] = []
+
+    def connect(endpoint: str | None) -> Any:
+        seen.append(endpoint)
+        raise EnvironmentFailed("no Spark here")
+
+    events: list[Event] = []
+    try:
+        events = world.run("a", "b", connect=connect)
+    except EnvironmentFailed:
+        assert kind != "live"
+    else:
+        assert kind == "live"
+        assert {e.partition for e in events if isinstance(e, Dropped)} == left
+        assert not seen
+
+
+# --- what was given an offset keeps it ------------------------------------------------------------------------------
+
+
+def test_a_lost_index_stops_the_partition(world: World) -> None:
+    """Without it, files that landed since would get the ordinals of those that were consumed: they would be lost."""
+    for name in ("0", "1"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p-a", 2)
+    shutil.rmtree(world.table / "index")
+    for name in ("0", "1"):
+        (world.folder / f"land/a/{name}.json").unlink()
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, Parked), event
+    assert "index" in event.reason
+    assert not (world.table / "index").exists()
+
+
+def consumed(world: World, partition: str, end: int) -> Ledger:
+    """As if a run had consumed everything: the index, the offset and the checkpoint."""
+    Landing.of(world.pipeline).fix((partition,))
+    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    token = world.tree.owned((partition,))[partition].token
+    claimed = main.claim({partition: token}, {partition: 0})
+    main.commit(claimed, batch(main, claimed, ends={partition: end}))
+    return main
+
+
+def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
+    """Else the files that land next would be skipped unseen."""
+    world.rows("a", "0", 1)
+    world.give("a")
+    main = consumed(world, "p-a", 1)
+    with pytest.raises(ConfigError, match="nothing"):
+        skip(world.tree, world.pipeline, "p-a")
+    world.rows("a", "1", 1)
+    with pytest.raises(ConfigError, match="2"):
+        skip(world.tree, world.pipeline, "p-a", to=5)
+    assert main.standing(("p-a",))["p-a"].offset == 1
+
+
+# --- whose fault it is ----------------------------------------------------------------------------------------------
+
+
+def test_a_landing_folder_that_is_away_parks_nobody(world: World) -> None:
+    """A disk that is not mounted is the environment's fault: when it is back, all goes on without a hand."""
+    world.rows("a", "0", 1)
+    world.give("a")
+    away = world.folder / "away"
+    with pytest.raises(EnvironmentFailed, match="land"):
+        world.run("a", connect=paused(lambda: (world.folder / "land").rename(away)))
+    assert not world.tree.parked()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ValueError: flight 12 was cancelled", BadTransform),
+        ("[UNRESOLVED_COLUMN] did you mean one of `cancelled`, `carrier`?", BadTransform),
+        ("Job 7 cancelled because SparkContext was shut down", EnvironmentFailed),
+        ("[SPARK_JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs", EnvironmentFailed),
+        ("[INVALID_HANDLE.OPERATION_CANCELED] the operation was cancelled", EnvironmentFailed),
+    ],
+)
+def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type[Exception]) -> None:
+    spark: Any = SimpleNamespace(range=lambda n: SimpleNamespace(count=lambda: 1))
+    assert isinstance(judged(RuntimeError(text), spark, "p-a"), kind)
+
+
+def test_a_name_that_is_no_text_holds_up_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.rows("a", "0", 1)
+    bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
+    with open(bad, "wb") as file:
+        file.write(b'{"n": 1}\n')
+    assert Landing.of(world.pipeline).fix(("p-a",)) == {"p-a": 1}
+    assert "not UTF-8" in caplog.text
+
+
+# --- the table of bad records ---------------------------------------------------------------------------------------
+
+
+def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Path) -> None:
+    """A replay may be the first that has bad records; the next live batch finds the quarantine its own."""
+    aside = ledger(tmp_path)
+    source = ledger(tmp_path / "other")
+    claimed = source.claim({"p": 1}, {"p": 0})
+    made = batch(aside, claimed)
+    replacing.append(aside, made)
+    again = aside.claim({"p": 1}, {"p": 0})
+    assert again.offsets == {"p": 0}
