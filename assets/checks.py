@@ -60,11 +60,12 @@ def stale(past: Iterable["Past"]) -> dict[str, str]:
 
 
 def gaps(past: Iterable["Past"]) -> dict[str, str]:
-    """Partition -> the commit that does not start where the one before it ended; empty when offsets follow."""
+    """Partition -> the commit that does not start where the one before it ended; empty when offsets follow. What a person
+    skipped is in the log, so it is no gap."""
     ends: dict[str, int] = {}
     found: dict[str, str] = {}
     for commit in sorted(past, key=lambda commit: commit.version):
-        for partition, (start, end) in commit.ranges.items() if commit.op == "commit" else ():
+        for partition, (start, end) in commit.ranges.items() if commit.op in ("commit", "skip") else ():
             if ends.setdefault(partition, start) != start:
                 found[partition] = (
                     f"version {commit.version} starts at {start}, the one before ended at {ends[partition]}"

@@ -80,22 +80,23 @@ class Agent:
     # --- what the process calls
 
     def cycle(self) -> Generator[None, None, None]:
-        """One round: what the machine says to a fresh look is done. Never raises for want of ZooKeeper."""
+        """One round: what the machine says to a fresh look is done. Never raises for want of ZooKeeper, nor for a record
+        of the group that cannot be read: it stands still until somebody mended it."""
         try:
             if self.state.incarnation is not None and self.store.session != self._session:
                 yield from self._feed(Lost())
             elif not self.store.active():
-                yield from self._feed(Suspended(self.clock()))
-                yield from self._feed(Ticked(self.clock()))
+                yield from self._still()
             elif self.state.incarnation is None and self.done is None:
                 yield from self._join()
             elif self.done is None:
                 yield from self._round()
         except (Unavailable, Unknown) as error:
             self.say("suspended", why=str(error))
-            yield from self._feed(Suspended(self.clock()))
+            yield from self._still()
         except Undecodable:
             self._report()  # nothing is concluded from what cannot be read
+            yield from self._still()
 
     def leave(self, *, hurry: bool = False) -> None:
         """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left. With
@@ -123,6 +124,11 @@ class Agent:
         return bool(state.waiting or state.draining) or state.leaving is not None or self._pending
 
     # --- the round
+
+    def _still(self) -> Generator[None, None, None]:
+        """No look could be taken: nothing is written until everything is proven again, but time passes."""
+        yield from self._feed(Suspended(self.clock()))
+        yield from self._feed(Ticked(self.clock()))
 
     def _join(self) -> Generator[None, None, None]:
         if self.store.session == self._session:

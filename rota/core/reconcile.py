@@ -256,12 +256,14 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
     )
     if state.leaving is not None and not after.held:
         return _exit(after, clean=True, reason="left: everything is handed over")
+    if _overdue(state, look) and not mine:  # what is left cannot be read, so it cannot be released either
+        return _exit(after, clean=False, reason=f"left: nothing is known of {', '.join(sorted(after.held))}")
     return after, (*releases, *claims, *notes)
 
 
 def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]]:
     """What goes now, and what waits for its run to end."""
-    overdue = state.leaving is not None and look.now - state.leaving >= state.max_shutdown
+    overdue = _overdue(state, look)
     releases: list[Release] = []
     draining: set[str] = set()
     for partition, owner in sorted(look.owners.items()):
@@ -276,6 +278,10 @@ def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]
         else:
             releases.append(Release(partition, owner.version, "revoked"))
     return releases, frozenset(draining)
+
+
+def _overdue(state: State, look: Looked) -> bool:
+    return state.leaving is not None and look.now - state.leaving >= state.max_shutdown
 
 
 def _claims(state: State, look: Looked) -> tuple[list[Claim], dict[str, Waiting]]:

@@ -71,6 +71,13 @@ def test_a_live_owner_is_forced_after_max_shutdown_and_the_note_comes_once() -> 
     assert said[-1] == (Claim("a", 4, "forced", OTHER),)
 
 
+def test_a_worker_that_leaves_does_not_wait_for_ever_for_what_cannot_be_read() -> None:
+    mine = look(target="a", owners={"a": Owner(ME, 4)})
+    _, said = play(mine, Told(2.0), *(look(now, "", owners={}) for now in (3.0, 121.9, 122.0)))
+    assert said[:4] == [(), (Announce(),), (), ()]
+    assert said[4] == (Exit(clean=False, reason="left: nothing is known of a"),)
+
+
 @pytest.mark.parametrize(
     "breach",
     [

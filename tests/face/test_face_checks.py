@@ -18,6 +18,8 @@ ORDINARY = [
     Commit(2, {"p": (0, 4), "q": (0, 1)}, {"p": 12, "q": 10}),
     Commit(4, {"p": (0, 2)}, {}, op="replay"),
     Commit(5, {"q": (1, 2)}, {"q": 15}),
+    Commit(6, {"q": (2, 3)}, {"q": 15}, op="skip"),
+    Commit(7, {"q": (3, 4)}, {"q": 15}),
 ]
 
 
@@ -27,12 +29,12 @@ def test_ordinary_life_is_neither_stale_nor_has_gaps() -> None:
 
 
 def test_a_commit_of_an_older_token_is_stale_wherever_it_stands_in_the_answer() -> None:
-    zombie = Commit(6, {"q": (2, 3)}, {"q": 11})
-    assert stale([zombie, *ORDINARY]) == {"q": "version 6 has token 11, version 5 had 15"}
+    zombie = Commit(8, {"q": (2, 3)}, {"q": 11})
+    assert stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
     assert stale([*ORDINARY, zombie]) == stale([zombie, *ORDINARY])
 
 
 def test_a_lost_and_a_doubled_range_are_gaps() -> None:
-    lost, doubled = Commit(6, {"p": (10, 11)}), Commit(6, {"p": (4, 9)})
-    assert gaps([*ORDINARY, lost]) == {"p": "version 6 starts at 10, the one before ended at 9"}
-    assert gaps([*ORDINARY, doubled]) == {"p": "version 6 starts at 4, the one before ended at 9"}
+    lost, doubled = Commit(8, {"p": (10, 11)}), Commit(8, {"p": (4, 9)})
+    assert gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
+    assert gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
