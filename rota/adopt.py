@@ -13,7 +13,6 @@ from rota.coordination import adopt as coordination
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
-from rota.dataplane.ledger import Ledger
 from rota.errors import ConfigError, CoordinationError
 from rota.pipeline import Pipeline
 
@@ -35,7 +34,7 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
         tables = Tables.of(pipeline, tree.group, tree.meta().id)
         for ledger in (tables.main, tables.quarantine):
             if ledger.open():
-                greatest = max(greatest, ledger.adopt(_carried_over(ledger)))
+                greatest = max(greatest, ledger.adopt())
         keys = tree.partitions().get(pipeline.name)
         known = {pipeline.partition(k) for k in keys.keys} if keys else set()
         for p, stands in tables.main.standing(tuple(known | tables.main.partitions())).items():
@@ -49,12 +48,3 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
         with suppress(CoordinationError):
             unpark(tree, partition)
     return Adopted(meta.token_base, {p: c.offset for p, c in checkpoints.items()})
-
-
-def _carried_over(ledger: Ledger) -> dict[str, int]:
-    """The offsets under the name of the group that wrote last."""
-    past = ledger.past()
-    if not past or past[0].group == ledger.group:
-        return {}
-    former = Ledger(ledger.path, past[0].group, "", ledger.guards)
-    return {p: at for p in ledger.partitions() if (at := former.offset(p)) is not None}

@@ -74,7 +74,7 @@ def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
         except Conflict as conflict:
             if conflict.cause != "exists" or not _ours(tree, path, session):
                 raise
-            store.set(path, encode(record), -1)
+            store.set(path, encode(record), -1)  # left by this run's work for another incarnation
         except Unknown:
             settle(store)
             if store.get(path) is None and attempt < 3:

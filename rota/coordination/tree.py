@@ -171,13 +171,9 @@ class Tree:
             data = encode(record)
             try:
                 self.store.multi([*checks, Create(path, data) if seen is None else Set(path, data, seen.version)])
-            except Unknown:
-                if attempt == TRIES - 1:
-                    raise
-                settle(self.store)
-            except Conflict as error:
-                hopeless = error.path != path or (error.cause == "missing" and seen is None)
-                if attempt == TRIES - 1 or hopeless:
+            except (Conflict, Unknown) as error:
+                final = isinstance(error, Conflict) and (error.path != path or (error.cause, seen) == ("missing", None))
+                if attempt == TRIES - 1 or final:
                     raise
                 settle(self.store)
             else:

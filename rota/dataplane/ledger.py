@@ -103,7 +103,7 @@ class Ledger:
             try:
                 self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
             except (DeltaError, OSError) as error:
-                self._survivable(error)
+                survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
 
     def renew(self, claimed: Claimed, partitions: tuple[str, ...]) -> Claimed:
@@ -134,7 +134,7 @@ class Ledger:
                 return version
             if error is None:
                 return int(self.found().version())
-            self._survivable(error)
+            survivable(self.path, error)
             claimed = self.renew(claimed, partitions)
         raise EnvironmentFailed(
             f"{self.path}: no commit in {TRIES} tries. Nothing of this batch was written; try again"
@@ -162,29 +162,33 @@ class Ledger:
         """Every partition that the log names."""
         return {p for one in self.past() for p in (*one.tokens, *one.ranges)}
 
-    def offset(self, partition: str) -> int | None:
-        """Where the partition stands under this group's name, whoever has the table."""
-        table = self.open()
-        return table.transaction_version(self._offset(partition)) if table else None
+    def adopt(self) -> int:
+        """Takes the table over for this group and ZooKeeper, and goes on at its offsets. The greatest token it has seen.
 
-    def adopt(self, offsets: Mapping[str, int]) -> int:
-        """Takes the table over for this group and ZooKeeper; `offsets` are carried over. The greatest token it has seen.
-
-        Whoever had it before is stopped at its next claim.
+        Whoever had it before is stopped at its next claim, and what it has under way at its commit.
         """
         for _ in range(TRIES):
             table = self.found()
-            wanted = [] if self._ours(table) else self._identity((_adopted(table) or 0) + 1)
-            missing = {p: o for p, o in offsets.items() if table.transaction_version(self._offset(p)) is None}
-            wanted += [Transaction(self._offset(p), o) for p, o in missing.items()]
-            if not wanted:
+            if self._ours(table):
                 return max((t for one in self.past() for t in one.tokens.values()), default=0)
+            wanted = [*self._identity((_adopted(table) or 0) + 1), *self._carried(table)]
             try:
                 adoption = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="adopt")
                 self._write(table, (), wanted, metadata(adoption, self.group, {}))
             except (DeltaError, OSError) as error:
-                self._survivable(error)
+                survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no adoption in {TRIES} tries. Stop the group's runs and try again")
+
+    def _carried(self, table: DeltaTable) -> list[Transaction]:
+        """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
+        commits lies between the reading and the adoption, and none that began before comes after."""
+        past = self.past()
+        if not past or past[0].group == self.group:
+            return []  # the same names: the next claim under a greater token does both
+        former = replace(self, group=past[0].group)
+        offsets = {p: table.transaction_version(former._offset(p)) for p in self.partitions()}
+        both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
+        return [Transaction(one._offset(p), at) for one, p, at in both]
 
     def _offset(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/offset"
@@ -224,7 +228,7 @@ class Ledger:
         try:
             claimed.snapshot.alter.add_columns(added)
         except (DeltaError, OSError) as error:
-            self._survivable(error)
+            survivable(self.path, error)
         return self._widened(self.renew(claimed, tuple(batch.ranges)), batch)
 
     def landed(self, commit: str, since: int) -> int | None:
@@ -247,14 +251,6 @@ class Ledger:
                 f"Nothing was written; the next run reads it again",
                 partitions=moved,
             )
-
-    def _survivable(self, error: Exception) -> None:
-        """Returns where trying again can help: a lost race. Raises EnvironmentFailed where the disk or the store fails."""
-        if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
-            return
-        raise EnvironmentFailed(
-            f"{self.path} cannot be written ({error}). Check the disk; the next run goes on"
-        ) from error
 
 
 def survivable(path: Path, error: Exception) -> None:

@@ -101,3 +101,11 @@ def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
     membership.end_run(tree, node)
     with pytest.raises(Conflict):
         membership.narrow_run(tree, node, mine, [])
+
+
+def test_a_run_that_goes_on_for_another_incarnation_says_so(tree: Tree) -> None:
+    """A click works for one owner after the other; the node that the first left behind must not speak for the second."""
+    first, second = (membership.join(tree, w, Live()) for w in ("w1", "w2"))
+    membership.register_run(tree, "run", first, ["p-a"])
+    membership.register_run(tree, "run", second, ["p-b"])
+    assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p-b",))]

@@ -144,7 +144,14 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         for ops in store.sent
         if len(ops) > 1 and all(op.split("/")[3].split(" ")[0] in names for op in ops)
     }
-    assert {row[0]: row[1] for row in rows("multi")}.keys() == {"claim", "release", "checkpoint", "slots", "flip"}
+    assert {row[0]: row[1] for row in rows("multi")}.keys() == {
+        "claim",
+        "release",
+        "checkpoint",
+        "park",
+        "slots",
+        "flip",
+    }
     assert shapes == {
         ("check live", "check assign at a version", "set own"),
         ("check runs", "check own at a version", "create checkpoints"),

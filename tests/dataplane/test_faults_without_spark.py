@@ -16,8 +16,9 @@ from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
-from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Unavailable
+from rota.errors import BadTransform, ConfigError, EnvironmentFailed, ForeignTable, Unavailable
 from rota.skip import skip
+from tests.dataplane.conftest import damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
 
@@ -217,3 +218,32 @@ def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Pat
     replacing.append(aside, made)
     again = aside.claim({"p": 1}, {"p": 0})
     assert again.offsets == {"p": 0}
+
+
+# --- a table that changes hands -------------------------------------------------------------------------------------
+
+
+def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
+    """A pipeline moved to another group and back: what was consumed there is not consumed again."""
+    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    claimed = mine.claim({"p": 7}, {"p": 0})
+    mine.commit(claimed, batch(mine, claimed))
+    other.adopt()
+    claimed = other.claim({"p": 3}, {"p": 0})
+    assert claimed.offsets == {"p": 2}
+    other.commit(claimed, batch(other, claimed))
+    mine.adopt()
+    assert mine.claim({"p": 9}, {"p": 0}).offsets == {"p": 4}
+
+
+def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
+    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    first = mine.claim({"p": 7}, {"p": 0})
+    mine.commit(first, batch(mine, first))
+    zombie = mine.claim({"p": 7}, {"p": 0})
+    other.adopt()
+    claimed = other.claim({"p": 3}, {"p": 0})
+    other.commit(claimed, batch(other, claimed))
+    with pytest.raises(ForeignTable):
+        mine.commit(zombie, batch(mine, zombie))
+    assert damage(mine.path, {"p": dict.fromkeys(range(4), 1)})["doubled"] == 0

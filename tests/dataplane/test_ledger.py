@@ -264,7 +264,7 @@ def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, who: 
     with pytest.raises(ForeignTable, match="rota adopt"):
         other.claim({"p": 3}, {"p": 0})
     assert version(mine.path) == before
-    assert other.adopt({"p": 2}) == 9  # the greatest token: the new token base lies above
+    assert other.adopt() == 9  # the greatest token: the new token base lies above
     assert other.claim({"p": 10}, {"p": 0}).offsets == {"p": 2}
     with pytest.raises(ForeignTable):  # and the former group is stopped at once
         mine.claim({"p": 9}, {"p": 0})
