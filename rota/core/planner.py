@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.options import part, remembered
 from rota.core.assignors.registry import BY_COUNT, Proposal, find
 from rota.core.eligibility import counted, matching, rightful
 from rota.core.measures import holders, imbalance, lowest_peak, mean_utilization, utilizations
@@ -29,16 +30,23 @@ def plan(
 ) -> Plan:
     """The plan of `assignor` for `snapshot` under `policy`. Raises ConfigError on a bad name or option."""
     policy, memory = policy or Policy(), memory or {}
-    assign = find(assignor)
+    assign, past = find(assignor), part(memory, assignor)
     waits = _returning(snapshot, policy)
-    proposal = _proposed(snapshot, waits, lambda s: assign(s, options or {}, memory.get(assignor) or {}))
+    proposal = _proposed(snapshot, waits, lambda s: assign(s, options or {}, past))
     match = matching(snapshot)
     keeps = rightful(snapshot, match)
     forced = _unavoidable(snapshot, keeps, proposal.target)
-    chosen = _under(policy, snapshot, proposal, keeps, forced, memory.get("planner") or {})
+    chosen = _under(
+        policy,
+        snapshot,
+        proposal,
+        keeps,
+        forced,
+        remembered("planner", part(memory, "planner"), {"voluntary_at": "number"}),
+    )
     target, placed = chosen.target, chosen.placed
     whole = chosen.target is proposal.target  # else what the assignor remembers has not happened: it decides again
-    thought = proposal.memory if whole else memory.get(assignor)
+    thought = proposal.memory if whole else past
     kept: dict[str, Any] = {assignor: dict(thought)} if thought else {}
     if chosen.voluntary_at is not None:
         kept["planner"] = {"voluntary_at": chosen.voluntary_at}
@@ -169,11 +177,11 @@ def _lower_bound(
     by_count: bool,
     after: float | None,
 ) -> float | None:
-    """In the ratio of `after`. By count and with equal capacities the target of the assignor is itself the bound."""
+    """In the ratio of `after`. By count, proven and with equal capacities, the assignor's target is itself the bound."""
     if after is None:
         return None
     capacity = snapshot.team.capacity[able]
-    if by_count and (capacity == capacity[0]).all():
+    if by_count and proposal.proven and (capacity == capacity[0]).all():
         return after if chosen.target is proposal.target else imbalance(snapshot, proposal.target, able, True)
     used = utilizations(snapshot, chosen.target, by_count)[able]
     mean = mean_utilization(used, capacity)

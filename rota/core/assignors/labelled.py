@@ -12,17 +12,17 @@ from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 MOST_ARCS = 200_000  # class x worker; beyond it the answer is valid and near even, not proven, and the plan says so
 
 
-def labelled(snapshot: Snapshot, match: Bools, keeps: Codes, most_arcs: int = MOST_ARCS) -> tuple[Codes, Ints, str]:
+def labelled(snapshot: Snapshot, match: Bools, keeps: Codes) -> tuple[Codes, Ints, str]:
     """The target, the seats of each worker, and a note on what was not exact."""
     classes = Classes.of_snapshot(snapshot, match, keeps)
     capacity, workers = snapshot.team.capacity, len(snapshot.workers)
     if not len(classes.size):
         return np.full(len(keeps), -1, np.int32), np.zeros(workers, np.int64), ""
     arcs = int(classes.may.sum() + (classes.have > 0).sum())
-    if arcs > most_arcs:
+    if arcs > MOST_ARCS:
         units = greedy(classes, capacity)
         released, taken = np.maximum(classes.have - units, 0), np.maximum(units - classes.have, 0)
-        note = f"greedy, not proven: {arcs:,} arcs are more than {most_arcs:,}"
+        note = f"greedy, not proven: {arcs:,} arcs are more than {MOST_ARCS:,}"
         return realise(_placeable(classes, keeps), classes.of, released, taken), units.sum(axis=0), note
     units = balanced(classes, capacity)
     best = kept(classes, units, prices(classes, units, capacity))

@@ -48,6 +48,14 @@ def chosen(assignor: str, given: Mapping[str, Any], known: Mapping[str, Option])
     }
 
 
+def part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What `name` remembers, nothing if there is none. Raises ConfigError if it is not an object."""
+    found = memory.get(name)
+    if found is not None and not isinstance(found, Mapping):
+        raise ConfigError(f"memory.{name}: {repr(found)[:80]} is not valid. Valid: an object, as answered last")
+    return found or {}
+
+
 def remembered(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Any]:
     """The parts of a memory by `shapes`: "number", or an object of "numbers", of "names", or of "lists" of numbers.
     Law: what is missing is empty, what is of another shape is refused, what is unknown is forgotten."""

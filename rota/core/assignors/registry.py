@@ -29,7 +29,7 @@ class Proposal:
 
     `why(partition)` explains a move that validity alone does not; `note` says what was approximated or why nothing
     moves; `due` is when to look again, in the snapshot's seconds; `lower_bound` is a utilization that no assignment
-    within the assignor's own bounds can stay below.
+    within the assignor's own bounds can stay below; `proven` says that no counts are more even (by-count assignors).
     """
 
     target: Codes
@@ -38,6 +38,7 @@ class Proposal:
     note: str = ""
     due: float | None = None
     lower_bound: float | None = None
+    proven: bool = True
 
 
 class Assignor(Protocol):

@@ -29,7 +29,9 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     if (match == match[0]).all():
         return _alike(snapshot, keeps, match[0])
     target, seats, note = labelled(snapshot, match, keeps)
-    return Proposal(target, quota_reason(snapshot, counted(keeps, len(seats)), seats), note=note)
+    return Proposal(
+        target, quota_reason(snapshot, counted(keeps, len(seats)), seats), note=note, proven="not proven" not in note
+    )
 
 
 def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
