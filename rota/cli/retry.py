@@ -14,7 +14,7 @@ def command(partition: str, group: str) -> None:
     from rota.coordination import parking
 
     with opened(group) as tree:
-        parked = tree.parked()
-        known("parked partition", partition, parked)
+        known("parked partition", partition, tree.store.children(tree.paths.parked))
+        parked = tree.parked().get(partition)
         parking.unpark(tree, partition)
-    view.done(f"{partition} is tried again; it was parked: {parked[partition].record.reason}")
+    view.done(f"{partition} is tried again; it was parked: {parked.record.reason if parked else 'nobody can read why'}")

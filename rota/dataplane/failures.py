@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rota.dataplane.session import first_line
-from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError
+from rota.errors import BadTransform, EnvironmentFailed, RotaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +40,6 @@ def judged(
     if ENVIRONMENT.search(text) or isinstance(error, MemoryError | ConnectionError) or not _alive(spark):
         return EnvironmentFailed(f"Spark failed ({told(why(error))}). No partition is parked; the next run tries again")
     return BadTransform(f"{told(why(error))}. Mend the transform or the data, then: rota retry", partition=partition)
-
-
-def parkable(error: RotaError) -> bool:
-    """Whether this is a failure of data or transform."""
-    return isinstance(error, DataError)
 
 
 def why(error: Exception) -> str:

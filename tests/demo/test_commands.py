@@ -174,3 +174,10 @@ def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
         run("retry", "flights-UA")
     assert "ValueError" in run("retry", "flights-B6").output
     assert group.tree.parked() == {}
+
+
+def test_retry_also_lets_go_of_what_nobody_can_read(group: Group, run: Run) -> None:
+    path = group.tree.paths.parking("flights-AA")
+    group.tree.store.create(path, b"\xff")
+    assert "nobody can read why" in run("retry", "flights-AA").output
+    assert group.tree.store.get(path) is None
