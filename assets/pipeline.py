@@ -76,18 +76,17 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
         keys = shown.announced(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
             if config.replay:
-                from rota.replay import replay
-
                 ranges = {pipeline.partition(key): (config.replay.start, config.replay.end) for key in keys}
                 for done in replay(tree, pipeline, ranges, context.run.run_id, spark.connect):
                     yield from shown.replayed(done, tree)
-                return shown.all_replayed()
-            share = shown.shares(tree, config.incarnation, keys)
-            for partition, reason in share.skipped.items():
-                yield from shown.skipped(pipeline.key(partition), reason)
-            for incarnation, partitions in share.by_incarnation.items():
-                for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
-                    yield from shown.of(event, incarnation)
+            else:
+                share = shown.shares(tree, config.incarnation, keys)
+                for partition, reason in share.skipped.items():
+                    yield from shown.skipped(pipeline.key(partition), reason)
+                for incarnation, partitions in share.by_incarnation.items():
+                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
+                        yield from shown.of(event, incarnation)
             yield from shown.checked(tree, keys)
+        shown.all_replayed()
 
     return consume

@@ -1,5 +1,6 @@
 """Spark as Dagster connects to it: a thin client of the owner's own server, made when it is first needed."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -31,3 +32,10 @@ class SparkResource(dg.ConfigurableResource):
             remote = {"spark.remote": endpoint} if endpoint else {"spark.master": "local[*]"}
             self._held = (endpoint, LazyPySparkResource(spark_config={**self.config, **remote}))
         return self._held[1].spark_session
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 (Dagster's signature)
+        """The server lives on for other runs: what this one held there is given back."""
+        if self._held:
+            with suppress(Exception):  # the server may be gone; then there is nothing to give back
+                self._held[1].spark_session.stop()
+            self._held = None

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from assets import names
 from dagster_project.definitions import compose
 from resources.spark import SparkResource
+from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.membership import join, register_run
@@ -99,7 +100,7 @@ class Bench:
             seen = get_and_update_asset_status_cache_value(self.instance, asset, definition)
             assert seen is not None
             made = seen.deserialize_materialized_partition_subsets(definition).get_partition_keys()
-            failed = seen.deserialize_failed_partition_subsets(definition, self.instance).get_partition_keys()
+            failed = seen.deserialize_failed_partition_subsets(definition).get_partition_keys()
         return sorted(made), sorted(failed)
 
     def shown(self, asset: dg.AssetKey, key: str) -> dict[str, Any]:
@@ -263,8 +264,10 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
     held = bench.settled()
     config = {"incarnation": next(iter(held)), "partitions": ["a"]}
 
-    def cut(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def cut(tree: Tree, run: str, entries: Sequence[Entry]) -> Mapping[str, object]:
+        if any(entry.checkpoint.offset for entry in entries):
+            raise KeyboardInterrupt
+        return write_checkpoints(tree, run, entries)
 
     with monkeypatch.context() as patch:
         patch.setattr("rota.consume.write_checkpoints", cut)

@@ -1,6 +1,8 @@
 """The page as a person sees it, found by text: the epoch, a worker's name, a partition's lag."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -22,13 +24,29 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def test_the_page_shows_epoch_worker_and_lag(line: Line, page: Page) -> None:
+def picture(page: Page, folder: Path, name: str) -> None:
+    """A picture of what is seen, for the docs where ROTA_PICTURES names their folder."""
+    page.screenshot(path=str(Path(os.environ.get("ROTA_PICTURES", folder)) / f"{name}.png"))
+
+
+def test_the_page_shows_epoch_worker_and_lag(line: Line, page: Page, tmp_path: Path) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
-    wait_until(lambda: "x" in newest(line, "a", "checkpoints"), 90, pause=0.5)
+    wait_until(lambda: ("a-x", 900) in line.rows("a"), 90, pause=0.5)
     epoch = line.epoch("day")
+    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=0.5)
+
     page.goto(f"{line.dev.url}/assets/day/assignment")
-    expect(page.get_by_text(f"Epoch {epoch.epoch}:").first).to_be_visible()
+    expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
+    picture(page, tmp_path, "page-assignment")
+    page.get_by_role("button", name="Show table").first.click()
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
+    picture(page, tmp_path, "page-workers")
+
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=x")
     expect(page.get_by_text("lag", exact=True).first).to_be_visible()
+    picture(page, tmp_path, "page-partition")
+
+    page.goto(f"{line.dev.url}/asset-groups")
+    expect(page.get_by_text("assignment").first).to_be_visible()
+    picture(page, tmp_path, "page-lineage")
