@@ -1,8 +1,13 @@
 """What Dagster's run storage says about runs of ours. Law: read the runs first, then ZooKeeper; never the reverse."""
 
+import json
+import socket
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 
 import dagster as dg
+from dagster._core.storage.tags import GRPC_INFO_TAG  # private: where the server that holds a run's process listens
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -11,11 +16,35 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+SETTLING = 5.0  # seconds in which a run's server may still be about to listen
 
 
 def unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
-    """The job's runs that are not over, however they were launched."""
-    return list(instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNFINISHED)))
+    """The job's runs that are not over, however they were launched.
+
+    A run whose process went down with its code server would say "started" for ever, and nothing would be launched
+    beside it: Dagster's default launcher does not look. Such a run is reported as failed.
+    """
+    going: list[dg.DagsterRun] = []
+    for record in instance.get_run_records(dg.RunsFilter(job_name=job, statuses=UNFINISHED)):
+        if time.time() - record.update_timestamp.timestamp() > SETTLING and _orphaned(record.dagster_run.tags):
+            instance.report_run_failed(record.dagster_run, "Its process went down with Dagster's code server.")
+        else:
+            going.append(record.dagster_run)
+    return going
+
+
+def _orphaned(tags: Mapping[str, str]) -> bool:
+    """Whether the server that launched the run is not there any more; a queued run has none yet."""
+    where = json.loads(tags.get(GRPC_INFO_TAG, "{}"))
+    if not where:
+        return False
+    family = socket.AF_UNIX if where.get("socket") else socket.AF_INET
+    address = where.get("socket") or (where.get("host") or "localhost", int(where.get("port") or 0))
+    with socket.socket(family) as probe, suppress(TimeoutError):  # a server that is slow is there
+        probe.settimeout(1.0)
+        return probe.connect_ex(address) != 0
+    return False
 
 
 def cancel(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -112,12 +112,15 @@ def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
 
 def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: Line) -> None:
     before = line.epoch("night").epoch
-    line.dev.stop(kill=True)
-    line.kill("n2")
     line.land("c", "only", 10)
+    with line.tree("night") as tree:
+        wait_until(tree.runs, 60)
+    line.dev.stop(kill=True)  # in the middle of a run
+    line.kill("n2")
+    line.land("c", "only", 11)
     line.dev.start()
     line.epoch_where("night", lambda e: e.epoch > before and e.left == ("n2",))
-    line.holds("c", {"only": [7, 8, 9, 10], "new": [1, 2]}, 90)
+    line.holds("c", {"only": [7, 8, 9, 10, 11], "new": [1, 2]}, 90)
 
 
 def status(line: Line, run: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
+from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets import names
 from dagster_project.definitions import compose
@@ -169,6 +170,22 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     desk.tick("p__backlog")
     assert cancelled == [dead.run_id]
     assert {alive.run_id, clicked.run_id}.isdisjoint(cancelled)
+
+
+def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    incarnations = ready(desk)
+    where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
+    lost = desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"], **{GRPC_INFO_TAG: where})
+    beside = desk.tick("p__backlog")
+    assert isinstance(beside, dg.SensorResult)
+    assert [r.tags["incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    monkeypatch.setattr(runs, "SETTLING", -1e9)
+    desk.tick("p__backlog")
+    assert desk.instance.get_run_by_id(lost.run_id).status == Status.FAILURE
+    monkeypatch.setattr(runs, "rest", lambda *_, **__: 0.0)
+    again = desk.tick("p__backlog")
+    assert isinstance(again, dg.SensorResult)
+    assert {r.tags["incarnation"] for r in again.run_requests} == set(incarnations.values())
 
 
 def test_the_schedule_asks_for_what_the_sensor_would(desk: Desk, tmp_path: Path) -> None:
