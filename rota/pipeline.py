@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+from rota.core.reconcile import MACHINES
 from rota.errors import ConfigError
 from rota.settings import checked_id
 
@@ -116,6 +117,8 @@ class Group:
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
+        if self.protocol not in MACHINES:
+            raise ConfigError(f"protocol={self.protocol!r} of group {self.name!r}: known is {', '.join(MACHINES)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,3 +247,16 @@ def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignTable):
         mine.commit(zombie, batch(mine, zombie))
     assert damage(mine.path, {"p": dict.fromkeys(range(4), 1)})["doubled"] == 0
+
+
+def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(tree: Tree, partition: str) -> bool:
+        raise Unavailable("no ZooKeeper")
+
+    world.rows("a", "0", 1)
+    world.rows("a", "1", 1)
+    world.give("a")
+    main = consumed(world, "p-a", 1)
+    monkeypatch.setattr("rota.skip.unpark", lost)
+    assert skip(world.tree, world.pipeline, "p-a") == (1, 2)
+    assert main.standing(("p-a",))["p-a"].offset == 2
