@@ -222,8 +222,11 @@ class Ledger:
     def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
         assert isinstance(claimed.snapshot, DeltaTable)
-        added = columns.added(claimed.columns, (f.columns for f in batch.files))
-        if not added:
+        if not columns.added(claimed.columns, (f.columns for f in batch.files)):
+            return claimed
+        claimed = self.renew(claimed, tuple(batch.ranges))  # whoever was overtaken adds no column either
+        assert isinstance(claimed.snapshot, DeltaTable)
+        if not (added := columns.added(claimed.columns, (f.columns for f in batch.files))):
             return claimed
         try:
             claimed.snapshot.alter.add_columns(added)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from rota.backlog import backlog, owners
 from rota.consume import Dropped, Event, Parked, Tables, consume
@@ -16,7 +17,7 @@ from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
-from rota.errors import BadTransform, ConfigError, EnvironmentFailed, ForeignTable, Unavailable
+from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.skip import skip
 from tests.dataplane.conftest import damage
 from tests.dataplane.test_ledger import batch, ledger
@@ -218,6 +219,16 @@ def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Pat
     replacing.append(aside, made)
     again = aside.claim({"p": 1}, {"p": 0})
     assert again.offsets == {"p": 0}
+
+
+def test_a_zombie_adds_no_column(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    zombie = table.claim({"p": 7}, {"p": 0})
+    table.claim({"p": 8}, {"p": 0})
+    before = DeltaTable(table.path).version()
+    with pytest.raises(Fenced):
+        table.commit(zombie, batch(table, zombie, late="long"))
+    assert DeltaTable(table.path).version() == before
 
 
 # --- a table that changes hands -------------------------------------------------------------------------------------
