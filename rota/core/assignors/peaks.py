@@ -24,12 +24,15 @@ class Peaks:
     start: Codes
     mean: float
     price: float  # the least gain in utilization for a move
+    enough: float = 0.0  # a utilization that is within the tolerance
 
     @classmethod
-    def of(cls, snapshot: Snapshot, match: Bools, start: Codes, mean: float, price: float) -> "Peaks":
-        """The search space around `start`; `price` is in units of the mean."""
+    def of(
+        cls, snapshot: Snapshot, match: Bools, start: Codes, mean: float, price: float, tolerance: float = 0.0
+    ) -> "Peaks":
+        """The search space around `start`; `price` and `tolerance` are in units of the mean."""
         able: Bools = match & snapshot.team.active
-        return cls(snapshot, able, start, mean, price * mean)
+        return cls(snapshot, able, start, mean, price * mean, tolerance * mean)
 
 
 def few(peaks: Peaks, budget: int) -> Codes:
@@ -206,7 +209,9 @@ class _Descent:
             return False
         nearest = np.argpartition(self.used[takers], min(NEAR, len(takers)) - 1)[:NEAR]
         takers = np.sort(takers[nearest])
-        best = min(self._single(giver, takers), self._swap(giver, takers), key=lambda found: found[0])
+        single, swap = self._single(giver, takers), self._swap(giver, takers)
+        enough = max(self.peaks.enough, self.peaks.mean)  # two moves for one gain are worth it only to get there
+        best = swap if max(swap[0], enough) < max(single[0], enough) * (1 - 1e-9) else single
         peak, row, taker, other = best
         moves = 1 if other < 0 else 2
         if not peak + moves * max(self.peaks.price, 1e-9 * self.peaks.mean) <= self.used[giver]:
@@ -229,9 +234,15 @@ class _Descent:
             self.used[takers] + load[:, None] / self.speed[takers],
         )
         able: Bools = self.peaks.able[np.ix_(self.kind[held], takers)]
-        peak = np.where(able, peak, np.inf)
-        at = int(peak.argmin())
-        return float(peak.flat[at]), int(held[at // len(takers)]), int(takers[at % len(takers)]), -1
+        after = self.used[giver] - load[:, None] / self.speed[giver]
+        cost = np.where(able, self._cost(peak, after), np.inf)
+        at = int(cost.argmin())
+        return (
+            (float(peak.flat[at]) if able.flat[at] else np.inf),
+            int(held[at // len(takers)]),
+            int(takers[at % len(takers)]),
+            -1,
+        )
 
     def _swap(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
         """(peak of the two after, partition, taker, its partition in return) of the best swap with a low worker."""
@@ -248,10 +259,21 @@ class _Descent:
                 continue
             more = self.load[mine][:, None] - self.load[back][None, :]
             peak = np.maximum(self.used[giver] - more / self.speed[giver], self.used[taker] + more / self.speed[taker])
-            at = int(peak.argmin())
-            if peak.flat[at] < best[0]:
-                best = (float(peak.flat[at]), int(mine[at // len(back)]), taker, int(back[at % len(back)]))
+            at = int(self._cost(peak, self.used[giver] - more / self.speed[giver]).argmin())
+            if max(float(peak.flat[at]), self.peaks.mean) < best[0]:
+                best = (
+                    max(float(peak.flat[at]), self.peaks.mean),
+                    int(mine[at // len(back)]),
+                    taker,
+                    int(back[at % len(back)]),
+                )
         return best
+
+    def _cost(self, peak: Floats, after: Floats) -> Floats:
+        """The higher of the two, where nothing below the mean counts but what the giver loses of its own share."""
+        mean = self.peaks.mean
+        cost: Floats = np.maximum(peak, mean + np.abs(after - mean))
+        return cost
 
     def _move(self, row: int, giver: int, taker: int) -> None:
         self.target[row] = taker

@@ -50,7 +50,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     if mean <= 0 or peak <= tolerance * mean * (1 + 1e-12):
         note = f"within the tolerance: {peak / mean if mean > 0 else 1:.3f} is not above {tolerance:g}"
         return Proposal(start, None, {}, _if_settled(note, start, keeps), due, floor)
-    peaks = Peaks.of(snapshot, match, start, mean, settings["move_price"])
+    peaks = Peaks.of(snapshot, match, start, mean, settings["move_price"], tolerance)
     target = lowered(peaks, budget)
     note = "" if (target != start).any() else f"no move is worth its price: {peak / mean:.3f}"
     return Proposal(target, _why(snapshot, used, mean), {}, _if_settled(note, target, keeps), due, floor)
