@@ -40,13 +40,18 @@ class World:
     text: str = PLAIN
     server: MemoryServer = field(default_factory=MemoryServer)
     spark: "SparkSession | None" = None
+    group: str = "g"
 
     def __post_init__(self) -> None:
-        self.tree = Tree(self.server.connect(), "g")
+        self.tree = self.open()
         self.tree.found()
         self.incarnation = ""
         self.runs = 0
         self.write(self.text)
+
+    def open(self) -> Tree:
+        """The group over a session of its own."""
+        return Tree(self.server.connect(), self.group)
 
     @property
     def table(self) -> Path:
@@ -72,7 +77,7 @@ class World:
 
     def join(self, worker: str = "w1", tree: Tree | None = None) -> str:
         """A worker with a session of its own, unless `tree` is given, joins."""
-        tree = tree or Tree(self.server.connect(), "g")
+        tree = tree or self.open()
         self.incarnation = join(tree, worker, Live(endpoint=self.endpoint))
         return self.incarnation
 
@@ -100,7 +105,7 @@ class World:
     def run(self, *keys: str, incarnation: str | None = None, **more: Any) -> list[Event]:
         """One run over the keys, with a session of its own; the worker's Spark answers for all its runs."""
         self.runs += 1
-        tree = Tree(self.server.connect(), "g")
+        tree = self.open()
         partitions = [self.pipeline.partition(k) for k in keys]
         try:
             return list(
@@ -123,6 +128,7 @@ class World:
             events = self.run(*keys)
             found += events
             if not any(isinstance(e, Committed) and not e.healed for e in events):
+                self.checkpoints = self.tree.checkpoints()
                 return found
 
 

@@ -1,0 +1,163 @@
+"""What exactly-once costs: rota's batch beside the same raw Spark job, interleaved, on the same warm Spark.
+
+    python benchmarks/bookkeeping.py [--rows 10000000] [--partitions 8] [--files 8] [--rounds 5] [--format parquet]
+
+raw   the same job in plain Spark: read, transform, write Parquet split by partition, with the same two columns that tell of
+      each row where it came from (here Spark finds them in the folder names)
+rota  the whole of steps 1 to 6: index, claim, job, footers, commit, checkpoint, into a fresh table
+bare  the job without these two columns: what they cost on top, whoever writes them
+
+Prints the least wall time of each, rows per second, and the ratio of rota to raw; exits 1 if it is above --bound.
+"""
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rota import Pipeline, delta, files
+from rota.consume import Committed, consume
+from rota.coordination.membership import join
+from rota.coordination.memory import MemoryServer
+from rota.coordination.ownership import claim
+from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
+from rota.coordination.tree import Tree
+from rota.dataplane import session
+
+SCHEMA = "id long, key long, value double, device string"
+
+
+def transform(frame: Any) -> Any:
+    """A little of everything: arithmetic, text, a filter that keeps all rows."""
+    return frame.selectExpr("*", "key % 100 as bucket", "upper(device) as dev").drop("device").where("key >= 0")
+
+
+def land(spark: Any, folder: Path, format: str, rows: int, partitions: int, per: int) -> None:
+    """`per` files in each of `partitions` folders."""
+    each = rows // (partitions * per)
+    for p in range(partitions):
+        target = folder / f"k{p}"
+        target.mkdir(parents=True)
+        for f in range(per):
+            first = (p * per + f) * each
+            data = spark.range(first, first + each, 1, 1).selectExpr(
+                "id", "id % 1000 as key", "cast(id as double) / 3 as value", "concat('dev', id % 77) as device"
+            )
+            scratch = folder.parent / "scratch"
+            data.write.format(format).mode("overwrite").save(str(scratch))
+            next(scratch.glob(f"part-*.{'snappy.' if format == 'parquet' else ''}{format}")).rename(
+                target / f"{f:04}.{format}"
+            )
+
+
+def group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
+    """A fresh group in which one worker owns every partition."""
+    server = MemoryServer()
+    tree = Tree(server.connect(), "bench")
+    tree.found()
+    worker = join(tree, "w1", Live())
+    from rota.backlog import discover
+
+    keys = discover(pipeline)
+    partitions = frozenset(pipeline.partition(k) for k in keys)
+    tree.update(tree.paths.assign("w1"), Slots, lambda _: Slots(slots=(Slot(epoch=1, partitions=partitions),)))
+    tree.update(tree.paths.head, Head, lambda _: Head(epoch=1))
+    tree.grow(pipeline.name, keys)
+    for p in partitions:
+        tree.store.create(tree.paths.own(p), encode(Own()))
+        claim(tree, worker, p, 0)
+    return server, worker
+
+
+def plain(spark: Any, folder: Path, out: Path, format: str, split: str) -> Callable[[], int]:
+    """The job in plain Spark, written split by the column that `split` names."""
+
+    def run() -> int:
+        shutil.rmtree(out, ignore_errors=True)
+        began = time.monotonic()
+        frame = spark.read.schema(f"{SCHEMA}, partition string, ordinal long").format(format).load(str(folder))
+        frame = transform(frame)
+        frame = frame.drop("ordinal") if split == "partition" else frame.withColumn(split, frame["partition"])
+        frame.write.partitionBy(split).parquet(str(out))
+        return int((time.monotonic() - began) * 1e6)
+
+    return run
+
+
+def linked(land: Path, folder: Path) -> Path:
+    """The same files where Spark finds partition and ordinal in the folder names."""
+    for path in land.glob("*/*"):
+        target = folder / f"partition=p-{path.parent.name}" / f"ordinal={int(path.stem)}"
+        target.mkdir(parents=True)
+        (target / path.name).hardlink_to(path)
+    return folder
+
+
+def ours(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Callable[[], int]:
+    """The same through `consume`, into a fresh table of a fresh group."""
+
+    def run() -> int:
+        shutil.rmtree(out, ignore_errors=True)
+        server, worker = group(pipeline)
+        tree = Tree(server.connect(), "bench")
+        partitions = sorted(tree.owned())
+        began = time.monotonic()
+        events = list(consume(tree, pipeline, worker, partitions, "bench", lambda _: spark))
+        took = int((time.monotonic() - began) * 1e6)
+        assert sum(e.rows for e in events if isinstance(e, Committed)) == rows, events
+        return took
+
+    return run
+
+
+def main() -> int:
+    """Prints the ratio."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--files", type=int, default=8, help="of each partition")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--format", choices=["parquet", "json", "csv"], default="parquet")
+    parser.add_argument("--bound", type=float, default=1.05)
+    given = parser.parse_args()
+    spark = session.fit(session.opened(None, {"spark.master": "local[2]", "spark.driver.memory": "3g"}), None)
+    with tempfile.TemporaryDirectory() as name:
+        here = Path(name)
+        land(spark, here / "land", given.format, given.rows, given.partitions, given.files)
+        rows = given.rows // (given.partitions * given.files) * given.partitions * given.files
+        source = files(str(here / "land"), format=given.format, schema=SCHEMA, settle=0.0)
+        pipeline = Pipeline(source=source, table=delta(str(here / "table")), transform=transform, name="p")
+        folders = linked(here / "land", here / "linked")
+        jobs = {
+            "bare": plain(spark, folders, here / "bare", given.format, "partition"),
+            "raw": plain(spark, folders, here / "raw", given.format, "split"),
+            "rota": ours(spark, pipeline, here / "table", rows),
+        }
+        times: dict[str, list[int]] = {name: [] for name in jobs}
+        for number in range(given.rounds + 1):
+            for name in sorted(jobs, reverse=bool(number % 2)):
+                took = jobs[name]()
+                if number:
+                    times[name].append(took)
+    least = {name: min(took) / 1e6 for name, took in times.items()}
+    middle = {name: statistics.median(took) / 1e6 for name, took in times.items()}
+    ratio = least["rota"] / least["raw"]
+    for name in times:
+        sys.stdout.write(
+            f"{name:5} least {least[name]:6.2f} s  median {middle[name]:6.2f} s  {rows / least[name]:12,.0f} rows/s\n"
+        )
+    sys.stdout.write(
+        f"rota / raw {ratio:.3f} (medians {middle['rota'] / middle['raw']:.3f})  "
+        f"raw / bare {least['raw'] / least['bare']:.3f}  rows {rows:,}  partitions {given.partitions}  "
+        f"files {given.partitions * given.files}  {given.format}  rounds {given.rounds}\n"
+    )
+    return int(ratio > given.bound)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""A run that kills itself with SIGKILL at one step of the protocol: started as a process by test_kill."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rota import consume as verb
+from rota.coordination.client import connect
+from rota.coordination.tree import Tree
+from rota.dataplane import job, session
+from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Ledger
+from rota.pipeline import load
+
+STEPS = ("indexed", "claimed", "in the job", "written", "set aside", "before the commit", "committed", "checkpointed")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
+    """Calls the real one, then dies; `of` names the table that it must be for."""
+
+    def call(*args: Any, **more: Any) -> Any:
+        result = real(*args, **more)
+        if not of or (isinstance(args[0], Ledger) and args[0].path.name == of):
+            die()
+        return result
+
+    return call
+
+
+def before(real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **more: Any) -> Any:
+        if isinstance(args[0], Ledger) and args[0].path.name == "main":
+            die()
+        return real(*args, **more)
+
+    return call
+
+
+def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **more: Any) -> Any:
+        threading.Timer(0.1, die).start()
+        result = real(*args, **more)
+        die()
+        return result
+
+    return call
+
+
+def arm(step: str) -> None:
+    what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+        "indexed": (Landing, "fix", dying(Landing.fix)),
+        "claimed": (Ledger, "claim", dying(Ledger.claim, "main")),
+        "in the job": (job, "_save", meanwhile(job._save)),
+        "written": (job, "_save", dying(job._save)),
+        "set aside": (Ledger, "commit", dying(Ledger.commit, "quarantine")),
+        "before the commit": (Ledger, "commit", before(Ledger.commit)),
+        "committed": (Ledger, "commit", dying(Ledger.commit, "main")),
+        "checkpointed": (verb, "write_checkpoints", dying(verb.write_checkpoints)),
+    }
+    owner, name, replacement = what[step]
+    setattr(owner, name, replacement)
+
+
+def main(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *keys: str) -> None:
+    arm(step)
+    pipeline = load(Path(pipelines)).pipelines["p"]
+    with connect(hosts, 1.0) as store:
+        partitions = [pipeline.partition(k) for k in keys]
+        events = verb.consume(Tree(store, group), pipeline, incarnation, partitions, f"died-{group}", session.opened)
+        list(events)
+    raise SystemExit(f"survived {step}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

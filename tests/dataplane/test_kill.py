@@ -1,0 +1,77 @@
+"""kill -9 at each step of the protocol, in a real process on a real ZooKeeper; then a clean run: nothing lost or doubled."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.consume import Committed, Idle
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.store import Store
+from rota.dataplane import quarantine
+from rota.dataplane.ledger import Ledger
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.dying_run import STEPS
+from tests.dataplane.world import World
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+class Sessions:
+    """Opens a store of a real server for each that asks, and closes them all."""
+
+    def __init__(self, hosts: str) -> None:
+        self.hosts, self.stores = hosts, list[Store]()
+
+    def connect(self) -> Store:
+        self.stores.append(connect(self.hosts, 4.0))
+        return self.stores[-1]
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_dies_loses_and_doubles_nothing(
+    tmp_path: Path, endpoint: str, spark: SparkSession, zookeeper: EmbeddedZooKeeper, step: str
+) -> None:
+    sessions = Sessions(zookeeper.hosts)
+    world = World(tmp_path, endpoint, server=sessions, group=f"g{STEPS.index(step)}", spark=spark)  # type: ignore[arg-type]
+    try:
+        world.give("a", "b")
+        world.rows("a", "0", 20)
+        world.land("b", "0", [*(f'{{"n": {i}}}' for i in range(20)), "bad"])
+        died = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("dying_run.py")), zookeeper.hosts, world.group,
+             str(tmp_path / "pipelines"), world.incarnation, step, "a", "b"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert died.returncode == -9, died.stderr
+        # the dead run's node goes with its session; until then its partitions are its own
+        wait_until(lambda: not world.tree.runs(), 10)
+        world.rows("a", "1", 5)
+        events = world.until_idle("a", "b")
+    finally:
+        sessions.close()
+    assert all(isinstance(e, Committed | Idle) for e in events), events
+    assert damage(world.table / "main", {"p-a": {0: 20, 1: 5}, "p-b": {0: 20}}) == NO_DAMAGE
+    counts = quarantine.counting(Ledger(world.table / "main", world.group, "").past())
+    aside = log(world.table / "quarantine").rows()
+    assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in aside) == 1
+    offsets = {p: c.record.offset for p, c in world.checkpoints.items()}
+    assert offsets == {"p-a": 2, "p-b": 1}
+    healed = [e for e in events if isinstance(e, Committed) and e.healed]
+    assert bool(healed) == (step == "committed"), events

@@ -1,0 +1,233 @@
+"""A replay puts new rows in place of old ones and moves nothing else; and who reads or tidies the tables besides."""
+
+import os
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import SparkSession
+
+from rota.consume import Committed
+from rota.dataplane import quarantine, reading, replacing
+from rota.dataplane.ledger import Ledger
+from rota.dataplane.vacuum import vacuum
+from rota.errors import ConfigError, OffsetGap
+from rota.replay import NotReplayed, Replayed, replay
+from tests.dataplane.conftest import log
+from tests.dataplane.test_ledger import META, batch, ledger
+from tests.dataplane.world import World
+
+
+def found(table: Path) -> Counter[tuple[object, object]]:
+    return Counter((r["_partition"], r["_offset"]) for r in log(table).rows())
+
+
+def once(**ends: int) -> Counter[tuple[object, object]]:
+    return Counter({(p, o): 1 for p, end in ends.items() for o in range(end)})
+
+
+def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, Replayed | NotReplayed]:
+    return {e.partition: e for e in replay(world.tree, world.pipeline, ranges, "again", world.connect)}
+
+
+# --- the table alone ------------------------------------------------------------------------------------------------
+
+
+def filled(folder: Path) -> Ledger:
+    table = ledger(folder)
+    for _ in range(3):
+        claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
+        table.commit(claimed, batch(table, claimed))
+    return table
+
+
+def again(table: Ledger, start: int, end: int) -> object:
+    from rota.dataplane.table import Claimed
+
+    stand_in = Claimed(None, 0, "", "", {}, {"p": start}, {})
+    return batch(table, stand_in, ends={"p": end})
+
+
+def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
+    before = log(table.path).transactions
+    replacing.replace(table, again(table, 1, 4))
+    assert found(table.path) == once(p=6, q=6)
+    assert log(table.path).transactions == before
+    replacing.replace(table, again(table, 0, 6))
+    assert found(table.path) == once(p=6, q=6)
+    (first, second) = (c["rota.replayed"] for c in log(table.path).said("replay"))
+    assert (first, second) == ('{"p":[1,4]}', '{"p":[0,6]}')
+
+
+def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    with pytest.raises(OffsetGap, match="beyond what was consumed"):
+        replacing.replace(table, again(table, 4, 7))
+    assert found(table.path) == once(p=6, q=6)
+
+
+@pytest.mark.parametrize("other", ["compaction", "replay", "live batch"])
+def test_who_changes_the_table_meanwhile_makes_it_plan_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    table = filled(tmp_path)
+    plan, times = replacing._making_room, []
+
+    def meanwhile(*args: object) -> object:
+        actions = list(plan(*args))
+        times.append(len(actions))
+        if len(times) == 1:
+            if other == "compaction":
+                DeltaTable(table.path).optimize.compact()
+            elif other == "replay":
+                monkeypatch.setattr(replacing, "_making_room", plan)
+                replacing.replace(table, again(table, 0, 2))
+                monkeypatch.setattr(replacing, "_making_room", meanwhile)
+            else:
+                claimed = table.claim({"p": 5}, {"p": 0})
+                table.commit(claimed, batch(table, claimed))
+        return actions
+
+    monkeypatch.setattr(replacing, "_making_room", meanwhile)
+    replacing.replace(table, again(table, 0, 3))
+    assert len(times) == 2
+    assert found(table.path) == once(p=8 if other == "live batch" else 6, q=6)
+
+
+def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    stale = DeltaTable(table.path)
+    replacing.replace(table, again(table, 0, 2))
+    with pytest.raises(CommitFailedError):
+        stale.optimize.compact()
+    assert found(table.path) == once(p=6, q=6)
+
+
+# --- the verb -------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_beside_live_consumption(world: World) -> None:
+    world.give("a", "b")
+    for key in "ab":
+        for name in "012":
+            world.rows(key, name, 4)
+    world.run("a", "b")
+    world.write(
+        "pipeline = Pipeline(source=source(), table=delta({table!r}), "
+        "transform=lambda df: df.selectExpr('n', 'upper(word) as word', '_partition', '_offset'))\n"
+    )
+    world.rows("a", "3", 1)
+    checkpoints = {p: c.record for p, c in world.tree.checkpoints().items()}
+    events = replayed(world, {"p-a": (1, 3), "p-b": (2, 4), "p-c": (0, 1), "p-d": (2, 2)})
+    assert isinstance(events["p-a"], Replayed)
+    assert (events["p-a"].start, events["p-a"].end, events["p-a"].rows) == (1, 3, 8)
+    reasons = {p: e.reason for p, e in events.items() if isinstance(e, NotReplayed)}
+    assert reasons == {
+        "p-b": "only offsets below 3 were consumed. Give a range that ends there or before",
+        "p-c": "only offsets below 0 were consumed. Give a range that ends there or before",
+        "p-d": "[2, 2) is no range. Give 0 <= from < to",
+    }
+    assert {p: c.record for p, c in world.tree.checkpoints().items()} == checkpoints
+    rows = log(world.table / "main").rows()
+    upper = {(r["_partition"], r["_offset"]) for r in rows if str(r["word"]).isupper()}
+    assert upper == {("p-a", 1), ("p-a", 2)}
+    assert Counter((r["_partition"], r["_offset"]) for r in rows) == Counter(
+        {(p, o): 4 for p in ("p-a", "p-b") for o in range(3)}
+    )
+    (event,) = (e for e in world.run("a", "b") if e.partition == "p-a")
+    assert isinstance(event, Committed)
+    assert (event.start, event.end) == (3, 4)
+
+
+def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(world: World) -> None:
+    world.give("a")
+    for name in "01":
+        world.rows("a", name, 4)
+    world.run("a")
+    (world.folder / "land/a/1.json").unlink()
+    event = replayed(world, {"p-a": (0, 2)})["p-a"]
+    assert isinstance(event, NotReplayed)
+    assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
+    assert isinstance(replayed(world, {"p-a": (0, 1)})["p-a"], Replayed)
+    assert sum(found(world.table / "main").values()) == 8
+
+
+def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) -> None:
+    world.give("a")
+    world.land("a", "0", [*(f'{{"n": {i}}}' for i in range(20)), "bad"])
+    world.run("a")
+    replayed(world, {"p-a": (0, 1)})
+    replayed(world, {"p-a": (0, 1)})
+    rows = log(world.table / "quarantine").rows()
+    counts = quarantine.counting(Ledger(world.table / "main", "g", "").past())
+    assert len(rows) == 3
+    assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
+    assert sum(found(world.table / "main").values()) == 20
+
+
+# --- other readers, and the vacuum ----------------------------------------------------------------------------------
+
+
+def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, spark: SparkSession) -> None:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+    world.write(
+        "schema = 'n int, word string, seen timestamp, price decimal(8,2), tags array<string>'\n"
+        "pipeline = Pipeline(source=source(schema=schema), table=delta({table!r}))\n"
+    )
+    world.give("a", "b")
+    for key in "ab":
+        world.land(
+            key, "0", ['{"n": 1, "word": "x", "seen": "2026-01-02T03:04:05.678901Z", "price": 1.25, "tags": ["t"]}'] * 3
+        )
+    world.run("a", "b")
+    orphan = world.table / "main/data/dead"
+    orphan.mkdir()
+    files = reading.files(world.table / "main")
+    names = ["n", "word", "seen", "price", "tags", "_partition", "_offset"]
+    read_by_spark = spark.read.parquet(*files)
+    assert (read_by_spark.columns, read_by_spark.count()) == (names, 6)
+    assert pl.read_parquet(files).shape == (6, 7)
+    assert pl.read_parquet(files).columns == names
+    query = f"select count(*), max(seen)::varchar, sum(price)::varchar from read_parquet({files!r})"
+    assert duckdb.sql(query).fetchall() == [(6, "2026-01-02 03:04:05.678901+00", "7.50")]
+    frame = pd.read_parquet(files)
+    assert list(frame.columns) == names
+    assert str(frame["seen"].iloc[0]) == "2026-01-02 03:04:05.678901+00:00"
+    assert reading.files(world.table / "none") == []
+
+
+def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    young, old = (table.path / "data" / name / "p" / "f.parquet" for name in ("young", "old"))
+    staged = tmp_path / "stage" / "dead"
+    for path in (young, old, staged / "link"):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
+    for path in (old, staged):
+        os.utime(path, (time.time() - 8 * 86400,) * 2)
+    assert vacuum(tmp_path) == ("main/data/old/p/f.parquet", "stage/dead")
+    assert old.exists()
+    assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", "stage/dead")
+    assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
+    assert found(table.path) == once(p=6, q=6)
+    with pytest.raises(ConfigError, match="7 days"):
+        vacuum(tmp_path, timedelta(days=6))
+
+
+def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    DeltaTable(table.path).create_checkpoint()
+    DeltaTable(table.path).optimize.compact()
+    DeltaTable(table.path).cleanup_metadata()
+    assert table.standing(("p",))["p"].offset == 6
+    assert table.claim({"p": 4}, {"p": 0}).newer == {"p": 5}
+    assert Ledger(table.path, "g", META).past()[-1].op == "claim"
