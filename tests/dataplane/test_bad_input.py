@@ -1,20 +1,19 @@
 """Bad input of every kind: one clear line, nothing lost, nobody else held up."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import random
+import subprocess
 
 import pytest
 
 from rota.backlog import backlog
 from rota.consume import Committed, Dropped, Idle, Parked
 from rota.coordination.parking import unpark
-from rota.dataplane import quarantine
+from rota.dataplane import quarantine, session
 from rota.dataplane.ledger import Ledger
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.world import World
+from tests.dataplane.world import World, kill, started
 
 UDF = """
 def checked(word):
@@ -260,32 +259,49 @@ def test_a_file_that_changes_under_the_job_is_not_committed(world: World) -> Non
 # --- a full disk ----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """A file system of this size at `folder` where we may mount one; else one file as large as the disk may hold."""
-    import subprocess
+class Disk:
+    """Too small for a batch, then not: a small file system, or, where we may not mount one, a limit to the size of a file
+    for a Spark of its own."""
 
-    folder.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    def __init__(self, world: World, kilobytes: int) -> None:
+        self.world, self.folder = world, world.folder / "tables"
+        self.folder.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(self.folder)]
+        self.mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+        self.server: subprocess.Popen[bytes] | None = None
+        if not self.mounted:
+            self.server, self.endpoint = started(world.folder / "limited", file_kilobytes=kilobytes // 2)
+
+    def full(self) -> dict[str, object]:
+        """How to run on the full disk."""
+        if self.mounted:
+            return {}
+        client = session.opened(self.endpoint)
+        return {"connect": lambda _: client}
+
+    def grow(self) -> None:
+        if self.mounted:
+            subprocess.run(["mount", "-o", "remount,size=60m", str(self.folder)], check=True)
+
+    def close(self) -> None:
+        if self.server:
+            kill(self.server)
+        else:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
 
 
 def test_a_full_disk_ends_the_run_parks_nobody_and_loses_nothing(world: World) -> None:
-    import random
-    import subprocess
-
     draw = random.Random(5)
-    with small_disk(world.folder / "tables", 600):
-        world.give("a")
-        for name in range(3):
-            text = (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000))
-            world.land("a", str(name), text)
-        with pytest.raises(EnvironmentFailed, match="No space left"):
-            world.run("a")
+    world.give("a")
+    for name in range(3):
+        world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
+    disk = Disk(world, 600)
+    try:
+        with pytest.raises(EnvironmentFailed, match=r"No space left|File too large"):
+            world.run("a", **disk.full())
         assert not world.tree.parked()
-        subprocess.run(["mount", "-o", "remount,size=60m", str(world.folder / "tables")], check=True)
+        disk.grow()
         assert kinds(world.run("a")) == {"p-a": Committed}
         assert damage(world.table / "main", {"p-a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE
+    finally:
+        disk.close()

@@ -132,8 +132,10 @@ class World:
                 return found
 
 
-def spark_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """A Spark Connect server in its own process group, started in `folder`: it cannot import what the tests can."""
+def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> subprocess.Popen[bytes]:
+    """A Spark Connect server in its own process group, started in `folder`: it cannot import what the tests can.
+
+    `file_kilobytes`: none of its files grows larger."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -150,11 +152,10 @@ def spark_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
     command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    limit = ["bash", "-c", f'ulimit -f {file_kilobytes}; exec "$@"', "bash"] if file_kilobytes else []
+    command = [*limit, *command, "--master", "local[2]", "--driver-memory", "1g"]
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(
-            [*command, "--master", "local[2]", "--driver-memory", "1g"], env=environ, cwd=folder, stdout=log, stderr=log,
-            start_new_session=True,
-        )  # fmt: skip
+        return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 
 
 def free_port() -> int:
@@ -172,11 +173,11 @@ def answering(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
     return answers
 
 
-def started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def started(folder: Path, file_kilobytes: int | None = None) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its endpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    server = spark_server(folder, port)
+    server = spark_server(folder, port, file_kilobytes)
     wait_until(answering(port, server), 60)
     return server, f"sc://127.0.0.1:{port}"
 

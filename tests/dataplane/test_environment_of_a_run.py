@@ -1,0 +1,94 @@
+"""Where a run finds its Spark, and what happens when it loses it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.consume import Committed
+from rota.dataplane import failures, session
+from rota.dataplane.failures import why
+from rota.errors import EnvironmentFailed
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.world import World, kill, started
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: World, tmp_path: Path) -> None:
+    server, endpoint = started(tmp_path / "doomed")
+    client = session.opened(endpoint)
+    plain = world.pipeline
+
+    def transform(frame: object) -> object:
+        kill(server)
+        return frame
+
+    world.give("a", "b")
+    world.rows("a", "0", 1)
+    world.rows("b", "0", 1)
+    world.pipeline = replace(plain, transform=transform)
+    with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="next run"):
+        world.run("a", "b", connect=lambda _: client)
+    assert not world.tree.parked()
+    assert not world.tree.runs()
+    world.pipeline = plain
+    assert {type(e) for e in world.run("a", "b")} == {Committed}
+    assert damage(world.table / "main", {"p-a": {0: 1}, "p-b": {0: 1}}) == NO_DAMAGE
+
+
+def test_a_worker_without_endpoint_works_in_the_runs_own_process(tmp_path: Path) -> None:
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith("SPARK")
+    }  # a thin client in this process sets some
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("local_run.py")), str(tmp_path)],
+        env={**clean, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "Committed 7\n"), done.stderr
+
+
+JAVA = """Job aborted
+
+JVM stacktrace:
+org.apache.spark.SparkException
+\tat org.apache.Some.method
+Caused by: java.io.IOException: No space left on device
+"""
+PYTHON = """[PYTHON_EXCEPTION] An exception was thrown
+  File 'a.py', line 3
+ValueError: no antidote
+ SQLSTATE: 38000
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (JAVA, "IOException: No space left on device"),
+        (PYTHON, "ValueError: no antidote"),
+        ("something else\nmore", "Exception: something else"),
+    ],
+)
+def test_the_innermost_cause_is_told(text: str, said: str) -> None:
+    assert why(Exception(text)) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "StatusCode.UNAVAILABLE",
+        "[OPERATION_CANCELED] x",
+        "File too large",
+    ],
+)
+def test_what_is_of_the_environment(text: str) -> None:
+    assert failures.ENVIRONMENT.search(text)
