@@ -8,7 +8,7 @@ partition: one that was overtaken cannot. Noting a refusal never fails the work 
 from collections.abc import Sequence
 
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals
-from rota.coordination.store import Check, Delete
+from rota.coordination.store import PATIENCE, Check, Delete
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError
 
@@ -63,7 +63,9 @@ def unreadable(tree: Tree, partition: str) -> str:
 
 
 def note_refusal(tree: Tree, refusal: Refusal) -> bool:
-    """Adds to the ring of refused writes; whether that worked."""
+    """Adds to the ring of refused writes; whether that worked. It waits for the connection: who is refused was often
+    asleep, and its session is being made again."""
+    tree.store.wait_active(PATIENCE)
     try:
         noted = refusal if refusal.at else refusal.model_copy(update={"at": tree.store.now()})
 

@@ -6,7 +6,7 @@ import pytest
 
 from rota.coordination import membership, ownership, wishes
 from rota.coordination.adopt import adopt
-from rota.coordination.memory import MemoryServer
+from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park, unpark, waiting
 from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Refusal, WorkerWishes
@@ -351,6 +351,22 @@ def test_the_last_two_hundred_refusals_stay(balanced: Group) -> None:
     ring = balanced.tree.refusals().ring
     assert [r.token for r in ring] == list(range(5, 205))
     assert ring[0].at == 1000.0
+
+
+def test_a_refusal_waits_for_the_session_of_a_run_that_was_asleep(
+    balanced: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = balanced.tree.store
+    assert isinstance(store, MemoryStore)
+    store.disconnect()
+
+    def wait_active(timeout: float) -> bool:
+        store.reconnect()
+        return True
+
+    monkeypatch.setattr(store, "wait_active", wait_active)
+    assert note_refusal(balanced.tree, Refusal(partition="flights-AA", token=1, newer=2))
+    assert [r.token for r in balanced.tree.refusals().ring] == [1]
 
 
 def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) -> None:
