@@ -37,7 +37,7 @@ def imbalance(snapshot: Snapshot, owner: Codes, able: Bools, by_count: bool) -> 
 
 def mean_utilization(used: Floats, capacity: Floats) -> float:
     """The whole load over the whole capacity."""
-    return float(used @ capacity) / float(capacity.sum())
+    return float((used * capacity).sum()) / float(capacity.sum())  # no BLAS: its threads cost more than the sum
 
 
 def lowest_peak(snapshot: Snapshot, match: Bools, able: Bools, placed: Bools) -> float:

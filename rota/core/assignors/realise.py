@@ -46,13 +46,13 @@ def _leaving(keeps: Codes, group: Codes | None, released: Ints) -> Ints:
     else:
         held = np.flatnonzero(keeps >= 0)
         cell = group[held].astype(np.int64) * workers + keeps[held]
+    candidates = np.flatnonzero((flat > 0)[cell])
+    cell = cell[candidates]
     if int(flat.max()) == 1:
         last = np.empty(len(flat), np.int64)
-        last[cell] = np.arange(len(cell)) if held is None else held
+        last[cell] = candidates
         leaving: Ints = last[np.flatnonzero(flat)]
-        return leaving
-    candidates = np.flatnonzero(flat[cell])
-    cell = cell[candidates]
+        return leaving if held is None else np.asarray(held[leaving])
     order = np.argsort(cell.astype(np.int16) if len(flat) < 2**15 else cell, kind="stable")
     cells = np.flatnonzero(flat)
     ends = np.searchsorted(cell[order], cells, side="right")
