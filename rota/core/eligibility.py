@@ -42,7 +42,10 @@ def rightful(snapshot: Snapshot, match: Bools) -> Codes:
 
 def counted(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
     """How many (or how much weight) each worker has in `column`; codes below 0 count nowhere."""
-    if int(column.min(initial=0)) >= 0:
-        return np.bincount(column, weight, minlength=workers)
-    held = column >= 0
-    return np.bincount(column[held], None if weight is None else weight[held], minlength=workers)
+    if int(column.min(initial=0)) < 0:
+        held = column >= 0
+        column, weight = column[held], None if weight is None else weight[held]
+    found = np.bincount(column, weight, minlength=workers)
+    return (
+        found if weight is None else found.astype(np.float64, copy=False)
+    )  # of nothing, bincount counts whole numbers

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -181,3 +182,12 @@ def test_every_option_changes_an_outcome() -> None:
     for change in ({"low": 70, "high": 70}, {"high": 61}, {"hits_high": 3}, {"share": 0.4}, {"weights": {"cpu": 0.1}}):
         assert [m.partition for m in plan(snapshot, "avg-shed", base | change).moves] != plain, change
     assert plan(snapshot, "avg-shed", base | {"high": 61, "hits_low": 1}).moves
+
+
+def test_a_lot_depends_on_ids_alone() -> None:
+    """The lot of a worker is the crc32 of both ids, whoever else is there and in whatever order they came."""
+    team = [Worker(f"w{i}") for i in (1, 2, 3, 10, 11, 200)]
+    parts = [Partition(f"p{i}") for i in range(40)]
+    held = plan(Snapshot.of(team, parts, {}), "avg-shed").assignment
+    for p in parts:
+        assert held.owner_of(p.id) == max((w.id for w in team), key=lambda w: crc32((p.id + w).encode()))

@@ -109,6 +109,15 @@ def test_capacity_and_a_partition_too_large_to_split() -> None:
     assert made.measures.lower_bound == pytest.approx(made.measures.imbalance_after)
 
 
+def test_the_choosy_are_placed_first_and_fractions_count() -> None:
+    team = [Worker(f"w{i}", zone="ab"[i % 2], max_partitions=100) for i in range(6)]
+    parts = [
+        Partition(f"p{i:03}", load=0.5 + i % 7 / 10, requires={"zone": "a"} if i % 3 == 0 else {}) for i in range(240)
+    ]
+    made = plan(Snapshot.of(team, parts, {}), "sticky-load")
+    assert peak(made) < 1.02
+
+
 def peak(made: Plan) -> float:
     return made.measures.imbalance_after or 1.0
 

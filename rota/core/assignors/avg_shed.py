@@ -14,7 +14,7 @@ import numpy as np
 from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import RESOURCES, Scores, at_random, room, this_round
+from rota.core.assignors.scores import RESOURCES, Lots, Scores, room, this_round
 from rota.core.eligibility import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
 from rota.errors import ConfigError
@@ -29,6 +29,7 @@ OPTIONS = {
     "min_throughput": Option(1e6),
     "immune_rounds": Option(30, whole=True),
 }
+MOST_PLANNED = 10_000
 MEMORY = {
     "hit_low": "numbers",
     "hit_high": "numbers",
@@ -60,6 +61,8 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     target = fitted(snapshot, match, keeps, shedding.target)
     immune = {p: r for p, r in past["moved"].items() if number - r < settings["immune_rounds"]}
     ids = set(snapshot.partition_ids)
+    if len(shedding.planned) > MOST_PLANNED:  # the memory is one record: lots can be drawn again, sheds cannot
+        ids &= {*immune, *shedding.moved}
     keep: dict[str, Any] = {
         "hit_low": shedding.hit_low,
         "hit_high": shedding.hit_high,
@@ -186,14 +189,14 @@ class _Round:
     def place(self) -> None:
         """What has no owner goes where it was planned, else to a lot among those that may take it, remembered."""
         places = {w.id: code for code, w in enumerate(self.snapshot.workers)}
-        free = room(self.snapshot, self.target)
+        free, lots = room(self.snapshot, self.target), Lots(self.snapshot)
         for i in np.flatnonzero(self.target < 0).tolist():
             name = self.snapshot.partition_ids[i]
-            candidates = np.flatnonzero(self.match[self.snapshot.kind[i]] & (free > 0))
-            if not len(candidates):
+            able = self.match[self.snapshot.kind[i]] & (free > 0)
+            if not able.any():
                 continue
             planned = places.get(self.planned.get(name, ""), -1)
-            taker = planned if planned in candidates else at_random(self.snapshot, candidates, i)
+            taker = planned if planned >= 0 and able[planned] else lots.draw(able, i)
             self.target[i] = taker
             self.planned[name] = self.snapshot.workers[taker].id
             free[taker] -= 1

@@ -78,15 +78,21 @@ def _one_by_one(snapshot: Snapshot, able: Bools, target: Codes, free: Ints) -> b
     """Places `free` in this order; whether some found no room."""
     size, team = len(snapshot.workers), snapshot.team
     load, counts = counted(target, size, snapshot.load), counted(target, size)
+    shut = np.where(able, 0.0, np.inf)  # added to a utilization: nobody goes where it may not
+    shut[:, counts >= team.cap] = np.inf
     left = False
-    for i in free.tolist():
-        workers = np.flatnonzero(able[snapshot.kind[i]] & (counts < team.cap))
-        if not len(workers):
+    for i, kind, weight in zip(free.tolist(), snapshot.kind[free].tolist(), snapshot.load[free].tolist(), strict=True):
+        after = (load + weight) / team.capacity + shut[kind]
+        taker = int(after.argmin())
+        if after[taker] == np.inf:
             left = True
             continue
-        after = (load[workers] + snapshot.load[i]) / team.capacity[workers]
-        taker = int(workers[np.lexsort((counts[workers], after))[0]])
+        ties = np.flatnonzero(after == after[taker])
+        if len(ties) > 1:
+            taker = int(ties[counts[ties].argmin()])
         target[i] = taker
-        load[taker] += snapshot.load[i]
+        load[taker] += weight
         counts[taker] += 1
+        if counts[taker] >= team.cap[taker]:
+            shut[:, taker] = np.inf
     return left

@@ -14,7 +14,7 @@ import numpy as np
 from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import RESOURCES, ROUND, Scores, at_random, room
+from rota.core.assignors.scores import RESOURCES, ROUND, Lots, Scores, room
 from rota.core.eligibility import matching, rightful
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
@@ -125,15 +125,14 @@ def _from_the_busiest(
 def _place(snapshot: Snapshot, match: Bools, target: Codes, usage: Floats, threshold: float, keeps: Codes) -> None:
     """Each by lot among the workers more than `threshold` below the mean, or among all. Reports do not change meanwhile,
     which is what piles partitions up."""
-    free = room(snapshot, target)
+    free, lots = room(snapshot, target), Lots(snapshot)
     active = snapshot.team.active
     mean = float(usage[active].mean()) if active.any() else 0.0
     for i in np.flatnonzero(target < 0).tolist():
         able = match[snapshot.kind[i]] & (free > 0)
-        low = np.flatnonzero(able & (usage < mean - threshold))
-        candidates = low if len(low) else np.flatnonzero(able)
-        if len(candidates):
-            target[i] = at_random(snapshot, candidates, i)
+        low = able & (usage < mean - threshold)
+        if able.any():
+            target[i] = lots.draw(low if low.any() else able, i)
             free[target[i]] -= 1
         elif keeps[i] >= 0:
             target[i] = keeps[i]

@@ -76,10 +76,26 @@ def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tu
     return True, count + 1, snapshot.now + ROUND
 
 
-def at_random(snapshot: Snapshot, candidates: Ints, partition: int) -> int:
-    """Where the originals draw lots: the lot depends on the ids alone."""
-    name = snapshot.partition_ids[partition].encode()
-    return int(max(candidates.tolist(), key=lambda c: (crc32(snapshot.workers[c].id.encode(), crc32(name)), -c)))
+class Lots:
+    """Where the originals draw lots: the lot of a worker is crc32(partition id + worker id), the greatest wins.
+
+    A crc is linear: for workers whose ids are of one length it is a constant of the worker XOR one of the partition.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.ids = snapshot.partition_ids
+        names = [w.id.encode() for w in snapshot.workers]
+        sizes = [len(name) for name in names]
+        self.lengths, length = np.unique(np.array(sizes, np.int64), return_inverse=True)
+        self.length: Ints = length
+        self.worker = np.fromiter((crc32(name) for name in names), np.int64, len(names))
+
+    def draw(self, able: Bools, partition: int) -> int:
+        """One of the workers in `able`; there is at least one."""
+        start = crc32(self.ids[partition].encode())
+        shifts = [crc32(bytes(n), start) ^ crc32(bytes(n)) for n in self.lengths.tolist()]
+        lots = self.worker ^ np.array(shifts, np.int64)[self.length]
+        return int(np.where(able, lots, -1).argmax())
 
 
 def room(snapshot: Snapshot, target: Codes) -> Ints:
