@@ -180,9 +180,9 @@ class _Run:
         work = {p: r for p, r in ranges.items() if r[0] < r[1]}
         yield from (Idle(p, r[0], held[p].token, self.rights.epoch) for p, r in ranges.items() if p not in work)
         if work:
-            from rota.dataplane.session import fit
+            from rota.dataplane.session import joined
 
-            spark = fit(connect(self.rights.endpoint), self.pipeline.module, settings)
+            spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
             yield from self._worked(spark, work, claimed, latest)
 
     def _restored(self) -> Iterator[Parked | Dropped]:

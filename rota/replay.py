@@ -63,9 +63,9 @@ def replay(
     wanted = {p: r for p, r in ranges.items() if p not in refused}
     if not wanted:
         return
-    from rota.dataplane.session import fit
+    from rota.dataplane.session import joined
 
-    spark = fit(connect(_endpoint(tree, wanted)), pipeline.module, settings or {})
+    spark = joined(connect, _endpoint(tree, wanted), pipeline.module, settings)
     table = tables.main.open()
     schema = table.schema().to_json() if table else None
     for piece in Job(pipeline, source, tables.folder, spark, schema, run_id).run(wanted):

@@ -128,7 +128,12 @@ class Landing:
 
     def told(self, text: str) -> str:
         """See `Source.told`: the landed file instead of our link to it."""
-        return LINK.sub(lambda m: self.place(m[1], int(m[2])), text)
+
+        def place(link: re.Match[str]) -> str:
+            files = self.index.files((link[1],))[link[1]]
+            return files[int(link[2])].path if int(link[2]) < len(files) else link[0]
+
+        return LINK.sub(place, text)
 
     def records(self, partition: str, offset: int) -> Iterator[str]:
         """See `Source.records`: the lines of the file."""

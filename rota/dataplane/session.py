@@ -5,6 +5,7 @@ time zone and timestamp format do not depend on the machine; a user's modules tr
 started elsewhere and cannot import them.
 """
 
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     Connect = Callable[[str | None], SparkSession]  # of an endpoint, or of None for a session of this process
 
+DEFAULT_PORT = 15002
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -44,6 +46,22 @@ def opened(endpoint: str | None, settings: Mapping[str, str] | None = None) -> "
     spark = builder.master((settings or {}).get("spark.master", "local[*]")).getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it
     return spark
+
+
+def joined(
+    connect: "Connect", endpoint: str | None, module: ModuleType | None, settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """The session that `connect` gives, fit for a run. Raises EnvironmentFailed at once where nobody answers: a client
+    that sends its settings first would try for ten minutes."""
+    if endpoint:
+        host, _, port = endpoint.removeprefix("sc://").partition("/")[0].rpartition(":")
+        try:
+            socket.create_connection((host or port, int(port) if host else DEFAULT_PORT), timeout=5).close()
+        except (OSError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"No Spark answers at {endpoint} ({error}). Is the worker alive? See `rota status`"
+            ) from error
+    return fit(connect(endpoint), module, settings)
 
 
 def fit(spark: "SparkSession", module: ModuleType | None, settings: Mapping[str, str] | None = None) -> "SparkSession":

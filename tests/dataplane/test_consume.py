@@ -264,6 +264,17 @@ def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: Wo
     assert [type(e) for e in world.run("a")] == [Committed]
 
 
+def test_an_endpoint_where_nobody_answers_is_one_line_at_once(world: World) -> None:
+    from tests.dataplane.world import free_port
+
+    world.endpoint = f"sc://127.0.0.1:{free_port()}"
+    world.give("a", incarnation=world.join("w9"))
+    world.rows("a", "0", 1)
+    with pytest.raises(EnvironmentFailed, match="No Spark answers at sc:"):
+        world.run("a", connect=lambda _: pytest.fail("a client would try for ten minutes"))
+    assert not world.tree.parked()
+
+
 def test_epochs_run_ids_and_attempts_are_in_the_log(world: World) -> None:
     world.give("a")
     world.rows("a", "0", 1)
