@@ -57,9 +57,10 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
 
 
 def lowered(peaks: Peaks, budget: int | None) -> Codes:
-    """The lowest peak found with `budget` moves: the best set of a few, then a descent with what is left."""
+    """The lowest peak found with `budget` moves: the best set of a few, then a descent with what is left. Without a
+    budget a move must gain a thousandth of the mean, or thousands would polish what nobody can see."""
     if budget is None:
-        return many(peaks, None)
+        return many(replace(peaks, price=max(peaks.price, peaks.mean / 1000)), None)
     target = few(peaks, min(budget, FEW))
     spent = int(np.count_nonzero(target != peaks.start))
     if budget <= FEW or spent >= budget:
