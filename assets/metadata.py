@@ -29,12 +29,18 @@ def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
         for worker, held in plan.assignment.as_dict().items()
     ]
     moves = [
-        {"partition": m.partition, "from": m.giver or "nobody", "to": m.taker, "load": m.load, "reason": m.reason}
+        {
+            "partition": m.partition,
+            "from": m.giver or "nobody",
+            "to": m.taker,
+            "load": round(m.load, 3),
+            "reason": m.reason,
+        }
         for m in plan.moves[:MOST]
     ]
     waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
     return {
-        "what happened": dg.MetadataValue.md(f"**{done.sentence}**"),
+        "what happened": done.sentence,
         "workers": table(workers),
         "moves": table(moves),
         "waiting": table(waiting),

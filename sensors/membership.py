@@ -54,8 +54,8 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
                 "live": ", ".join(seen.workers) or "nobody",
                 "joined": ", ".join(seen.joined),
                 "left": ", ".join(seen.left),
+                "basis": seen.basis,  # no data version: a round that moves nothing would leave the assignment "unsynced"
             },
-            tags={"dagster/data_version": seen.basis},
         )
         return dg.SensorResult(
             run_requests=[dg.RunRequest(tags={"rota/group": group.name})], asset_events=[observation]

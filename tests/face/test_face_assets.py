@@ -145,7 +145,7 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
     assert made is not None
     assert made.tags["dagster/data_version"] == "1"
     shown = {k: v.value for k, v in made.metadata.items()}
-    assert shown["what happened"] == "**Epoch 1: w1, w2 joined. 3 of 3 placed. Imbalance 1.33.**"
+    assert shown["what happened"] == "Epoch 1: w1, w2 joined. 3 of 3 placed. Imbalance 1.33."
     assert {r["worker"]: r["partitions"] for r in _records(shown["workers"])} == {"w1": 2, "w2": 1}
     assert {r["reason"] for r in _records(shown["moves"])} == {"it had no owner"}
     assert (shown["epoch"], shown["placed"], shown["moved"]) == (1, 3, 0)

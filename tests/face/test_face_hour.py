@@ -15,6 +15,7 @@ def test_a_copy_of_flights_with_a_folder_of_its_own_is_a_pipeline(line: Line) ->
     text = (ROOT / "pipelines" / "flights.py").read_text()
     (line.pipelines / "mine.py").write_text(text.replace("${ROTA_LANDING}/flights", "${ROTA_LANDING}/mine"))
     line.dev.reload()
+    line.join("u1", "default")
     for carrier, delays in (("UA", (2, 4)), ("AA", (10, "NA"))):
         folder = line.landing / "mine" / carrier
         folder.mkdir(parents=True)
