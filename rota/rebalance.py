@@ -99,16 +99,15 @@ def observe(store: Store, catalog: Catalog, group: str) -> Look:
             problems[pipeline.name] = str(error)
     seen = basis(tree)
     head = seen.head.record
-    led = seen.meta.protocol == "assigned"
-    due = led and head.due is not None and not seen.moved and store.now() >= head.due
+    due = head.due is not None and not seen.moved and store.now() >= head.due
     return Look(
         epoch=head.epoch,
         workers=tuple(worker.id for worker in seen.workers),
         joined=seen.joined,
         left=seen.left,
         keys={name: record.keys for name, record in seen.partitions.items()},
-        needed=led and (seen.moved or due),
-        reason=_why(seen, due) if led else f"the workers decide alone, by protocol {seen.meta.protocol}",
+        needed=seen.moved or due,
+        reason=_why(seen, due),
         due=head.due,
         basis=seen.digest,
         problems=problems,

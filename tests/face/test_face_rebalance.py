@@ -212,13 +212,6 @@ def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(bench
     assert bench.held() == {"w1": {"p-a", "p-b"}}
 
 
-def test_a_group_whose_workers_decide_alone_is_never_rebalanced(bench: Bench) -> None:
-    bench.declare("p", more='group = Group("g", protocol="claim")')
-    bench.keys("a")
-    seen = bench.look()
-    assert (seen.needed, seen.reason) == (False, "the workers decide alone, by protocol claim")
-
-
 def test_nobody_is_an_answer_too(bench: Bench) -> None:
     bench.keys("a")
     bench.look()
