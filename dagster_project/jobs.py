@@ -17,11 +17,14 @@ def rebalance(group: Group) -> Job:
     )
 
 
+MAX_RUNTIME = 3600  # seconds; a Spark that hangs without dying holds a run, and its partitions, no longer than this
+
+
 def consume(pipeline: Pipeline) -> Job:
     """Consumes what is new of the partitions in its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=list(names.consumed(pipeline.name)),
-        tags={"rota/consume": pipeline.name},
+        tags={"rota/consume": pipeline.name, "dagster/max_runtime": str(MAX_RUNTIME)},
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
     )

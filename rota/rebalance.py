@@ -87,8 +87,11 @@ class Rebalanced:
     quarantined: Mapping[str, str]
 
 
-def observe(store: Store, catalog: Catalog, group: str) -> Look:
-    """What there is to see in the group; founds it, follows its declared settings, and adds new partitions."""
+def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) -> Look:
+    """What there is to see in the group; founds it, follows its declared settings, and adds new partitions.
+
+    `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it.
+    """
     tree = Tree(store, group)
     _follow(tree, catalog.groups[group])
     problems: dict[str, str] = {}
@@ -100,14 +103,15 @@ def observe(store: Store, catalog: Catalog, group: str) -> Look:
     seen = basis(tree)
     head = seen.head.record
     due = head.due is not None and not seen.moved and store.now() >= head.due
+    torn = _torn(tree) if slots and not seen.moved else ""
     return Look(
         epoch=head.epoch,
         workers=tuple(worker.id for worker in seen.workers),
         joined=seen.joined,
         left=seen.left,
         keys={name: record.keys for name, record in seen.partitions.items()},
-        needed=seen.moved or due,
-        reason=_why(seen, due),
+        needed=seen.moved or due or bool(torn),
+        reason=torn or _why(seen, due),
         due=head.due,
         basis=seen.digest,
         problems=problems,
@@ -230,6 +234,13 @@ def _follow(tree: Tree, declared: Group) -> None:
         cooldown=float(declared.cooldown),
         grace=float(declared.grace),
     )
+
+
+def _torn(tree: Tree) -> str:
+    """Which targets cannot be read; empty when all can."""
+    tree.assigns()
+    lost = sorted(path.rpartition("/")[2] for path in tree.quarantined if path.startswith(f"{tree.paths.assigns}/"))
+    return f"the target of {', '.join(lost)} cannot be read" if lost else ""
 
 
 def _why(seen: Basis, due: bool) -> str:

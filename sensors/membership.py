@@ -27,10 +27,8 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
             return dg.SkipReason(f"the last rebalance failed; the next one in {seconds:.0f} s")
 
         def glance() -> tuple[list[dg.DagsterRun], Look]:
-            unfinished, seen = (
-                runs.unfinished(context.instance, job),
-                observe(store, catalog, group.name),
-            )  # in this order
+            unfinished = runs.unfinished(context.instance, job)  # before the look, never after
+            seen = observe(store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
                     add_keys(context.instance, pipeline, keys)  # before any epoch can name them

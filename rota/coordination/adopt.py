@@ -24,6 +24,9 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint]
             f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
             f"Stop them (or the daemon), then adopt"
         )
+    there = (f"{tree.paths.runs}/{name}" for name in tree.store.children(tree.paths.runs))
+    if unread := [path for path in there if path in tree.quarantined]:
+        raise ConfigError(f"{unread[0]} is a run's node that cannot be read: it may be alive. End its run, then adopt")
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
     for partition, checkpoint in (checkpoints or {}).items():
         tree.put(tree.paths.checkpoint(partition), checkpoint)

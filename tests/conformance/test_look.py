@@ -375,6 +375,9 @@ def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) ->
     with pytest.raises(ConfigError, match="are alive, the first is run"):
         adopt(balanced.tree, 5_000)
     assert balanced.tree.meta().token_base == 0
+    balanced.tree.store.set(run, b"torn", -1)
+    with pytest.raises(ConfigError, match="cannot be read: it may be alive"):
+        adopt(balanced.tree, 5_000)
     membership.end_run(balanced.agents["w1"], run)
     behind = Checkpoint(offset=2, token=4_999, run_id="adopt")
     balanced.tree.put(balanced.tree.paths.checkpoint("flights-AA"), Checkpoint(offset=9, token=1, run_id="r"))

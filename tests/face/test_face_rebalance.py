@@ -195,6 +195,21 @@ def test_a_pause_holds_back_what_need_not_move(bench: Bench) -> None:
     assert rebalance(bench.tree, "r").plan.measures.moves == 2
 
 
+def test_a_target_that_cannot_be_read_is_published_anew(bench: Bench) -> None:
+    bench.keys("x", "y")
+    bench.look()
+    bench.join("w1", "w2")
+    rebalance(bench.tree, "first")
+    before = bench.held()
+    bench.store.set(bench.tree.paths.assign("w1"), b"torn", -1)
+    assert not bench.look().needed, "a cheap look does not see it"
+    seen = observe(bench.store, bench.catalog(), "g", slots=True)
+    assert (seen.needed, seen.reason) == (True, "the target of w1 cannot be read")
+    rebalance(bench.tree, "second")
+    assert bench.held() == before
+    assert not observe(bench.store, bench.catalog(), "g", slots=True).needed
+
+
 def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(bench: Bench) -> None:
     bench.declare("p", more='group = Group("g", grace=60.0)')
     bench.keys("a", "b")
