@@ -18,6 +18,16 @@ BOUNDS = {"p50": 0.02, "p90": 0.03, "p95": 0.04, "balancing": 0.02, "out": 1.05,
 """What Dicer publishes: percentiles of the excess, moved load over all load a round, and in a rolling restart."""
 
 
+OPTIONS = {"sticky-load": {"tolerance": 0.02}}
+"""What the bounds ask for; the assignor's own default tolerates 10 %."""
+
+COLUMNS = ("", "excess p50", "p90", "p95", "p99", "moved a round", "restart: out", "back")
+LEGEND = (
+    "excess: busiest worker over the mean, by share of 1,000 rounds. moved a round: mean share of all load that moved by "
+    "choice. restart: load moved, over all load, while each worker in turn leaves, and comes back (1.00 each at best)."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Chaos:
     """Percentiles of the excess over the mean, load moved by choice a round, load moved in a rolling restart."""
@@ -127,3 +137,16 @@ def _rolling_restart(storm: Storm) -> tuple[float, float]:
             else:
                 out += storm.moved(before, loads)
     return out, back
+
+
+def rows(found: Mapping[str, Chaos]) -> list[tuple[str, ...]]:
+    """A row an assignor, and the published bounds below."""
+    table = []
+    for name, chaos_ in found.items():
+        shares = (chaos_.p50, chaos_.p90, chaos_.p95, chaos_.p99, chaos_.balancing)
+        table.append((name, *(f"{x:.2%}" for x in shares), f"{chaos_.out:.2f}", f"{chaos_.back:.2f}"))
+    bounds = [f"{BOUNDS[n]:.0%}" for n in ("p50", "p90", "p95")]
+    table.append(
+        ("Dicer's bounds", *bounds, "-", f"{BOUNDS['balancing']:.0%}", f"{BOUNDS['out']:.2f}", f"{BOUNDS['back']:.2f}")
+    )
+    return table

@@ -2,13 +2,13 @@
 
 from functools import cache
 
-from rota.sim.chaos import BOUNDS, Chaos, chaos
+from rota.sim.chaos import BOUNDS, OPTIONS, Chaos, chaos, rows
 
 
 @cache
 def storm() -> Chaos:
     """One storm for all; a tolerance of 2 % is what the bounds ask for."""
-    return chaos("sticky-load", {"tolerance": 0.02}, rounds=1_000)
+    return chaos("sticky-load", OPTIONS["sticky-load"], rounds=1_000)
 
 
 def test_the_excess_over_the_mean_and_the_load_moved_hold_the_published_bounds() -> None:
@@ -24,3 +24,9 @@ def test_a_rolling_restart_moves_each_load_once_each_way() -> None:
 
 def test_an_assignor_of_counts_does_not_hold_them() -> None:
     assert set(chaos("sticky", rounds=60).beyond()) >= {"p50", "p90", "p95"}
+
+
+def test_the_table_holds_the_bounds_beside_what_was_found() -> None:
+    ours, theirs = rows({"sticky-load": storm()})
+    assert ours[0] == "sticky-load"
+    assert theirs == ("Dicer's bounds", "2%", "3%", "4%", "-", "2%", "1.05", "1.05")
