@@ -19,7 +19,7 @@ def test_the_excess_over_the_mean_and_the_load_moved_hold_the_published_bounds()
 def test_a_rolling_restart_moves_each_load_once_each_way() -> None:
     found = storm()
     assert found.out <= BOUNDS["out"]
-    assert found.back <= 1.2  # Dicer's 1.05 needs keys that can be split; these are whole
+    assert found.back <= 1.1  # Dicer's 1.05 needs keys that can be split; these are whole
 
 
 def test_an_assignor_of_counts_does_not_hold_them() -> None:

@@ -46,6 +46,13 @@ def test_a_zombie_is_refused_by_the_table() -> None:
     assert result.refused > 0
 
 
+@pytest.mark.parametrize("name", ["rolling-restart", "cap-cut", "drain"])
+def test_sticky_load_moves_no_more_than_sticky_where_all_loads_are_alike(name: str) -> None:
+    by_load = run(name, "sticky-load")
+    assert by_load.moves == run(name).moves
+    assert by_load.unavoidable == run(name).unavoidable
+
+
 def rounds(simulation: Simulation) -> list[dict[str, int]]:
     """The epochs that moved something: how many partitions each worker was given."""
     simulation.run()

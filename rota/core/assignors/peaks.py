@@ -12,6 +12,7 @@ from rota.core.eligibility import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 BEAM = 768
+LOWER = 0.02  # between moves that are as good for the giver, what a lower taker is worth
 NEAR = 12  # workers at either end, and partitions of each, that a search looks at
 
 
@@ -211,7 +212,8 @@ class _Descent:
         takers = np.sort(takers[nearest])
         single, swap = self._single(giver, takers), self._swap(giver, takers)
         enough = max(self.peaks.enough, self.peaks.mean)  # two moves for one gain are worth it only to get there
-        best = swap if max(swap[0], enough) < max(single[0], enough) * (1 - 1e-9) else single
+        worth = self.used[giver] > self.peaks.enough and max(swap[0], enough) < max(single[0], enough) * (1 - 1e-9)
+        best = swap if worth else single
         peak, row, taker, other = best
         moves = 1 if other < 0 else 2
         if not peak + moves * max(self.peaks.price, 1e-9 * self.peaks.mean) <= self.used[giver]:
@@ -235,7 +237,8 @@ class _Descent:
         )
         able: Bools = self.peaks.able[np.ix_(self.kind[held], takers)]
         after = self.used[giver] - load[:, None] / self.speed[giver]
-        cost = np.where(able, self._cost(peak, after), np.inf)
+        cost = self._cost(peak, after) + LOWER * (self.used[takers] + load[:, None] / self.speed[takers])
+        cost = np.where(able, cost, np.inf)
         at = int(cost.argmin())
         return (
             (float(peak.flat[at]) if able.flat[at] else np.inf),

@@ -1,6 +1,7 @@
 """`sticky-load`: the largest utilization (load/capacity) as low as `budget` voluntary moves allow.
 
-Laws, in rank order: valid and as many placed as possible; nothing voluntary while the imbalance is within `tolerance`;
+Laws, in rank order: valid and as many placed as possible; nothing voluntary while the imbalance is within `tolerance`,
+nor for a gain of less than a quarter of it (where no balance is possible, noise would move something at each look);
 at most `budget` voluntary moves; each of them worth `move_price` (the least gain in peak/mean for a move); the lowest
 peak that the search finds, with the fewest moves. The problem is NP-hard: the lower bound stands beside the result
 (Aggarwal, Motwani, Zhu, "The load rebalancing problem", 2006).
@@ -52,6 +53,9 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
         return Proposal(start, None, {}, _if_settled(note, start, keeps), due, floor)
     peaks = Peaks.of(snapshot, match, start, mean, settings["move_price"], tolerance)
     target = lowered(peaks, budget)
+    gain = (peak - float(utilizations(snapshot, target, False).max())) / mean
+    if gain < (tolerance - 1) / 4:  # else noise alone would move something at each look where no balance is possible
+        target = start
     note = "" if (target != start).any() else f"no move is worth its price: {peak / mean:.3f}"
     return Proposal(target, _why(snapshot, used, mean), {}, _if_settled(note, target, keeps), due, floor)
 
