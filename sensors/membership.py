@@ -55,9 +55,7 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
                 "basis": seen.basis,  # no data version: a round that moves nothing would leave the assignment "unsynced"
             },
         )
-        return dg.SensorResult(
-            run_requests=[dg.RunRequest(tags={"rota/group": group.name})], asset_events=[observation]
-        )
+        return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
 
     return look
 
