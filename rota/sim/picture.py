@@ -50,7 +50,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
             axes = figure.add_subplot(grid[i, 2])
             _over_time(axes, cells, name)
         axes.set_xlabel("virtual seconds")
-    _legend(figure, assignors)
+    _legend(figure, assignors, rows=2 if len(worlds) == 1 else 1)
     figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
     plt.close(figure)
 
@@ -103,7 +103,7 @@ def _over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
             times, values, where="post", color=_colour(cell.assignor), lw=1.8 if ours else 1.0, zorder=3 if ours else 2
         )
     axes.set_ylim(0.98, min(4.0, axes.get_ylim()[1]))
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(c.results[0].duration for c in cells if c.world == name))
     axes.set_title(f"{name}: imbalance over time", loc="left", fontsize=9.5, fontweight="bold")
     _plain(axes)
 
@@ -127,11 +127,17 @@ def _plain(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Any, assignors: Sequence[str]) -> None:
+def _legend(figure: Any, assignors: Sequence[str], rows: int) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], marker="o", ls="", color=_colour(a), markeredgecolor="white", markersize=8, label=a)
         for a in assignors
     ]
-    figure.legend(handles=handles, loc="upper center", ncols=len(assignors), frameon=False, bbox_to_anchor=(0.5, 0.965))
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        ncols=-(-len(assignors) // rows),
+        frameon=False,
+        bbox_to_anchor=(0.5, 0.965 + 0.02 * (rows - 1)),
+    )
