@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from rota.core import Partition, Snapshot, Worker, plan
 from rota.sim.chaos import BOUNDS, OPTIONS, Chaos, chaos, rows
 
 
@@ -30,3 +31,12 @@ def test_the_table_holds_the_bounds_beside_what_was_found() -> None:
     ours, theirs = rows({"sticky-load": storm()})
     assert ours[0] == "sticky-load"
     assert theirs == ("Dicer's bounds", "2%", "3%", "4%", "-", "2%", "1.05", "1.05")
+
+
+def test_a_budget_of_one_still_works_its_way_through_workers_that_are_equally_hot() -> None:
+    owners = {f"p{i:02}": f"w{i // 4}" for i in range(40)}
+    team, parts = [Worker(f"w{i}") for i in range(12)], [Partition(p) for p in owners]
+    for _ in range(3):
+        result = plan(Snapshot.of(team, parts, owners), "sticky-load", {"budget": 1})
+        assert result.measures.moves == 1
+        owners = {p: w for w, held in result.assignment.as_dict().items() for p in held}

@@ -53,11 +53,17 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
         return Proposal(start, None, {}, _if_settled(note, start, keeps), due, floor)
     peaks = Peaks.of(snapshot, match, start, mean, settings["move_price"], tolerance)
     target = lowered(peaks, budget)
-    gain = (peak - float(utilizations(snapshot, target, False).max())) / mean
-    if gain < (tolerance - 1) / 4:  # else noise alone would move something at each look where no balance is possible
-        target = start
+    if _gain(snapshot, start, target, peak) < (tolerance - 1) / 4 * mean:
+        target = start  # noise alone would move something at each look where no balance is possible
     note = "" if (target != start).any() else f"no move is worth its price: {peak / mean:.3f}"
     return Proposal(target, _why(snapshot, used, mean), {}, _if_settled(note, target, keeps), due, floor)
+
+
+def _gain(snapshot: Snapshot, start: Codes, target: Codes, peak: float) -> float:
+    """How far below the peak everybody ends who gives or takes; others that are as high may have to wait."""
+    changed = target != start
+    after = utilizations(snapshot, target, False)
+    return peak - float(after[np.concatenate((start[changed], target[changed]))].max(initial=0.0))
 
 
 def lowered(peaks: Peaks, budget: int | None) -> Codes:
