@@ -29,12 +29,13 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
                        "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip
         return
     rows = [
-        (e.epoch, view.clock(e.at), e.moved, e.measures.get("unavoidable_moves"), e.measures.get("imbalance_after"),
+        (e.epoch, view.clock(e.at), e.measures.get("moves"), e.measures.get("unavoidable_moves"),
+         e.measures.get("placements"), e.measures.get("imbalance_after"),
          e.sentence)
         for e in story.epochs[-last:]
     ]  # fmt: skip
-    view.show("", view.table("", ["epoch", "at", "moves", "had to", "imbalance", "what"], rows,
-                             right=["epoch", "moves", "had to", "imbalance"]), "")  # fmt: skip
+    view.show("", view.table("", ["epoch", "at", "moves", "had to", "placed", "imbalance", "what"], rows,
+                             right=["epoch", "moves", "had to", "placed", "imbalance"]), "")  # fmt: skip
     for refused in story.refused[-last:]:
         view.show(f"{view.clock(refused.at)}  refused: a write of {refused.partition} by run {refused.run_id}")
     if png:

@@ -37,7 +37,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
 def show(*parts: object) -> None:
     """Prints lines and tables, an empty line between tables."""
     for part in parts:
-        console.print(part if isinstance(part, Table) else escape(str(part)))
+        if isinstance(part, Table):
+            console.print(part)
+        else:
+            console.print(escape(str(part)), soft_wrap=True)  # the terminal wraps: a line that is copied stays whole
 
 
 def text(cell: object) -> str:
@@ -95,7 +98,7 @@ class Progress:
     def say(self, text: str) -> None:
         """One change, one line."""
         if not self._silent:
-            console.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}")
+            console.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}", soft_wrap=True)
 
     @contextmanager
     def running(self) -> Iterator["Progress"]:

@@ -1,12 +1,16 @@
 """The commands against a real ZooKeeper in which a small group stands."""
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from deltalake import write_deltalake
 
 import rota
 from rota.cli import cli
@@ -181,3 +185,40 @@ def test_retry_also_lets_go_of_what_nobody_can_read(group: Group, run: Run) -> N
     group.tree.store.create(path, b"\xff")
     assert "nobody can read why" in run("retry", "flights-AA").output
     assert group.tree.store.get(path) is None
+
+
+PIPELINE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(source=files("{root}/landing", format="csv", schema="a int"), table=delta("{root}/table"))
+"""
+
+
+def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
+    write_deltalake(tmp_path / "table" / "main", pa.table({"a": [1]}))
+    orphan = tmp_path / "table" / "main" / "data" / "died" / "part-0.parquet"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(b"half")
+    long_ago = time.time() - 30 * 86400
+    os.utime(orphan, (long_ago, long_ago))
+    assert run.json("vacuum")["files"]["flights"]
+    assert orphan.exists()
+    assert "files deleted" in run("vacuum", "flights", "--delete").output
+    assert not orphan.exists()
+    with pytest.raises(RotaError, match=r"Unknown pipeline 'nobody'. Known: flights"):
+        run("vacuum", "nobody")
+    assert run("vacuum", "--days", "1").exit_code == 2  # a run may still be writing
+
+
+def test_what_no_run_ever_looked_at_is_not_skipped(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
+    with pytest.raises(RotaError, match="No run ever looked at flights-AA"):
+        run("skip", "flights-AA")
+    with pytest.raises(RotaError, match="Known: flights-AA, flights-B6, flights-UA"):
+        run("skip", "flights-XX")
+
+
+def test_adopt_asks_before_it_takes_tables_over(run: Run, group: Group, tmp_path: Path) -> None:
+    (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
+    assert run("adopt").exit_code == 1  # nobody said yes
+    assert "Adopted the tables of flights" in run("adopt", "--yes").output
