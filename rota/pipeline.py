@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from rota.core.reconcile import MACHINES
 from rota.errors import ConfigError
 from rota.settings import checked_id
 
@@ -117,6 +116,8 @@ class Group:
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
+        from rota.core.reconcile import MACHINES  # here: `rota --help` does not wait for numpy
+
         if self.protocol not in MACHINES:
             raise ConfigError(f"protocol={self.protocol!r} of group {self.name!r}: known is {', '.join(MACHINES)}")
 
