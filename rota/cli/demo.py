@@ -1,6 +1,5 @@
 """`rota demo`: up, landing, faults, verdict, down."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,9 +46,7 @@ def _performed(workers: int, faults: bool, state: Path, progress: view.Progress)
     from rota.demo.stage import Stage, State, environment, stopping
     from rota.demo.watch import Watch
 
-    if state.exists():
-        shutil.rmtree(state)
-    with stopping(), Stage(State(state), environment(SESSION)) as stage:
+    with stopping(), Stage(State(state).emptied(), environment(SESSION)) as stage:
         hosts = stage.zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):

@@ -24,6 +24,7 @@ import psutil
 from rota.errors import ConfigError, EnvironmentFailed
 
 PR_SET_PDEATHSIG = 1
+MARK = ".rota-state"  # says that a folder may be emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,18 @@ class State:
         """A log file a process."""
         return self.root / "logs"
 
+    def emptied(self) -> Self:
+        """Removes it all. Raises ConfigError for a folder that holds anything and that no stage made."""
+        if self.root.exists() and any(self.root.iterdir()):
+            if not (self.root / MARK).exists():
+                raise ConfigError(f"{self.root} was not made by rota, so it is not emptied. Choose another --state")
+            shutil.rmtree(self.root)
+        return self
+
     def make(self) -> Self:
         """Makes the folders that are not there."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        (self.root / MARK).touch()
         for folder in (self.zookeeper, self.dagster, self.landing, self.tables, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
         return self

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
-from rota.demo.stage import Child, free_port
+from rota.demo.stage import Child, State, free_port
+from rota.errors import ConfigError
 from tests.waiting import wait_until
 
 FAMILY = (
@@ -59,3 +61,15 @@ def test_a_taken_port_is_left_alone() -> None:
         taken.listen()
         assert free_port(taken.getsockname()[1]) != taken.getsockname()[1]
     assert free_port(0) > 0
+
+
+def test_only_a_folder_that_a_stage_made_is_emptied(tmp_path: Path) -> None:
+    mine = tmp_path / "thesis"
+    mine.mkdir()
+    (mine / "chapter.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="not made by rota"):
+        State(mine).emptied()
+    assert (mine / "chapter.txt").exists()
+    made = State(tmp_path / "state").emptied().make()
+    (made.tables / "old").mkdir()
+    assert not made.emptied().root.exists()
