@@ -15,7 +15,7 @@ from benchmarks import run
 from benchmarks.exact import optimum
 from benchmarks.install import java_peer, python_peer
 from benchmarks.picture import draw
-from benchmarks.report import Results, markdown
+from benchmarks.report import Results, markdown, section
 from benchmarks.states import EVENTS, Case, grid, growth, yardstick
 from rota.sim.pages import write_section
 
@@ -47,7 +47,8 @@ def main(parts: tuple[str, ...], quick: bool, as_json: bool, write: Path | None)
     if write is not None:
         if "growth" in results.parts:
             draw(results.parts["growth"], write.parent / "speed.png")
-        write_section(write, "speed", markdown(results))
+        for part, timings in results.parts.items():
+            write_section(write, part, section(part, timings))
 
 
 def speed(quick: bool) -> Iterator[run.Timing]:

@@ -70,7 +70,7 @@ def source_squares(result: Plan) -> int:
 def weighted(partitions: int, workers: int, budget: int | None) -> dict[str, Any]:
     """The weighted yardstick with `budget` voluntary moves."""
     snapshot = yardstick() if partitions == 100 else yardstick((partitions, workers, 2, 0.5))
-    options = {} if budget is None else {"budget": budget, "tolerance": 1.0}
+    options = {"tolerance": 1.0} if budget is None else {"budget": budget, "tolerance": 1.0}
     times, result = timed(snapshot, 2, 5, assignor="sticky-load", options=options)
     measures = result.measures
     return {

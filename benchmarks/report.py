@@ -21,15 +21,26 @@ class Results:
 
 def markdown(results: Results) -> str:
     """Every table there is something for."""
-    tables = {"speed": _speed, "python": _python, "weighted": _weighted, "azure": _azure}
-    blocks = [tables[part](timings) for part, timings in results.parts.items() if part in tables]
-    if "growth" in results.parts:
-        blocks.append(
-            "**How time grows** with P and W, one more worker (median ms).\n\n![time over P and W](speed.png)\n\n"
-            + _table(results.parts["growth"], {"rota": "rota", BROKER: "Kafka broker"})
-        )
-    host = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
-    return f"Measured on {host}: Snapshot in memory -> Plan in memory.\n\n" + "\n\n".join(blocks)
+    return f"{host()}\n\n" + "\n\n".join(section(part, timings) for part, timings in results.parts.items())
+
+
+def host() -> str:
+    """Where it was measured, and what."""
+    cores = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
+    return f"Measured on {cores}: Snapshot in memory -> Plan in memory."
+
+
+def section(part: str, timings: list[Timing]) -> str:
+    """The table of one part."""
+    tables = {"speed": _speed, "python": _python, "weighted": _weighted, "azure": _azure, "growth": _growth}
+    return tables[part](timings)
+
+
+def _growth(timings: list[Timing]) -> str:
+    return (
+        "**How time grows** with P and W, one more worker (median ms).\n\n![time over P and W](speed.png)\n\n"
+        + _table(timings, {"rota": "rota", BROKER: "Kafka broker"})
+    )
 
 
 BROKER = "Kafka uniform (Java)"
