@@ -25,8 +25,8 @@ DAMAGE = [
 def test_the_checker_counts_what_a_missing_guard_lets_through(
     guard: str, ablation: Ablation, name: str, rule: str
 ) -> None:
-    damage = sum(Simulation(world(name), "sticky", s, ablation=ablation).run().violations.get(rule, 0) for s in (1, 2))
-    assert damage > 0, f"{guard}: nobody noticed"
+    runs = (Simulation(world(name), "sticky", seed, ablation=ablation).run() for seed in (1, 2, 3))
+    assert any(run.violations.get(rule) for run in runs), f"{guard}: nobody noticed"
 
 
 def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
