@@ -7,7 +7,7 @@ the table's log; that it was so is checked again after the blow.
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from rota.demo.page import Page, Run
 from rota.demo.stage import Stage
 from rota.demo.watch import PATIENCE, CommitSeen, RunSeen, Watch
 from rota.errors import EnvironmentFailed
+
+JUST_BEGUN = 0.5  # seconds: what is killed must not get to its commit between the look and the blow
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,20 @@ class Zombie:
     refused: tuple[str, ...]
 
 
-def in_the_middle(watch: Watch) -> tuple[RunSeen, ...]:
-    """The runs with their attempt folder there and no commit, as last looked."""
-    attempts = watch.attempts()
+def in_the_middle(watch: Watch, begun: float = 3600.0) -> tuple[RunSeen, ...]:
+    """The runs with an attempt folder there, for less than `begun` seconds, and no commit, as last looked."""
+    fresh = [name for name, age in watch.attempts().items() if age < begun]
     return tuple(
         run
         for run in watch.runs.values()
-        if not watch.committed(run.id) and any(a.startswith(f"{run.id}-") for a in attempts)
+        if not watch.committed(run.id) and any(name.startswith(f"{run.id}-") for name in fresh)
     )
 
 
 def kill(stage: Stage, watch: Watch, page: Page) -> Killed:
     """SIGKILL to the process group of a worker in the middle of a batch; returns once others committed its partitions."""
     run = watch.until(
-        lambda: next((r for r in in_the_middle(watch) if r.worker in stage.children), None),
+        lambda: next((r for r in in_the_middle(watch, JUST_BEGUN) if r.worker in stage.children), None),
         PATIENCE,
         "a run in the middle of its batch",
     )
@@ -120,11 +122,16 @@ class Frozen:
     at: float
 
 
-def freeze(watch: Watch, page: Page) -> Frozen:
-    """SIGSTOP to the process of a run in the middle of a batch; one that committed under our hands is let go."""
+def freeze(watch: Watch, page: Page, feed: Callable[[], None]) -> Frozen:
+    """SIGSTOP to the process of a run in the middle of a batch; one that committed under our hands is let go.
+
+    `feed` is called whenever no run is left to be caught: it gives the workers something to do.
+    """
     pids: dict[str, int] = {}
 
     def held() -> Frozen | None:
+        if not watch.runs:
+            feed()
         for run in watch.runs.values():  # asked early: a batch is short
             if run.id not in pids and (pid := page.pid(run.id)):
                 pids[run.id] = pid

@@ -33,6 +33,7 @@ class Play:
     zombie: Zombie | None = None
     stages: dict[str, float] = field(default_factory=dict)
     landed: int = 0
+    month: int = 0
     _mark: float = field(default_factory=time.monotonic)
 
     def up(self, workers: int) -> None:
@@ -69,14 +70,17 @@ class Play:
         self.joined = j = join(self.watch, joiner)
         self.say(f"{joiner} committed {j.seconds:.1f} s after it was live")
         self.passed("join")
-        self.land(8, 9)
-        frozen = freeze(self.watch, self.page)
+        frozen = freeze(self.watch, self.page, self.feed)
         partition, taker = self.overtake(frozen.run)
         self.say(f"a run of {frozen.run.worker} frozen in the middle of its batch; {partition} pinned to {taker}")
-        self.land(10, 11, 12)
         self.zombie = z = wake(self.watch, frozen, partition)
         self.say(f"woken after {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}: its write is refused")
         self.passed("zombie")
+
+    def feed(self) -> None:
+        """Lands the next month, once all that landed before is in the table."""
+        if self.watch.consumed() >= self.landed and (left := [m for m in MONTHS if m > self.month]):
+            self.land(left[0])
 
     def overtake(self, run: RunSeen) -> tuple[str, str]:
         """Asks for a partition of the frozen run to move, as a person would: `rota pin`. The partition, its taker."""
@@ -95,6 +99,7 @@ class Play:
     def land(self, *months: int) -> None:
         """Makes months visible."""
         fresh = self.landing.land(months)
+        self.month = max(self.month, *months)
         self.landed += len(fresh.files)
         if fresh.files:
             self.say(f"{len(fresh.files)} files landed with {fresh.rows:,} flights")

@@ -61,6 +61,7 @@ class Watch:
     registered: dict[str, float] = field(default_factory=dict)  # run id -> when first seen in /runs
     whose: dict[str, RunSeen] = field(default_factory=dict)  # every run ever seen
     commits: list[CommitSeen] = field(default_factory=list)
+    folders: dict[str, float] = field(default_factory=dict)  # attempt folder -> first seen
     version: int = -1
 
     @classmethod
@@ -138,6 +139,9 @@ class Watch:
         """Whether a commit of this run is in the table."""
         return any(c.run_id == run_id for c in self.commits)
 
-    def attempts(self) -> set[str]:
-        """The attempt folders that are there."""
-        return {p.name for p in (self.main / "data").glob("*")} if (self.main / "data").is_dir() else set()
+    def attempts(self) -> dict[str, float]:
+        """The attempt folders that are there -> for how many seconds this watch has known them."""
+        now = time.time()
+        for path in (self.main / "data").glob("*"):
+            self.folders.setdefault(path.name, now)
+        return {name: now - at for name, at in self.folders.items()}
