@@ -1,6 +1,6 @@
 """The line as a whole, `dagster dev` with its daemon: sensor -> assignment -> runs -> table -> checkpoint, no hand on it.
 
-The tests stand in the order of a story and each leaves the line at rest; each also holds alone.
+Each test lands keys of its own and leaves both groups at rest, so that it holds alone and in any order.
 """
 
 from rota.coordination.records import WorkerWishes
@@ -30,12 +30,11 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
         land(line, name, rows)
     for name, rows in (("a", A), ("b", B), ("c", C)):
         line.holds(name, rows, 90)
-    day, night = line.epoch("day"), line.epoch("night")
-    assert set(day.after) == {"w1", "w2"}
+    day = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     assert max(day.after.values()) - min(day.after.values()) <= 1
-    assert dict(night.after) == {"n1": 1}
-    seen = wait_until(lambda: (c := newest(line, "a", "checkpoints")) and set(c) == set(A) and c, 30, pause=0.5)
-    assert {key: (c["offset"], c["lag"], c["rows"]) for key, c in seen.items()} == {
+    assert line.epoch("night").after["n1"] >= 1
+    seen = wait_until(lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= set(A) and c, 30, pause=0.5)
+    assert {key: (seen[key]["offset"], seen[key]["lag"], seen[key]["rows"]) for key in A} == {
         "x": (1, 0, 2), "y": (1, 0, 1), "z": (1, 0, 3),
     }  # fmt: skip
     owners = newest(line, "a", "ownership")
@@ -43,38 +42,40 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     assert all(o["epoch"] and o["token"] for o in owners.values())
     shown = line.dev.materializations("day", "assignment")[0]
     assert f"Epoch {shown['metadata']['epoch']}: " in str(shown["metadata"]["what happened"])
-    launched = {str(c["run"]) for c in seen.values()}
+    launched = {str(seen[key]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
 
 
 def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(line: Line) -> None:
+    land(line, "a", {"m1": [1], "m2": [2], "m3": [3]})
+    line.holds("a", {"m1": [1], "m2": [2], "m3": [3]}, 90)
     before = line.epoch("day").epoch
     line.kill("w2")
     gone = line.epoch_where("day", lambda e: e.epoch > before and e.left == ("w2",))
     assert f"Epoch {gone.epoch}: w2 left. " in gone.sentence
     assert dict(gone.after).get("w2", 0) == 0
-    land(line, "a", {"x": [10], "y": [11], "z": [12]})
-    line.holds("a", {"x": [1, 2, 10], "y": [3, 11], "z": [4, 5, 6, 12]})
+    land(line, "a", {"m1": [11], "m2": [12], "m3": [13]})
+    line.holds("a", {"m1": [1, 11], "m2": [2, 12], "m3": [3, 13]})
     line.join("w2", "day")
     back = line.epoch_where("day", lambda e: e.epoch > gone.epoch and e.joined == ("w2",))
     assert max(back.after.values()) - min(back.after.values()) <= 1
     assert back.moved == min(back.after.values())
-    land(line, "a", {"x": [20], "y": [21], "z": [22]})
-    line.holds("a", {"x": [1, 2, 10, 20], "y": [3, 11, 21], "z": [4, 5, 6, 12, 22]}, 90)
+    land(line, "a", {"m1": [21], "m2": [22], "m3": [23]})
+    line.holds("a", {"m1": [1, 11, 21], "m2": [2, 12, 22], "m3": [3, 13, 23]}, 90)
 
 
 def test_a_new_folder_is_a_new_partition(line: Line) -> None:
-    before = line.epoch("night").epoch
+    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
     line.land("c", "new", 1, 2)
     grown = line.epoch_where("night", lambda e: e.epoch > before)
-    assert "1 partition had nobody. 1 of 2 placed." in grown.sentence
-    line.holds("c", {**C, "new": [1, 2]})
+    assert "1 partition had nobody. 1 of " in grown.sentence
+    line.holds("c", {"new": [1, 2]})
     wait_until(lambda: "new" in newest(line, "c", "checkpoints"), 30, pause=0.5)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:
-    held = line.epoch("day")
+    held = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     with line.tree("day") as tree:
         path = tree.paths.worker("w1")
         tree.update(path, WorkerWishes, lambda _: WorkerWishes(cordoned=True))
@@ -83,13 +84,13 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) ->
         line.land("b", "t", 7)
         grown = line.epoch_where("day", lambda e: e.epoch > held.epoch and e.after["w2"] == held.after["w2"] + 3)
         assert grown.after["w1"] == held.after["w1"]
-        line.holds("b", {**B, "r": [5], "s": [6], "t": [7]})
+        line.holds("b", {"r": [5], "s": [6], "t": [7]})
         tree.update(path, WorkerWishes, lambda _: WorkerWishes())
     line.epoch_where("day", lambda e: e.epoch > grown.epoch and max(e.after.values()) - min(e.after.values()) <= 1)
 
 
 def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: Line) -> None:
-    before = line.epoch("day")
+    before = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     run = line.dev.launch("day__rebalance")
     wait_until(lambda: status(line, run) == "SUCCESS", 60, pause=0.5)
     assert line.epoch("day").epoch == before.epoch
@@ -97,7 +98,7 @@ def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: L
 
 
 def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
-    before = line.epoch("night").epoch
+    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
     with line.tree("night") as tree:
         in_the_way = tree.paths.epoch(before + 1)  # where the next epoch's audit goes
         tree.store.create(in_the_way)
@@ -105,22 +106,23 @@ def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
         failed = wait_until(lambda: [r for r in line.dev.runs(rota__rebalance="night") if r["status"] == "FAILURE"], 60)
         assert failed
         tree.store.delete(in_the_way)
-    line.epoch_where("night", lambda e: e.epoch > before and e.joined == ("n2",))
-    line.land("c", "only", 9)
-    line.holds("c", {**C, "only": [7, 8, 9], "new": [1, 2]}, 90)
+    line.epoch_where("night", lambda e: e.epoch > before and "n2" in e.joined)
+    line.land("c", "failed", 9)
+    line.holds("c", {"failed": [9]}, 90)
 
 
 def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: Line) -> None:
-    before = line.epoch("night").epoch
-    line.land("c", "only", 10)
+    line.join("n3", "night")
+    before = line.epoch_where("night", lambda e: "n3" in e.after).epoch
+    line.land("c", "dead", 10)
     with line.tree("night") as tree:
         wait_until(tree.runs, 60)
     line.dev.stop(kill=True)  # in the middle of a run
-    line.kill("n2")
-    line.land("c", "only", 11)
+    line.kill("n3")
+    line.land("c", "dead", 11)
     line.dev.start()
-    line.epoch_where("night", lambda e: e.epoch > before and e.left == ("n2",))
-    line.holds("c", {"only": [7, 8, 9, 10, 11], "new": [1, 2]}, 90)
+    line.epoch_where("night", lambda e: e.epoch > before and "n3" in e.left)
+    line.holds("c", {"dead": [10, 11]}, 90)
 
 
 def status(line: Line, run: str) -> str:
