@@ -253,7 +253,8 @@ class Agent:
     def _release(self, release: Release) -> None:
         self._settled -= {release.partition}
         try:
-            ownership.release(self.tree, self._incarnation, release.partition, release.version)
+            seen = self._assign_version if release.reason == "revoked" else None
+            ownership.release(self.tree, self._incarnation, release.partition, release.version, assign_version=seen)
         except (Conflict, OwnershipError) as error:
             self.say("release-refused", partition=release.partition, why=str(error))
             return

@@ -77,9 +77,20 @@ def force(
     return claim(tree, incarnation, partition, own_version, assign_version, guards)
 
 
-def release(tree: Tree, incarnation: str, partition: str, own_version: int, guards: Guards = GUARDED) -> None:
-    """Sets the partition free if its own record is still at `own_version`. Raises NotOwner, Unavailable, Unknown."""
+def release(
+    tree: Tree,
+    incarnation: str,
+    partition: str,
+    own_version: int,
+    guards: Guards = GUARDED,
+    assign_version: int | None = None,
+) -> None:
+    """Sets the partition free if its own record is still at `own_version` and (where `assign_version` is given) the
+    worker's target is the one that dropped it: a run may have begun under a newer one. Raises NotOwner, Unavailable,
+    Unknown."""
     ops: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
+    if guards.assign and assign_version is not None:
+        ops.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
     _set(tree, ops, partition, Own(), own_version, guards)
 
 

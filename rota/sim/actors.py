@@ -156,8 +156,9 @@ class Agent:
                     self.sim.checker.intends(me, partition, reason)
                     take = ownership.force if reason == "forced" else ownership.claim
                     take(self.tree, me, partition, version, assign_version, guards)
-                case Release(partition, version):
-                    ownership.release(self.tree, me, partition, version, guards)
+                case Release(partition, version, reason):
+                    seen = assign_version if reason == "revoked" else None
+                    ownership.release(self.tree, me, partition, version, guards, seen)
                 case Announce():
                     self.live = self.live.model_copy(update={"leaving": True})
                     membership.announce(self.tree, me, self.live)

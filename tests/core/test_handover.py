@@ -57,11 +57,16 @@ ABLATIONS = {
     "no wait before a forced claim": ("rude", False, Ablation(agent=Guards(wait=False))),
 }
 
+SEEDS = {  # rare, since a release checks the target that it was decided under
+    "own records read before the run's node": range(150, 250),
+    "no look at the target before consuming": range(370, 450),
+}
+
 
 @pytest.mark.parametrize("what", ABLATIONS)
 def test_each_guard_that_is_taken_away_does_damage(what: str) -> None:
     kind, faults, ablation = ABLATIONS[what]
-    for seed in range(100):
+    for seed in SEEDS.get(what, range(100)):
         if World(seed, faults=faults, ablation=ablation).play().checker.damage[kind]:
             return
     pytest.fail(f"{what}: no {kind} in 100 seeds, so the guard or the test is idle")

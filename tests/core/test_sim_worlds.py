@@ -83,3 +83,8 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
 def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"Unknown world 'storm'\. Known: join-storm, .*hiccups"):
         world("storm")
+
+
+def test_a_release_decided_under_an_older_target_is_refused() -> None:
+    """Seed 2 gives a partition back to a worker that stands still between its look and its release, and starts a run."""
+    assert not run("hiccups", "round-robin", seed=2).violations
