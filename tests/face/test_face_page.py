@@ -44,7 +44,3 @@ def test_the_page_shows_epoch_worker_and_lag(line: Line, page: Page, tmp_path: P
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=x")
     expect(page.get_by_text("lag", exact=True).first).to_be_visible()
     picture(page, tmp_path, "page-partition")
-
-    page.goto(f"{line.dev.url}/assets/a/records?view=lineage")
-    expect(page.get_by_text("checkpoints").first).to_be_visible()
-    picture(page, tmp_path, "page-lineage")
