@@ -40,7 +40,7 @@ def compose(catalog: Catalog) -> dg.Definitions:
                 "automation",
                 target=dg.AssetSelection.all(),
                 default_status=dg.DefaultSensorStatus.RUNNING,
-                minimum_interval_seconds=30,  # each asset below a table costs a process: not one after every batch
+                minimum_interval_seconds=10,
             ),
         ],
         schedules=[schedules.backlog(pipeline) for pipeline in pipelines],
