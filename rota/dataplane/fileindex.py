@@ -17,9 +17,10 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from rota.dataplane.opening import created, opened
 from rota.errors import EnvironmentFailed
 
 SCHEMA = pa.schema(
@@ -52,16 +53,16 @@ class FileIndex:
 
     def files(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[Landed, ...]]:
         """The files of each partition; a file's place in the tuple is its ordinal. No index yet: empty."""
-        return self._files(self._open(), partitions)
+        return self._files(opened(self.path), partitions)
 
     def extend(
         self, partitions: tuple[str, ...], new: Callable[[str, frozenset[str]], list[Landed]]
     ) -> Mapping[str, tuple[Landed, ...]]:
         """The files of each partition after `new(partition, known paths)` got the next ordinals, in the order given."""
         for _ in range(TRIES):
-            table = self._open()
+            table = opened(self.path)
             if table is None:
-                table = self._created()  # and read it below, on this very handle: somebody else may have been faster
+                table = created(self.path, SCHEMA)  # and read below, on this very handle: somebody may have been faster
             known = self._files(table, partitions)
             found = {p: new(p, frozenset(f.path for f in known[p])) for p in partitions}
             if not any(found.values()):
@@ -70,23 +71,6 @@ class FileIndex:
                 self._tidy()
                 return {p: (*known[p], *found[p]) for p in partitions}
         raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
-
-    def _open(self) -> DeltaTable | None:
-        try:
-            return DeltaTable(self.path)
-        except TableNotFoundError:
-            return None
-        except OSError as error:
-            raise EnvironmentFailed(f"{self.path} cannot be read ({error}). Check the disk and its rights") from error
-
-    def _created(self) -> DeltaTable:
-        try:
-            DeltaTable.create(self.path, SCHEMA, mode="ignore")
-        except CommitFailedError:
-            pass  # somebody else was first
-        except (DeltaError, OSError) as error:
-            raise EnvironmentFailed(f"{self.path} cannot be made ({error}). Check the disk and its rights") from error
-        return DeltaTable(self.path)
 
     def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
         found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
@@ -128,7 +112,7 @@ class FileIndex:
 
     def _tidy(self) -> None:
         """Puts a long row of small files together; whoever loses that race leaves it to the next."""
-        table = self._open()
+        table = opened(self.path)
         if table and len(table.file_uris()) > MANY:
             try:
                 table.optimize.compact()

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
+from rota.dataplane.opening import created, opened
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 
@@ -44,24 +45,11 @@ class Ledger:
 
     def open(self) -> DeltaTable | None:
         """The newest version; None when there is no table."""
-        try:
-            return DeltaTable(self.path)
-        except TableNotFoundError:
-            return None
-        except OSError as error:
-            raise EnvironmentFailed(f"{self.path} cannot be read ({error}). Check the disk and its rights") from error
+        return opened(self.path)
 
     def found(self) -> DeltaTable:
         """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
-        if table := self.open():
-            return table
-        try:
-            DeltaTable.create(self.path, Schema.from_json(columns.FIRST), mode="ignore", configuration=CONFIGURATION)
-        except CommitFailedError:
-            pass  # somebody else was first
-        except (DeltaError, OSError) as error:
-            raise EnvironmentFailed(f"{self.path} cannot be made ({error}). Check the disk and its rights") from error
-        return DeltaTable(self.path)
+        return self.open() or created(self.path, Schema.from_json(columns.FIRST), CONFIGURATION)
 
     def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
         """See `Table.standing`."""

@@ -7,7 +7,7 @@ round may as well be another process.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rota.coordination.publication import Audit, Publication, publish, take_control
+from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
 from rota.errors import CoordinationError
@@ -57,16 +57,7 @@ class Controller:
         result = plan(look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy)
         yield self.sim.late("")
         self.sim.checker.planned(result)
-        audit = Audit(result.measures.reason or "rebalanced", look.basis.joined, look.basis.left, result.moves)
-        publication = Publication(
-            targets={w: frozenset(ids) for w, ids in result.assignment.as_dict().items()},
-            basis=look.basis.digest,
-            due=result.due,
-            memory=result.memory,
-            absences=look.absences,
-            members=look.basis.members,
-            audit=audit,
-        )
+        publication = publication_of(look, result, result.measures.reason or "rebalanced")
         publish(self.tree, term, publication, self.sim.ablation.publication)
         self.due = result.due
 

@@ -8,6 +8,7 @@ import pytest
 
 import rota
 from rota.dataplane.landing import Landing
+from rota.dataplane.opening import opened
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline
 
@@ -127,7 +128,7 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
     for i in range(45):
         land(tmp_path, f"x/{i:03}.json")
         one.fix(("p-x",))
-    assert len(one.index._open().file_uris()) < 10
+    assert len(opened(one.index.path).file_uris()) < 10
     assert [one.place("p-x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
 
 

@@ -1,0 +1,30 @@
+"""Opening and founding a Delta table of ours: an absent table is None, a disk that fails is the environment's fault."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from rota.errors import EnvironmentFailed
+
+
+def opened(path: Path) -> DeltaTable | None:
+    """The newest version; None when there is no table. Raises EnvironmentFailed."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    except OSError as error:
+        raise EnvironmentFailed(f"{path} cannot be read ({error}). Check the disk and its rights") from error
+
+
+def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] | None = None) -> DeltaTable:
+    """The table, made by whoever is first. Raises EnvironmentFailed."""
+    try:
+        DeltaTable.create(path, schema, mode="ignore", configuration=configuration)
+    except CommitFailedError:
+        pass  # somebody else was first
+    except (DeltaError, OSError) as error:
+        raise EnvironmentFailed(f"{path} cannot be made ({error}). Check the disk and its rights") from error
+    return DeltaTable(path)
