@@ -4,13 +4,12 @@ Law: a wish is set by compare-and-set and may be set again without harm; a wish 
 the known ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from rota.coordination.records import GroupWishes, Record, WorkerWishes
-from rota.coordination.store import Check, Delete, Op
 from rota.coordination.tree import Tree
-from rota.errors import ConfigError, Conflict
+from rota.errors import ConfigError
 from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
@@ -42,7 +41,7 @@ def wish(
     max_partitions: int | None = None,
 ) -> WorkerWishes:
     """Sets what is given and leaves the rest. Raises ConfigError on an unknown worker or a bad value."""
-    _known("worker", worker, workers(tree))
+    known("worker", worker, workers(tree))
     given = {
         "cordoned": cordoned,
         "draining": draining,
@@ -70,15 +69,23 @@ def resume(tree: Tree) -> GroupWishes:
 
 def pin(tree: Tree, partition: str, worker: str | None) -> GroupWishes:
     """Ties a partition to a worker; None unties it. The worker need not be live yet."""
-    known = {f"{p}-{key}" for p, record in tree.partitions().items() for key in record.keys}
-    _known("partition", partition, known)
-    if worker is not None:
-        checked_id("worker", worker)
+    ids = {f"{p}-{key}" for p, record in tree.partitions().items() for key in record.keys}
+    known("partition", partition, ids)
+    return _pin(tree, {partition}, {partition: checked_id("worker", worker)} if worker is not None else {})
 
+
+def unpin(tree: Tree, partitions: Iterable[str]) -> GroupWishes:
+    """Ties none of the partitions any more, whether the group knows them or not."""
+    return _pin(tree, set(partitions), {})
+
+
+def _pin(tree: Tree, before: set[str], after: Mapping[str, str]) -> GroupWishes:
     def changed(now: GroupWishes | None) -> GroupWishes:
-        before = now or GroupWishes()
-        pins = {p: w for p, w in before.pins.items() if p != partition}
-        return _made(GroupWishes, before.model_dump() | {"pins": pins | ({partition: worker} if worker else {})})
+        wishes = now or GroupWishes()
+        return _made(
+            GroupWishes,
+            wishes.model_dump() | {"pins": {p: w for p, w in wishes.pins.items() if p not in before} | dict(after)},
+        )
 
     return tree.update(tree.paths.wishes, GroupWishes, changed)
 
@@ -90,38 +97,18 @@ def _group(tree: Tree, **wanted: object) -> GroupWishes:
     return tree.update(tree.paths.wishes, GroupWishes, changed)
 
 
+def known(kind: str, name: str, names: frozenset[str] | set[str]) -> None:
+    """Raises ConfigError with the known names unless `name` is one of them."""
+    checked_id(kind, name)
+    if name not in names:
+        some = ", ".join(sorted(names)[:20]) or "none yet"
+        raise ConfigError(f"Unknown {kind} {name!r}. Known: {some}")
+
+
 def workers(tree: Tree) -> frozenset[str]:
     """Every worker that the group has a record of: live, wished about, or with a target."""
     live = {view.worker for view in tree.live()}
     return frozenset(live | set(tree.store.children(tree.paths.workers)) | set(tree.store.children(tree.paths.assigns)))
-
-
-def forget(tree: Tree, worker: str) -> None:
-    """Removes what is kept about a worker that is gone for good. Raises ConfigError while it is live or has a target."""
-    _known("worker", worker, workers(tree))
-    if any(view.worker == worker for view in tree.live()):
-        raise ConfigError(f"Worker {worker!r} is live. Stop it first, then forget it")
-    head = tree.head()
-    slots = tree.assigns().get(worker)
-    ops: list[Op] = [Check(tree.paths.head, head.version)]
-    if slots is not None:
-        effective = slots.record.effective(head.record.epoch)
-        if slots.record.newest > head.record.epoch or (effective is not None and effective.partitions):
-            raise ConfigError(f"Worker {worker!r} still has a target. Wait for the next rebalance, then forget it")
-        ops.append(Delete(tree.paths.assign(worker), slots.version))
-    if (seen := tree.store.get(tree.paths.worker(worker))) is not None:
-        ops.append(Delete(tree.paths.worker(worker), seen.version))
-    try:
-        tree.store.multi(ops)
-    except Conflict as conflict:
-        raise ConfigError(f"Worker {worker!r} was just changed by somebody else. Try again") from conflict
-
-
-def _known(kind: str, name: str, known: frozenset[str] | set[str]) -> None:
-    checked_id(kind, name)
-    if name not in known:
-        some = ", ".join(sorted(known)[:20]) or "none yet"
-        raise ConfigError(f"Unknown {kind} {name!r}. Known: {some}")
 
 
 def _made(model: type[R], fields: Mapping[str, object]) -> R:

@@ -193,6 +193,21 @@ pipeline = Pipeline(source=files("{root}/landing", format="csv", schema="a int")
 """
 
 
+def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(group: Group, run: Run, tmp_path: Path) -> None:
+    group.tree.grow("mine", ["x", "y"])
+    file = tmp_path / "mine.py"
+    for declared in (PIPELINE.format(root=tmp_path), "raise ValueError"):
+        file.write_text(declared)
+        with pytest.raises(RotaError, match=r"mine\.py is still in the folder of pipelines"):
+            run("forget", "--pipeline", "mine")
+    file.write_text(PIPELINE.format(root=tmp_path).replace("))", '), group="other")'))
+    assert "2 partitions of mine are no longer in group default" in run("forget", "--pipeline", "mine").output
+    assert {p["id"] for p in run.json("status")["partitions"]} == {f"flights-{key}" for key in KEYS}
+    for words in ((), ("w1", "--pipeline", "mine")):
+        with pytest.raises(RotaError, match="Give a worker, or --pipeline"):
+            run("forget", *words)
+
+
 def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
     write_deltalake(tmp_path / "table" / "main", pa.table({"a": [1]}))

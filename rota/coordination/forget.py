@@ -1,0 +1,54 @@
+"""What a group stops knowing: a worker that is gone for good, a pipeline that was taken away.
+
+Laws: what is still in use is never forgotten, and that is checked in the very write; what was consumed stays known. An
+own record and a checkpoint outlive their pipeline, so that one that comes back goes on where it was, under higher tokens.
+"""
+
+from rota.coordination.store import Check, Delete, Op
+from rota.coordination.tree import Tree
+from rota.coordination.wishes import known, unpin, workers
+from rota.errors import ConfigError, Conflict
+
+
+def forget_worker(tree: Tree, worker: str) -> None:
+    """Removes what is kept about a worker. Raises ConfigError while it is live or has a target."""
+    known("worker", worker, workers(tree))
+    if any(view.worker == worker for view in tree.live()):
+        raise ConfigError(f"Worker {worker!r} is live. Stop it first, then forget it")
+    head = tree.head()
+    slots = tree.assigns().get(worker)
+    ops: list[Op] = [Check(tree.paths.head, head.version)]
+    if slots is not None:
+        effective = slots.record.effective(head.record.epoch)
+        if slots.record.newest > head.record.epoch or (effective is not None and effective.partitions):
+            raise ConfigError(f"Worker {worker!r} still has a target. Wait for the next rebalance, then forget it")
+        ops.append(Delete(tree.paths.assign(worker), slots.version))
+    if (seen := tree.store.get(tree.paths.worker(worker))) is not None:
+        ops.append(Delete(tree.paths.worker(worker), seen.version))
+    _write(tree, ops, f"Worker {worker!r}")
+
+
+def forget_pipeline(tree: Tree, pipeline: str) -> tuple[str, ...]:
+    """Takes the pipeline's partitions out of the group, with their loads and pins; the next epoch drops them.
+
+    Returns their ids. Raises ConfigError while a run consumes one of them. A sensor that still has the pipeline's file
+    adds them again at its next look."""
+    pipelines = tree.pipelines()
+    known("pipeline", pipeline, set(pipelines))
+    ids = tuple(f"{pipeline}-{key}" for key in pipelines[pipeline].record.keys)
+    for run in tree.runs():
+        if at_work := set(ids).intersection(run.partitions):
+            raise ConfigError(f"Run {run.run_id} consumes {min(at_work)}. Wait for its end, then forget {pipeline}")
+    ops: list[Op] = [Delete(tree.paths.pipeline(pipeline), pipelines[pipeline].version)]
+    if (load := tree.store.get(tree.paths.load(pipeline))) is not None:
+        ops.append(Delete(tree.paths.load(pipeline), load.version))
+    _write(tree, ops, f"Pipeline {pipeline!r}")
+    unpin(tree, ids)
+    return ids
+
+
+def _write(tree: Tree, ops: list[Op], what: str) -> None:
+    try:
+        tree.store.multi(ops)
+    except Conflict as conflict:
+        raise ConfigError(f"{what} was just changed by somebody else. Try again") from conflict
