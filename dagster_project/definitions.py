@@ -40,7 +40,7 @@ def compose(catalog: Catalog) -> dg.Definitions:
                 "automation",
                 target=dg.AssetSelection.all(),
                 default_status=dg.DefaultSensorStatus.RUNNING,
-                minimum_interval_seconds=10,
+                minimum_interval_seconds=30,
             ),
         ],
         schedules=[schedules.backlog(pipeline) for pipeline in pipelines],
