@@ -1,4 +1,4 @@
-"""The page as a person sees it, found by text: the epoch, a worker's name, a partition's lag."""
+"""The page as a person sees it, found by text: the epoch, a worker's name, a partition's lag, the lineage."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def picture(page: Page, folder: Path, name: str) -> None:
     page.screenshot(path=str(Path(os.environ.get("ROTA_PICTURES", folder)) / f"{name}.png"))
 
 
-def test_the_page_shows_epoch_worker_and_lag(line: Line, page: Page, tmp_path: Path) -> None:
+def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp_path: Path) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
     wait_until(lambda: ("a-x", 900) in line.rows("a"), 90, pause=0.5)
@@ -44,3 +44,9 @@ def test_the_page_shows_epoch_worker_and_lag(line: Line, page: Page, tmp_path: P
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=x")
     expect(page.get_by_text("lag", exact=True).first).to_be_visible()
     picture(page, tmp_path, "page-partition")
+
+    # The page of all assets folds each group into one box: the lineage is told from an asset.
+    page.goto(f"{line.dev.url}/assets/day/assignment?view=lineage&lineageDepth=4")
+    for asset in ("membership", "ownership", "records", "checkpoints"):
+        expect(page.get_by_text(asset, exact=True).first).to_be_visible()
+    picture(page, tmp_path, "page-lineage")
