@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -174,13 +173,12 @@ def _spark(tree: "Tree") -> Iterator[Probe]:
 
 
 def _reached(name: str, endpoint: str) -> Probe:
-    """Whether a query comes back from the Spark Connect server at `endpoint`."""
-    host, _, port = endpoint.removeprefix("sc://").partition("/")[0].rpartition(":")
-    try:
-        with socket.create_connection((host, int(port or 15002)), timeout=5):
-            return Probe(name, True, f"{endpoint} accepts connections")
-    except (OSError, ValueError) as error:
-        return Probe(name, False, f"{endpoint}: {error}", "See the worker's log; it starts its Spark again by itself")
+    """Whether the Spark Connect server at `endpoint` answers."""
+    from rota.dataplane.pulse import unanswered
+
+    if why := unanswered(endpoint, 5):
+        return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; it starts its Spark again by itself")
+    return Probe(name, True, f"{endpoint} answers")
 
 
 def _source(pipeline: "Pipeline") -> str:

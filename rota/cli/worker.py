@@ -227,7 +227,8 @@ class Process:
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def _watch_spark(self) -> None:
-        """A Spark that died is started again at its former address; after `RESTARTS` vain starts the worker gives up."""
+        """A Spark that died, or was killed for its silence, is started again at its former address; after `RESTARTS`
+        vain starts the worker gives up."""
         if self.server is None or self.told:
             return
         if self.server.pid is None:
@@ -243,6 +244,10 @@ class Process:
         elif not self._ready and self.server.ready():
             self._ready, self._failures = True, 0
             self.say("spark-ready", endpoint=self.server.url)
+        elif self._ready and self.server.silent():
+            self.say("spark-silent", pid=self.server.pid, seconds=self.server.silence)
+            self.server.kill()
+            self.wake.set()
 
 
 def _quoted(value: object) -> str:

@@ -3,13 +3,14 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.memory import MemoryServer
 from rota.coordination.tree import Tree
-from tests.conformance.processes import MAX_SHUTDOWN, Start, Worker
+from tests.conformance.processes import Start, Worker
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
 
 _numbers = itertools.count()
@@ -64,10 +65,9 @@ def start(tmp_path: Path, zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[
     """Starts a worker without Spark; all of them are gone at the end."""
     workers: list[Worker] = []
 
-    def begin(name: str, *words: str, hosts: str = zookeeper.hosts, max_shutdown: float = MAX_SHUTDOWN) -> Worker:
+    def begin(name: str, *words: str, hosts: str = zookeeper.hosts, **more: Any) -> Worker:
         log = tmp_path / f"{name}-{len(workers)}.log"
-        words = words or ("--no-spark",)
-        workers.append(Worker(log, hosts, group, "--id", name, *words, max_shutdown=max_shutdown))
+        workers.append(Worker(log, hosts, group, "--id", name, *(words or ("--no-spark",)), **more))
         return workers[-1]
 
     yield begin

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.waiting import wait_until
@@ -17,10 +17,18 @@ SESSION, MAX_SHUTDOWN = 3.0, 60.0
 class Worker:
     """A `rota worker` process, the leader of its own process group, and what it said."""
 
-    def __init__(self, log: Path, hosts: str, group: str, *words: str, max_shutdown: float = MAX_SHUTDOWN) -> None:
+    def __init__(
+        self,
+        log: Path,
+        hosts: str,
+        group: str,
+        *words: str,
+        max_shutdown: float = MAX_SHUTDOWN,
+        program: Sequence[str] = ("-m", "rota", "worker"),
+    ) -> None:
         settings = {"ROTA_SESSION_TIMEOUT": f"{SESSION:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
         environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "rota", "worker", "--group", group, *words]
+        command = [sys.executable, *program, "--group", group, *words]
         self.log = log
         with log.open("wb") as out:
             self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)

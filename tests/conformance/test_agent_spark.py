@@ -5,17 +5,35 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from rota.consume import Committed, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
+from rota.coordination.wishes import cordon
+from rota.dataplane import session
+from rota.dataplane.pulse import unanswered
+from rota.errors import EnvironmentFailed
+from rota.pipeline import Pipeline, load
+from rota.rebalance import observe, rebalance
 from tests.conformance.processes import Start, Worker
 from tests.waiting import wait_until
 
 OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
+PATIENT = (str(Path(__file__).with_name("patient_worker.py")),)
+PIPELINE = """
+from rota import Pipeline, delta, files
+source = files({landing!r}, format="json", schema="n int", settle=0.0)
+pipeline = Pipeline(source=source, table=delta({table!r}), group={group!r})
+"""
 QUERY = """
 import sys
 from pyspark.sql import SparkSession
@@ -80,3 +98,59 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
         assert len(hopeless.said("event=spark-died")) == 3
         assert "Check --master and --conf" in hopeless.log.read_text().splitlines()[-1]
         assert endpoint(tree, "w3") is None
+
+
+def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path) -> None:
+    """What waits on it fails as the environment's fault and parks nobody, and consuming goes on. Without the guard it
+    hangs for ever: nobody but the kernel answers, and the worker does not know."""
+    landing, table, pipelines = tmp_path / "land", tmp_path / "table", tmp_path / "pipelines"
+    for folder in (landing / "a", pipelines):
+        folder.mkdir(parents=True)
+    (landing / "a/0.json").write_text('{"n": 1}\n{"n": 2}\n')
+    (pipelines / "p.py").write_text(PIPELINE.format(landing=str(landing), table=str(table), group=group))
+    catalog = load(pipelines)
+    (guarded, deaf) = (start(name, silence, program=PATIENT) for name, silence in (("w1", "2"), ("w2", "inf")))
+    with connect(zookeeper.hosts) as store:
+        tree = Tree(store, group)
+        wait_until(tree.there, 30)
+        url = wait_until(lambda: endpoint(tree, "w1"), 90)
+        wait_until(lambda: endpoint(tree, "w2"), 90)
+        cordon(tree, "w2")
+        observe(store, catalog, group)
+        rebalance(tree, "rebalance")
+        incarnation = wait_until(lambda: tree.owned(["p-a"])["p-a"].incarnation, 20)
+        hung, abandoned = spark_of(guarded), spark_of(deaf)
+
+        def hanging(frame: object) -> object:
+            for spark in (hung, abandoned):
+                os.kill(spark, signal.SIGSTOP)
+            return frame
+
+        def run(name: str, pipeline: Pipeline) -> list[Event]:
+            clients: list[SparkSession] = []
+
+            def connected(address: str | None) -> SparkSession:
+                clients.append(session.opened(address))
+                return clients[-1]
+
+            try:
+                return list(consume(tree, pipeline, incarnation, ["p-a"], name, connected))
+            finally:
+                clients[0].client.close()  # as the end of a run's process does; else its back-off is the next one's
+
+        plain = catalog.pipelines["p"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the client says how often it tried
+            with pytest.raises(EnvironmentFailed, match="No partition is parked"):
+                run("caught", replace(plain, transform=hanging))
+        assert guarded.hears("event=spark-silent").split()[-2] == f"pid={hung}"
+        assert not tree.parked()
+        wait_until(lambda: len(guarded.said("event=spark-ready")) == 2, 90)
+        assert endpoint(tree, "w1") == url, "its address is the former one, and nobody had to be told"
+        (event,) = run("next", plain)
+        assert isinstance(event, Committed)
+        assert (event.rows, DeltaTable(table / "main").count()) == (2, 2)
+
+        assert spark_of(deaf) == abandoned
+        assert not deaf.said("event=spark-(silent|died)")
+        assert unanswered(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
