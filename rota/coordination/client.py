@@ -71,7 +71,7 @@ class ZooKeeperStore(Store):
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._client: Any = None
-        self._rebuild()
+        self._rebuild(None)
         threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
 
     # --- the contract
@@ -153,7 +153,7 @@ class ZooKeeperStore(Store):
         """Ends the session and makes another; its ephemeral nodes go. Raises Unavailable."""
         self._own()
         old, before = self._client, self._session
-        self._rebuild()
+        self._rebuild(old)
         _stop(old)
         if not self.wait_active(self.call_timeout) or self._session == before:
             raise Unavailable("No new session in time. Wait until ZooKeeper answers")
@@ -163,7 +163,8 @@ class ZooKeeperStore(Store):
         """Ends the session. In a forked child it does nothing: the session is the parent's."""
         if self._closed or self._pid != os.getpid():
             return
-        self._closed = True
+        with self._changed:
+            self._closed = True
         self._wake.set()
         _stop(self._client)
 
@@ -196,11 +197,15 @@ class ZooKeeperStore(Store):
             self._session = client.client_id[0]
         self._wake.set()
 
-    def _rebuild(self) -> None:
-        """Another client, with a session of its own: known here before it can say anything."""
-        self._proven_until = 0.0
-        self._client = self._build()
-        self._client.start_async()
+    def _rebuild(self, old: Any) -> None:
+        """Another client than `old`, with a session of its own: known here before it can say anything. Whoever comes
+        second, or after the end, makes none: nobody would ever end its session."""
+        with self._changed:
+            if self._client is not old or self._closed:
+                return
+            self._proven_until = 0.0
+            self._client = self._build()
+            self._client.start_async()
         self._wake.set()
 
     def _prove(self) -> None:
@@ -210,7 +215,7 @@ class ZooKeeperStore(Store):
             if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
                 if client._connection.connection_stopped.is_set():
                     _stop(client)
-                    self._rebuild()
+                    self._rebuild(client)
             elif client.state == KazooState.CONNECTED:
                 # whatever comes back, the next round looks again
                 with contextlib.suppress(Unavailable, Unknown, KazooException):

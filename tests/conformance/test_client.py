@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.protocol.states import KeeperState
@@ -161,6 +162,33 @@ def test_a_client_that_kazoo_gave_up_is_built_anew(zookeeper: EmbeddedZooKeeper,
             wait_until(lambda: store.active() and store.session != session, 20)
         assert store._client is not before
         assert store.create(f"{root}/again").version == 0
+
+
+def test_a_dead_client_is_replaced_once_whoever_notices(zookeeper: EmbeddedZooKeeper) -> None:
+    """The caller that renews and the thread that proves may notice at the same time; after the end nobody may. A client
+    that is replaced unheard would keep its session, and what is live by it, for ever."""
+    clients: list[Any] = []
+
+    class Counting(ZooKeeperStore):
+        def _build(self) -> Any:
+            clients.append(super()._build())
+            return clients[-1]
+
+    store = Counting(zookeeper.hosts)
+    assert store.wait_active(10)
+    dead = store._client
+    threads = [threading.Thread(target=store._rebuild, args=(dead,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(clients) == 2
+    assert store.wait_active(10)
+    store.close()
+    store._rebuild(store._client)
+    assert len(clients) == 2
+    dead.stop()
+    dead.close()
 
 
 # Python 3.12 warns of exactly what is tested here.
