@@ -1,7 +1,8 @@
 """Take over tables of another group or of a former ZooKeeper, or go on after a restore: `rota adopt`.
 
 Law: after it, this group's tokens are above every token that its tables have seen, its checkpoints say what the tables say,
-and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on.
+and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on; what they
+never heard of begins anew.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,32 +20,47 @@ from rota.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Where the group goes on: `token_base` and the offset of each partition."""
+    """Where the group goes on: `token_base` and the offset of each partition; `anew` are those that its table lost."""
 
     token_base: int
     offsets: Mapping[str, int]
+    anew: tuple[str, ...] = ()
+
+
+def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
+    """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
+    main = Tables.of(pipeline, tree.group, tree.meta().id).main
+    return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
     """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive."""
     if runs := tree.runs():
         raise ConfigError(f"Run {runs[0].run_id} of group {tree.group!r} is alive. Stop its runs, then: rota adopt")
-    greatest, checkpoints = 0, dict[str, Checkpoint]()
+    greatest, checkpoints = 0, dict[str, Checkpoint | None]()
     for pipeline in pipelines:
         tables = Tables.of(pipeline, tree.group, tree.meta().id)
         for ledger in (tables.main, tables.quarantine):
             if ledger.open():
                 greatest = max(greatest, ledger.adopt())
-        keys = tree.partitions().get(pipeline.name)
-        known = {pipeline.partition(k) for k in keys.keys} if keys else set()
+        known = _partitions(tree, pipeline)
+        consumed = tree.checkpoints(known)
         for p, stands in tables.main.standing(tuple(known | tables.main.partitions())).items():
             if stands.offset is not None:
                 greatest = max(greatest, stands.token or 0)
                 checkpoints[p] = Checkpoint(
                     offset=stands.offset, token=stands.token or 0, run_id="adopt", table=stands.table or ""
                 )
+            elif p in consumed:
+                checkpoints[p] = None
     meta = coordination.adopt(tree, greatest, checkpoints)
     for partition in tree.parked():
         with suppress(CoordinationError):
             unpark(tree, partition)
-    return Adopted(meta.token_base, {p: c.offset for p, c in checkpoints.items()})
+    offsets = {p: c.offset for p, c in checkpoints.items() if c}
+    return Adopted(meta.token_base, offsets, tuple(p for p, c in checkpoints.items() if c is None))
+
+
+def _partitions(tree: Tree, pipeline: Pipeline) -> set[str]:
+    record = tree.partitions().get(pipeline.name)
+    return {pipeline.partition(key) for key in record.keys} if record else set()

@@ -24,7 +24,7 @@ from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.source import Source
-from rota.dataplane.table import Batch, Claimed, Past
+from rota.dataplane.table import Batch, Claimed, Past, Standing
 from rota.errors import BadTransform, Conflict, CoordinationError, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.rights import Rights, rights, still
@@ -163,14 +163,19 @@ class _Run:
 
     def events(self, connect: "Connect", settings: Mapping[str, str]) -> Iterator[Event]:
         """What became of each partition."""
-        stopped = list(self._restored())
+        standing = self.tables.main.standing(tuple(self.rights.held))
+        absent = not any(one.table for one in standing.values())
+        known = not absent or self._consumed()
+        if absent and known:
+            self.tables.main.there()  # it is not, and says so
+        stopped = list(self._restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
         latest = self.source.fix(tuple(held))
         starts = {p: self.source.first(n) for p, n in latest.items()}
-        claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts)
+        claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
             yield Dropped(
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
@@ -185,11 +190,16 @@ class _Run:
             spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
             yield from self._worked(spark, work, claimed, latest)
 
-    def _restored(self) -> Iterator[Parked | Dropped]:
+    def _consumed(self) -> bool:
+        """Whether the checkpoint of any partition of the pipeline names a table."""
+        record = self.tree.partitions().get(self.pipeline.name)
+        keys = record.keys if record else ()
+        return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
+
+    def _restored(self, standing: Mapping[str, Standing]) -> Iterator[Parked | Dropped]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
-        main, partitions = self.tables.main, tuple(self.rights.held)
-        standing = main.standing(partitions)
-        given = self.source.given(partitions)  # after the table: a commit comes after the offsets that it consumed
+        main = self.tables.main
+        given = self.source.given(tuple(standing))  # after the table: a commit comes after the offsets that it consumed
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and still(self.tree, own):

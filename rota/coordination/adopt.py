@@ -2,7 +2,8 @@
 
 Laws:
 1. After it, every token of this group is above every token that the tables have seen.
-2. A checkpoint that was ahead of its table is set to what the table says, and only here may a checkpoint go back.
+2. A checkpoint that was ahead of its table is set to what the table says, or removed where the table never heard of the
+   partition; only here may a checkpoint go back.
 3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
 
 What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token
@@ -16,9 +17,10 @@ from rota.coordination.tree import Tree
 from rota.errors import ConfigError
 
 
-def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint] | None = None) -> Meta:
+def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:
     """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
-    given checkpoints to what their tables say. The settings as they are then. Raises ConfigError while runs are alive."""
+    given checkpoints to what their tables say (None: nothing). The settings as they are then. Raises ConfigError while
+    runs are alive."""
     if runs := tree.runs():
         raise ConfigError(
             f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
@@ -29,7 +31,11 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint]
         raise ConfigError(f"{unread[0]} is a run's node that cannot be read: it may be alive. End its run, then adopt")
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
     for partition, checkpoint in (checkpoints or {}).items():
-        tree.put(tree.paths.checkpoint(partition), checkpoint)
+        path = tree.paths.checkpoint(partition)
+        if checkpoint is not None:
+            tree.put(path, checkpoint)
+        elif tree.store.get(path) is not None:
+            tree.store.delete(path)
     return meta
 
 

@@ -32,6 +32,7 @@ class Guards:
     tokens: bool = True  # a partition with a newer token is left alone
     snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
     history: bool = True  # after a failure, look for the commit in the log before trying again
+    there: bool = True  # a table that was there before is not made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,16 @@ class Ledger:
     def found(self) -> DeltaTable:
         """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
         return self.open() or created(self.path, Schema.from_json(columns.FIRST), CONFIGURATION)
+
+    def there(self) -> DeltaTable:
+        """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
+        table = self.open()
+        if table is None and self.guards.there:
+            raise EnvironmentFailed(
+                f"There is no table at {self.path}, and there was one. Nothing was written. Is its disk mounted? If the "
+                f"table was dropped on purpose, type: rota adopt"
+            )
+        return table or self.found()
 
     def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
         """See `Table.standing`."""
@@ -73,10 +84,10 @@ class Ledger:
         """What the first commit of this group into a table carries, so that `identify` knows it again."""
         return [] if self._ours(table) else self._identity(_adopted(table) or 1)
 
-    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int]) -> Claimed:
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
         """See `Table.claim`. Raises ForeignTable before anything is written."""
         for _ in range(TRIES):
-            table = self.found()
+            table = self.there() if known else self.found()
             self.identify(table)
             seen = {p: table.transaction_version(self._token(p)) for p in tokens}
             newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
@@ -96,7 +107,7 @@ class Ledger:
 
     def renew(self, claimed: Claimed, partitions: tuple[str, ...]) -> Claimed:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
-        table = self.found()
+        table = self.there()
         self.identify(table)
         self._unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
@@ -110,7 +121,7 @@ class Ledger:
         partitions, since = tuple(batch.ranges), claimed.version
         for _ in range(TRIES):
             claimed = self._widened(claimed, batch)
-            table = claimed.snapshot if self.guards.snapshot else self.found()
+            table = claimed.snapshot if self.guards.snapshot else self.there()
             assert isinstance(table, DeltaTable)
             try:
                 said = metadata(batch, self.group, claimed.tokens)
@@ -121,7 +132,7 @@ class Ledger:
             if self.guards.history and (version := self.landed(batch.id, since)) is not None:
                 return version
             if error is None:
-                return int(self.found().version())
+                return int(self.there().version())
             survivable(self.path, error)
             claimed = self.renew(claimed, partitions)
         raise EnvironmentFailed(
@@ -156,7 +167,7 @@ class Ledger:
         Whoever had it before is stopped at its next claim, and what it has under way at its commit.
         """
         for _ in range(TRIES):
-            table = self.found()
+            table = self.there()
             if self._ours(table):
                 return max((t for one in self.past() for t in one.tokens.values()), default=0)
             wanted = [*self._identity((_adopted(table) or 0) + 1), *self._carried(table)]

@@ -96,10 +96,11 @@ class Table(Protocol):
         """What the table says of the partitions now; writes nothing, also when there is no table. Raises ForeignTable."""
         ...
 
-    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int]) -> Claimed:
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
         """Fences every older owner: after it, a commit on a snapshot taken before is refused.
 
-        `starts` is where a partition begins that the table never heard of; it is written with the first claim.
+        `starts` is where a partition begins that the table never heard of; it is written with the first claim. A table
+        that is not there is made, unless it is `known` to have been: then raises EnvironmentFailed.
         """
         ...
 

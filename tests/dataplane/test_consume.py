@@ -1,6 +1,7 @@
 """A run from own record to checkpoint, on a real Spark server and real tables."""
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -226,8 +227,6 @@ def test_adopt_goes_on_where_the_tables_stand(world: World, tmp_path: Path) -> N
 
 
 def test_an_older_table_parks_its_partitions(world: World) -> None:
-    import shutil
-
     world.give("a")
     world.rows("a", "0", 1)
     world.run("a")
@@ -239,13 +238,25 @@ def test_an_older_table_parks_its_partitions(world: World) -> None:
     (parked,) = world.run("a")
     assert "an older table was restored" in parked.reason
     assert not backlog(world.tree, world.pipeline)
-    shutil.rmtree(world.table)
-    from rota.coordination.parking import unpark
 
-    unpark(world.tree, "p-a")
-    (parked,) = world.run("a")
-    assert "older table" in parked.reason
+
+def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
+    from rota.adopt import adopt, gone
+
+    world.give("a")
+    for name in "01":
+        world.rows("a", name, 1)
+    world.run("a")
+    assert gone(world.tree, world.pipeline) == ()
+    shutil.rmtree(world.table)
+    with pytest.raises(EnvironmentFailed, match=r"Nothing was written\. Is its disk mounted.*rota adopt"):
+        world.run("a")
     assert not world.table.exists()
+    assert not world.tree.parked()
+    assert gone(world.tree, world.pipeline) == ("p-a",)
+    assert adopt(world.tree, [world.pipeline]).anew == ("p-a",)
+    assert [(e.start, e.end) for e in world.run("a") if isinstance(e, Committed)] == [(0, 2)]
+    assert damage(world.table / "main", {"p-a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 # --- the environment ------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.backlog import backlog, owners
-from rota.consume import Dropped, Event, Parked, Tables, consume
+from rota.consume import Dropped, Event, Idle, Parked, Tables, consume
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.ledger import Guards, Ledger
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Fenced, ForeignTable, Unavailable
+from rota.pipeline import Pipeline
 from rota.skip import skip
 from tests.dataplane.conftest import damage
 from tests.dataplane.test_ledger import batch, ledger
@@ -37,6 +39,11 @@ def paused(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
         return SimpleNamespace(conf=SimpleNamespace(set=lambda name, value: None))
 
     return connect
+
+
+def no_spark(_: str | None) -> Any:
+    """A run gets as far as this."""
+    raise EnvironmentFailed("no Spark here")
 
 
 def taken(world: World, worker: str, key: str) -> str:
@@ -181,6 +188,42 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World) -> None:
     with pytest.raises(EnvironmentFailed, match="land"):
         world.run("a", connect=paused(lambda: (world.folder / "land").rename(away)))
     assert not world.tree.parked()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["guarded", "without the guard"])
+@pytest.mark.parametrize("key", ["a", "b"], ids=["consumed before", "new"])
+def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: bool, key: str
+) -> None:
+    """Nobody is parked and no second table is founded where the disk was mounted, also not for a partition that is new:
+    once it is mounted again, all goes on without a hand."""
+
+    def tables(cls: type[Tables], pipeline: Pipeline, group: str, meta: str) -> Tables:
+        main, aside = (Ledger(world.table / n, group, meta, Guards(there=there)) for n in ("main", "quarantine"))
+        return Tables(world.table, main, aside)
+
+    monkeypatch.setattr(Tables, "of", classmethod(tables))
+    for name in "ab":
+        world.rows(name, "0", 1)
+    world.give("a", "b")
+    main = consumed(world, "p-a", 1)
+    world.run("a")
+    away, mount = world.folder / "away", world.folder / "tables"
+    mount.rename(away)
+    mount.mkdir()
+    if there:
+        with pytest.raises(EnvironmentFailed, match="Is its disk mounted"):
+            world.run(key)
+    else:
+        with suppress(EnvironmentFailed):
+            world.run(key, connect=no_spark)
+    damage = [*mount.rglob("*.json"), *world.tree.parked()]
+    assert bool(damage) != there, damage
+    if there:
+        mount.rmdir()
+        away.rename(mount)
+        assert [type(e) for e in world.run("a")] == [Idle]
+        assert main.standing(("p-a",))["p-a"].offset == 1
 
 
 @pytest.mark.parametrize(
