@@ -5,6 +5,7 @@ the kernel for a signal when their parent dies.
 """
 
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
@@ -17,14 +18,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import psutil
 
 from rota.errors import ConfigError, EnvironmentFailed
 
 PR_SET_PDEATHSIG = 1
-MARK = ".rota-state"  # says that a folder may be emptied
+MARK = ".rota-state"  # says that a folder may be emptied; locked while somebody runs in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,30 @@ class State:
         return self.root / "logs"
 
     def emptied(self) -> Self:
-        """Removes it all. Raises ConfigError for a folder that holds anything and that no stage made."""
+        """Removes what is in it. Raises ConfigError for a folder in use, and for one with anything in it that no stage
+        made."""
         if self.root.exists() and any(self.root.iterdir()):
             if not (self.root / MARK).exists():
                 raise ConfigError(f"{self.root} was not made by rota, so it is not emptied. Choose another --state")
-            shutil.rmtree(self.root)
+            with self.held():
+                for path in self.root.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path.name != MARK:
+                        path.unlink()
         return self
+
+    def held(self) -> IO[bytes]:
+        """Nobody else runs in the folder until this is closed. Raises ConfigError if somebody does."""
+        mark = (self.root / MARK).open("ab")
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            mark.close()
+            raise ConfigError(
+                f"Another `rota up` or `rota demo` runs in {self.root}. End it, or choose another --state"
+            ) from None
+        return mark
 
     def make(self) -> Self:
         """Makes the folders that are not there."""
@@ -200,6 +219,7 @@ class Stage:
             "PYTHONUNBUFFERED": "1",
         }
         self._open = ExitStack()
+        self._open.enter_context(state.held())
 
     def __enter__(self) -> Self:
         return self

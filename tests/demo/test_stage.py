@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rota.demo.stage import Child, State, free_port
+from rota.demo.stage import MARK, Child, Stage, State, free_port
 from rota.errors import ConfigError
 from tests.waiting import wait_until
 
@@ -72,4 +72,16 @@ def test_only_a_folder_that_a_stage_made_is_emptied(tmp_path: Path) -> None:
     assert (mine / "chapter.txt").exists()
     made = State(tmp_path / "state").emptied().make()
     (made.tables / "old").mkdir()
-    assert not made.emptied().root.exists()
+    (made.root / "history.png").touch()
+    assert not [path for path in made.emptied().root.iterdir() if path.name != MARK]
+
+
+def test_nobody_empties_or_enters_a_folder_in_use(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    with Stage(state):
+        (state.tables / "mine").mkdir()
+        for intrude in (state.emptied, lambda: Stage(state)):
+            with pytest.raises(ConfigError, match="Another `rota up` or `rota demo` runs in"):
+                intrude()
+        assert (state.tables / "mine").exists()
+    Stage(state.emptied()).close()

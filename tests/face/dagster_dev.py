@@ -157,6 +157,38 @@ class DagsterDev:
         )
         return str(found["partitionBackfillOrError"]["status"])
 
+    def turn(self, kind: str, name: str, on: bool) -> None:
+        """The switch beside a sensor or a schedule: `kind` is "Sensor" or "Schedule"."""
+        low = kind.lower()
+        selector = self._selector(**{f"{low}Name": name})
+        if on:
+            said = self.query(
+                f"""mutation T($s: {kind}Selector!) {{ start{kind}({low}Selector: $s) {{ __typename
+                      ... on PythonError {{ message }} }} }}""",
+                s=selector,
+            )[f"start{kind}"]
+        else:
+            state = self.query(
+                f"""query Q($s: {kind}Selector!) {{ {low}OrError({low}Selector: $s) {{
+                      ... on {kind} {{ {low}State {{ id }} }} }} }}""",
+                s=selector,
+            )[f"{low}OrError"][f"{low}State"]
+            stop = f"stop{'Running' if kind == 'Schedule' else ''}{kind}"
+            said = self.query(
+                f"mutation T($id: String) {{ {stop}(id: $id) {{ __typename ... on PythonError {{ message }} }} }}",
+                id=state["id"],
+            )[stop]
+        assert said["__typename"] in ("Sensor", "StopSensorMutationResult", "ScheduleStateResult"), said
+
+    def ticking(self, sensor: str) -> bool:
+        """Whether a tick of the sensor is in progress: one that was started is ended, also after a stop."""
+        state = self.query(
+            """query Q($s: SensorSelector!) { sensorOrError(sensorSelector: $s) {
+                 ... on Sensor { sensorState { ticks(limit: 1) { status } } } } }""",
+            s=self._selector(sensorName=sensor),
+        )["sensorOrError"]["sensorState"]
+        return any(tick["status"] == "STARTED" for tick in state["ticks"])
+
     def reload(self) -> None:
         """The button "Reload definitions"."""
         found = self.query(
