@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from rota.core.runs import runs
 from rota.core.values import NOBODY, Bools, Codes, Kind, Snapshot, Worker
 
 ANYBODY: Kind = ((), None)
+LONG = 50_000  # a column from which on it pays to count runs
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
@@ -42,6 +44,9 @@ def rightful(snapshot: Snapshot, match: Bools) -> Codes:
 
 def counted(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
     """How many (or how much weight) each worker has in `column`; codes below 0 count nowhere."""
+    if weight is None and len(column) > LONG and len(column) > 8 * np.count_nonzero(column[1:] != column[:-1]):
+        start, length = runs(column)
+        return counted(column[start], workers, length).astype(np.int64)
     if int(column.min(initial=0)) < 0:
         held = column >= 0
         column, weight = column[held], None if weight is None else weight[held]

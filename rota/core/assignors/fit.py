@@ -6,8 +6,8 @@ Law: as many partitions as possible are placed; among those answers the most wis
 import numpy as np
 
 from rota.core.assignors.classes import Classes
+from rota.core.assignors.freedom import hashed
 from rota.core.assignors.realise import realise
-from rota.core.assignors.spread import hashed
 from rota.core.eligibility import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.assignors.spread import mixed
+from rota.core.assignors.freedom import mixed
 from rota.core.eligibility import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 

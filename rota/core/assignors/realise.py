@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rota.core.runs import runs
 from rota.core.values import NOBODY, Codes, Ints
 
 
@@ -35,28 +36,20 @@ def realise(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> C
 
 
 def _leaving(keeps: Codes, group: Codes | None, released: Ints) -> Ints:
-    """The last `released[g, w]` partitions of each cell."""
-    groups, workers = released.shape
-    flat = released.ravel()
-    if groups == 1 or group is None:
-        cell, held = keeps, None
-        if int(keeps.min(initial=0)) < 0:
-            held = np.flatnonzero(keeps >= 0)
-            cell = keeps[held]
-    else:
-        held = np.flatnonzero(keeps >= 0)
-        cell = group[held].astype(np.int64) * workers + keeps[held]
-    candidates = np.flatnonzero((flat > 0)[cell])
-    cell = cell[candidates]
-    if int(flat.max()) == 1:
-        last = np.empty(len(flat), np.int64)
-        last[cell] = candidates
-        leaving: Ints = last[np.flatnonzero(flat)]
-        return leaving if held is None else np.asarray(held[leaving])
-    order = np.argsort(cell.astype(np.int16) if len(flat) < 2**15 else cell, kind="stable")
-    cells = np.flatnonzero(flat)
-    ends = np.searchsorted(cell[order], cells, side="right")
-    count = flat[cells]
-    picks = np.repeat(ends, count) - 1 - (np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count))
-    rows: Ints = candidates[order[picks]]
-    return rows if held is None else np.asarray(held[rows])
+    """The last `released[g, w]` partitions of each cell, run by run."""
+    workers, wanted = released.shape[1], released.ravel()
+    of = None if group is None or len(released) == 1 else group
+    start, length = runs(keeps) if of is None else runs(keeps, of)
+    cell = keeps[start].astype(np.int64)
+    held = cell >= 0
+    if of is not None:
+        cell += workers * of[start]
+    giving = np.flatnonzero(held & (wanted[cell] > 0))
+    cell = cell[giving]
+    order = np.argsort(cell.astype(np.int16) if len(wanted) < 2**15 else cell, kind="stable")
+    giving, cell = giving[order], cell[order]
+    start, length = start[giving], length[giving]
+    last = np.cumsum(np.bincount(cell, length, minlength=len(wanted)).astype(np.int64))
+    count = np.clip(wanted[cell] - (last[cell] - np.cumsum(length)), 0, length)
+    leaving: Ints = np.repeat(start + length - np.cumsum(count), count) + np.arange(int(count.sum()))
+    return leaving

@@ -2,54 +2,15 @@
 
 Law: `spread` minimises the sum over sources and workers of count², exactly, as a min-cost flow of releases and takings
 with convex unit costs. A *group* is a set of alike partitions of one source. Ties are broken by a hash of ids, the same
-for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end.
+for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end. (`market` does the same faster
+where sources are few.)
 """
-
-from collections.abc import Iterable
-from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 
-from rota.core.values import Bools, Ints
+from rota.core.assignors.freedom import Freedom, mixed
+from rota.core.values import Ints
 from rota.errors import AssignmentError
-
-MOST_CELLS = 1_000_000  # group x worker; beyond it law 4 is left to the order of ids, and the plan says so
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Freedom:
-    """What may still be chosen. Groups x workers: `have` owned, `release` and `take` say where a unit may leave or come.
-
-    `free` units of each group have no owner; a worker ends with `low` seats, `extra` of the `optional` ones with one
-    more; `waiting` units stay unplaced, of groups that `may_wait`.
-    """
-
-    have: Ints
-    source: Ints  # of each group
-    free: Ints
-    release: Bools
-    take: Bools
-    low: Ints
-    optional: Bools
-    extra: int
-    waiting: int
-    may_wait: Bools
-    salt: tuple[Ints, Ints]  # a hash of each group and of each worker, to break ties
-
-
-def hashed(names: Iterable[str]) -> Ints:
-    """A number for each id that depends on nothing else."""
-    return np.fromiter((crc32(name.encode()) for name in names), np.int64)
-
-
-def mixed(rows: Ints, columns: Ints) -> Ints:
-    """A number for each pair that no sum of a row's and a column's number explains (or swaps would all tie)."""
-    with np.errstate(over="ignore"):
-        bits = rows.astype(np.uint64)[:, None] ^ (columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[None, :]
-        bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(bits >> np.uint64(33)).astype(np.int64)
 
 
 def spread(freedom: Freedom) -> tuple[Ints, Ints]:
@@ -67,9 +28,7 @@ class _Network:
         self.freedom = f = freedom
         groups, workers = f.have.shape
         self.simple = bool((np.bincount(f.source) <= 1).all())  # a cell is one group's: no node between
-        one_way = not (f.release.any(axis=0) & f.take.any(axis=0)).any()
         sources = int(f.source.max()) + 1
-        held = f.have.sum(axis=0)
         top = f.low + f.optional
         total = int(f.free.sum() + f.have.sum())
         count = np.zeros((sources, workers), np.int64)
@@ -78,10 +37,7 @@ class _Network:
         np.add.at(may_leave, f.source, np.where(f.release, f.have, 0))
         may_come = np.zeros((sources, workers), np.bool_)
         np.logical_or.at(may_come, f.source, f.take)
-        if one_way:
-            most_out, most_in = np.maximum(held - f.low, 0), np.maximum(top - held, 0)
-        else:
-            most_out, most_in = held, top
+        most_out, most_in = f.most()
         out = np.minimum(may_leave, most_out)
         come = np.where(may_come, np.minimum(most_in, total), 0)
         self.cells = np.flatnonzero((out > 0) | (come > 0))

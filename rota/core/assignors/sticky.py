@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.freedom import MOST_CELLS, Freedom, hashed
 from rota.core.assignors.labelled import labelled
+from rota.core.assignors.market import pays, traded
 from rota.core.assignors.options import chosen
 from rota.core.assignors.realise import realise
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.seats import Seating, seating
-from rota.core.assignors.spread import MOST_CELLS, Freedom, hashed, spread
+from rota.core.assignors.spread import spread
 from rota.core.eligibility import counted, matching, rightful
+from rota.core.runs import runs
 from rota.core.values import Bools, Codes, Ints, Snapshot
 
 
@@ -49,17 +52,21 @@ def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
         change = (seats.seats - own)[None, :]
         target = realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
         return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
-    released, taken = spread(_freedom(snapshot, keeps, own, seats))
+    freedom = _freedom(snapshot, keeps, own, seats)
+    released, taken = traded(freedom) if pays(freedom) else spread(freedom)
     return Proposal(realise(keeps, snapshot.source, released, taken), why)
 
 
 def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Freedom:
     """What the closed form leaves open: which sources a giver gives, which a taker takes, who has the seats in a tie."""
     sources, workers = len(snapshot.sources), len(own)
-    held = keeps >= 0
-    cell = snapshot.source[held].astype(np.int64) * workers + keeps[held]
-    have = np.bincount(cell, minlength=sources * workers).reshape(sources, workers)
-    free = np.bincount(snapshot.source[~held], minlength=sources)
+    start, length = runs(keeps, snapshot.source)
+    source, owner = snapshot.source[start].astype(np.int64), keeps[start]
+    held = owner >= 0
+    have = np.zeros((sources, workers), np.int64)
+    np.add.at(have, (source[held], owner[held]), length[held])
+    free = np.zeros(sources, np.int64)
+    np.add.at(free, source[~held], length[~held])
     takers = own < seats.low + seats.optional
     return Freedom(
         have=have,
