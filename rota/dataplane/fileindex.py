@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from rota.dataplane.opening import created, opened
+from rota.dataplane.opening import created, opened, plain
 from rota.errors import EnvironmentFailed
 
 SCHEMA = pa.schema(
@@ -107,7 +107,7 @@ class FileIndex:
         except CommitFailedError:
             return False  # the file stays as an orphan until the next vacuum
         except (DeltaError, OSError) as error:
-            raise EnvironmentFailed(f"{self.path} cannot be written ({error}). Check the disk") from error
+            raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
         return True
 
     def _tidy(self) -> None:

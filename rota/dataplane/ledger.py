@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
-from rota.dataplane.opening import created, opened
+from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 
@@ -259,7 +259,9 @@ def survivable(path: Path, error: Exception) -> None:
     """Returns where trying again can help: a lost race. Raises EnvironmentFailed where the disk or the store fails."""
     if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
         return
-    raise EnvironmentFailed(f"{path} cannot be written ({error}). Check the disk; the next run goes on") from error
+    raise EnvironmentFailed(
+        f"{path} cannot be written ({plain(error)}). Check the disk; the next run goes on"
+    ) from error
 
 
 def added_file(file: DataFile) -> AddAction:

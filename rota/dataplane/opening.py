@@ -1,5 +1,6 @@
 """Opening and founding a Delta table of ours: an absent table is None, a disk that fails is the environment's fault."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def opened(path: Path) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except OSError as error:
-        raise EnvironmentFailed(f"{path} cannot be read ({error}). Check the disk and its rights") from error
+        raise EnvironmentFailed(f"{path} cannot be read ({plain(error)}). Check the disk and its rights") from error
 
 
 def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] | None = None) -> DeltaTable:
@@ -26,5 +27,10 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
     except CommitFailedError:
         pass  # somebody else was first
     except (DeltaError, OSError) as error:
-        raise EnvironmentFailed(f"{path} cannot be made ({error}). Check the disk and its rights") from error
+        raise EnvironmentFailed(f"{path} cannot be made ({plain(error)}). Check the disk and its rights") from error
     return DeltaTable(path)
+
+
+def plain(error: Exception) -> str:
+    """What delta-rs says, in one line and without its colours and arrows."""
+    return " ".join(re.sub(r"\s*↳\s*", ": ", re.sub(r"\x1b\[[\d;]*m", "", str(error))).split())

@@ -1,9 +1,10 @@
 """Faults around a run that no Spark is needed to show: a stand-in session lets the world move while the run is "paused"."""
 
 import os
+import resource
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.backlog import backlog, owners
-from rota.consume import Dropped, Event, Idle, Parked, Tables, consume
+from rota.consume import Committed, Dropped, Event, Idle, Parked, Tables, consume
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
@@ -21,7 +22,7 @@ from rota.dataplane.ledger import Guards, Ledger
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.pipeline import Pipeline
 from rota.skip import skip
-from tests.dataplane.conftest import damage
+from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
 
@@ -224,6 +225,44 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
         away.rename(mount)
         assert [type(e) for e in world.run("a")] == [Idle]
         assert main.standing(("p-a",))["p-a"].offset == 1
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file grows beyond a few bytes: what writes gets the system's own error."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(world: World) -> None:
+    world.rows("a", "0", 1)
+    world.rows("a", "1", 1)
+    world.give("a")
+    with (
+        full_disk(),
+        pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
+    ):
+        world.run("a", connect=no_spark)
+    Landing.of(world.pipeline).fix(("p-a",))
+    with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
+        world.run("a", connect=no_spark)
+    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    claimed = main.claim({"p-a": world.tree.owned(("p-a",))["p-a"].token}, {"p-a": 0})
+    made = batch(main, claimed)
+    with (
+        full_disk(),
+        pytest.raises(EnvironmentFailed, match=r"main cannot be written \(.*File too large.*Check the disk"),
+    ):
+        main.commit(claimed, made)
+    assert not world.tree.parked()
+    assert main.standing(("p-a",))["p-a"].offset == 0
+    main.commit(main.renew(claimed, ("p-a",)), made)
+    assert [type(e) for e in world.run("a")] == [Committed, Idle], "it is told now"
+    assert damage(main.path, {"p-a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 @pytest.mark.parametrize(
