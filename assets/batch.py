@@ -94,7 +94,7 @@ class Shown:
 
     def checked(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
         """The outcome of each check, read back from the table's log and the checkpoints."""
-        from rota.consume import Tables
+        from rota.dataplane.ledger import Tables
 
         main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
         table = main.open()

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.consume import Tables
 from rota.coordination import adopt as coordination
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
+from rota.dataplane.ledger import Tables
 from rota.errors import ConfigError, CoordinationError
 from rota.pipeline import Pipeline
 

@@ -242,8 +242,7 @@ class Agent:
 
     def _claim(self, claim: Claim) -> None:
         try:
-            take = ownership.force if claim.reason == "forced" else ownership.claim
-            owned = take(self.tree, self._incarnation, claim.partition, claim.version, self._assign_version)
+            owned = ownership.claim(self.tree, self._incarnation, claim.partition, claim.version, self._assign_version)
         except (Conflict, OwnershipError) as error:
             self.say("claim-refused", partition=claim.partition, why=str(error))
             return

@@ -10,10 +10,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.backlog import Owners, Work, backlog, discover, lags, owners
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import end_run, narrow_run, register_run
 from rota.coordination.parking import note_refusal, park, unpark
@@ -22,32 +20,16 @@ from rota.coordination.store import Check
 from rota.coordination.tree import Tree
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.ledger import Tables
 from rota.dataplane.source import Source
 from rota.dataplane.table import Batch, Claimed, Past, Standing
 from rota.errors import BadTransform, Conflict, CoordinationError, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.rights import Rights, rights, still
-from rota.settings import expanded
 
 if TYPE_CHECKING:
     from rota.dataplane.session import Connect, SparkSession
 
-__all__ = [
-    "Committed",
-    "Dropped",
-    "Event",
-    "Idle",
-    "Owners",
-    "Parked",
-    "Tables",
-    "Work",
-    "backlog",
-    "consume",
-    "discover",
-    "lags",
-    "owners",
-]
 log = logging.getLogger(__name__)
 BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
 
@@ -100,21 +82,6 @@ class Parked:
 
 
 Event = Committed | Idle | Dropped | Parked
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The sibling tables of a pipeline, as its group owns them."""
-
-    folder: Path
-    main: Ledger
-    quarantine: Ledger
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
-        """`meta` is the random id of the group's meta record."""
-        folder = Path(expanded(pipeline.table.path)).absolute()
-        return cls(folder, Ledger(folder / "main", group, meta), Ledger(folder / "quarantine", group, meta))
 
 
 def consume(

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -145,10 +144,9 @@ def told(tree: "Tree") -> Story:
 
 def commits_of(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
     """A tick for each partition of each batch in the log of the pipeline's table."""
-    from rota.dataplane.ledger import Ledger
-    from rota.settings import expanded
+    from rota.dataplane.ledger import Tables
 
-    past = Ledger(Path(expanded(pipeline.table.path)).absolute() / "main", group, meta).past()
+    past = Tables.of(pipeline, group, meta).main.past()
     return [Tick(one.at, p, one.run, one.rows.get(p, 0)) for one in past if one.op == "commit" for p in one.ranges]
 
 

@@ -16,7 +16,7 @@ from rota.coordination.layout import worker_of
 from rota.coordination.look import Basis, basis
 from rota.coordination.look import Look as Seen
 from rota.coordination.look import look as look_at
-from rota.coordination.publication import Audit, Publication, publish, take_control
+from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Loads
 from rota.coordination.store import Store
 from rota.coordination.tree import Tree
@@ -135,38 +135,8 @@ def rebalance(tree: Tree, run_id: str) -> Rebalanced:
     joined, left = seen.basis.joined, seen.basis.left
     text = sentence(_because(seen.basis, _otherwise(seen)), planned, len(seen.snapshot.partition_ids))
     even = _imbalances(seen.snapshot, planned.assignment.target)
-    measures = planned.measures
-    audit = Audit(
-        sentence=text,
-        joined=joined,
-        left=left,
-        moves=planned.moves,
-        measures={
-            "imbalance_before": measures.imbalance_before,
-            "imbalance_after": measures.imbalance_after,
-            "lower_bound": measures.lower_bound,
-            "moves": measures.moves,
-            "unavoidable_moves": measures.unavoidable_moves,
-            "placements": measures.placements,
-            "reason": measures.reason,
-            **{f"imbalance_by_{what}": value for what, value in even.items()},
-        },
-        run_id=run_id,
-    )
-    targets = {worker: frozenset(held) for worker, held in planned.assignment.as_dict().items()}
-    done = publish(
-        tree,
-        term,
-        Publication(
-            targets=targets,
-            basis=seen.basis.digest,
-            due=planned.due,
-            memory=planned.memory,
-            absences=seen.absences,
-            members=seen.basis.members,
-            audit=audit,
-        ),
-    )
+    by = {f"imbalance_by_{what}": value for what, value in even.items()}
+    done = publish(tree, term, publication_of(seen, planned, text, run_id, by))
     doubles = _doubles(tree)
     _fold(tree)
     return Rebalanced(

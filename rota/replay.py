@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rota.consume import Tables
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Tables
 from rota.dataplane.table import Batch
 from rota.errors import DataError
 from rota.pipeline import Pipeline

@@ -7,10 +7,10 @@ the log says who skipped what.
 import uuid
 from contextlib import suppress
 
-from rota.consume import Tables
 from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
 from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Tables
 from rota.dataplane.table import Batch
 from rota.errors import ConfigError, CoordinationError
 from rota.pipeline import Pipeline

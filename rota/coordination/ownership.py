@@ -1,4 +1,4 @@
-"""Who works on a partition: claim, release and forced claim of its own record.
+"""Who works on a partition: claim and release of its own record.
 
 Laws:
 1. An own record is only ever *set*, at the version read, in one multi that also checks the writer's live node: of any
@@ -53,7 +53,8 @@ def claim(
     """Takes the partition if its own record is still at `own_version`, this incarnation is live, and (where
     `assign_version` is given) the worker's target is the one that was read. Raises NotOwner, Unavailable, Unknown.
 
-    It does not ask who owned the record: the caller decided that it is free, gone, older, or to be forced.
+    It does not ask who owned the record: the caller decided that it is free, gone, older, or to be forced. An owner that
+    it is taken from is fenced by the version.
     """
     ops: list[Op] = []
     if guards.live:
@@ -63,18 +64,6 @@ def claim(
     token_base = tree.meta().token_base
     version, mzxid = _set(tree, ops, partition, Own(owner=incarnation), own_version, guards)
     return Ownership(partition, incarnation, version, token_base + mzxid)
-
-
-def force(
-    tree: Tree,
-    incarnation: str,
-    partition: str,
-    own_version: int,
-    assign_version: int | None = None,
-    guards: Guards = GUARDED,
-) -> Ownership:
-    """Claims from an owner that is live but did not let go in `max_shutdown`: that owner is fenced by the version."""
-    return claim(tree, incarnation, partition, own_version, assign_version, guards)
 
 
 def release(

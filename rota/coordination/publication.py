@@ -13,6 +13,7 @@ Laws:
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rota.coordination.packed import MAX_IDS
@@ -96,8 +97,14 @@ class Publication:
             )
 
 
-def publication_of(look: "Look", plan: Plan, sentence: str = "", run_id: str = "") -> Publication:
-    """The publication of a plan that was made from a look."""
+def publication_of(
+    look: "Look",
+    plan: Plan,
+    sentence: str = "",
+    run_id: str = "",
+    measures: Mapping[str, float | None] = MappingProxyType({}),
+) -> Publication:
+    """The publication of a plan that was made from a look; `measures` are told beside those of the plan."""
     return Publication(
         targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
         basis=look.basis.digest,
@@ -105,7 +112,9 @@ def publication_of(look: "Look", plan: Plan, sentence: str = "", run_id: str = "
         memory=plan.memory,
         absences=look.absences,
         members=look.basis.members,
-        audit=Audit(sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures), run_id),
+        audit=Audit(
+            sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures) | dict(measures), run_id
+        ),
     )
 
 
@@ -326,9 +335,3 @@ class _Attempt:
             names = [n for n in self.tree.store.children(self.tree.paths.epochs) if n.isdigit()]
             if old := names[:-KEEP_EPOCHS][:CHUNK_OPS]:
                 self.tree.store.multi([Delete(f"{self.tree.paths.epochs}/{n}") for n in old])
-
-
-def unpublished(tree: Tree) -> tuple[str, ...]:
-    """Workers with a slot above the head: a publisher died there, or is writing now."""
-    head = tree.head().record.epoch
-    return tuple(w for w, r in tree.assigns().items() if r.record.newest > head)

@@ -10,7 +10,7 @@ Laws:
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
 from rota.coordination.packed import MAX_IDS
@@ -38,9 +38,6 @@ from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, s
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
-
-if TYPE_CHECKING:
-    from rota.coordination.look import Basis, Look
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
@@ -338,18 +335,6 @@ class Tree:
 
     def _ids(self, folder: str) -> list[str]:
         return [n for n in self.store.children(folder) if is_id(n)]
-
-    def snapshot(self) -> "Look":
-        """Everything the planner reads, and the basis that it is made from."""
-        from rota.coordination.look import look
-
-        return look(self)
-
-    def basis(self) -> "Basis":
-        """What a decision would be made from now: cheap to take again and again."""
-        from rota.coordination.look import basis
-
-        return basis(self)
 
     # --- partitions grow
 

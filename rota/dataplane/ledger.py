@@ -18,6 +18,8 @@ from rota.dataplane import columns
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.pipeline import Pipeline
+from rota.settings import expanded
 
 ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
@@ -253,6 +255,21 @@ class Ledger:
                 f"Nothing was written; the next run reads it again",
                 partitions=moved,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The sibling tables of a pipeline, as its group owns them."""
+
+    folder: Path
+    main: Ledger
+    quarantine: Ledger
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
+        """`meta` is the random id of the group's meta record."""
+        folder = Path(expanded(pipeline.table.path)).absolute()
+        return cls(folder, Ledger(folder / "main", group, meta), Ledger(folder / "quarantine", group, meta))
 
 
 def survivable(path: Path, error: Exception) -> None:

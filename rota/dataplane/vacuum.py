@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
-
+from rota.dataplane.opening import opened
 from rota.errors import ConfigError
 
 LEAST = timedelta(days=7)
@@ -27,12 +25,9 @@ def vacuum(folder: Path, retention: timedelta = LEAST, *, dry_run: bool = True) 
     hours = int(retention.total_seconds() // 3600)
     found: list[str] = []
     for name in TABLES:
-        try:
-            table = DeltaTable(folder / name)
-        except TableNotFoundError:
-            continue
-        deleted = table.vacuum(retention_hours=hours, dry_run=dry_run, full=True)
-        found += [f"{name}/{path}" for path in deleted]
+        if table := opened(folder / name):
+            deleted = table.vacuum(retention_hours=hours, dry_run=dry_run, full=True)
+            found += [f"{name}/{path}" for path in deleted]
     for left in _left_behind(folder, time.time() - retention.total_seconds()):
         found.append(str(left.relative_to(folder)))
         if not dry_run:

@@ -154,8 +154,7 @@ class Agent:
             match instruction:
                 case Claim(partition, version, reason):
                     self.sim.checker.intends(me, partition, reason)
-                    take = ownership.force if reason == "forced" else ownership.claim
-                    take(self.tree, me, partition, version, assign_version, guards)
+                    ownership.claim(self.tree, me, partition, version, assign_version, guards)
                 case Release(partition, version, reason):
                     seen = assign_version if reason == "revoked" else None
                     ownership.release(self.tree, me, partition, version, guards, seen)

@@ -7,6 +7,8 @@ round may as well be another process.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rota.coordination.look import basis
+from rota.coordination.look import look as look_at
 from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
@@ -43,15 +45,15 @@ class Controller:
         if stirred == self.stirred and not late:
             return False
         self.stirred = stirred
-        basis = self.tree.basis()
-        self.due = basis.head.record.due
-        return basis.moved or (self.due is not None and self.due <= self.sim.now)
+        seen = basis(self.tree)
+        self.due = seen.head.record.due
+        return seen.moved or (self.due is not None and self.due <= self.sim.now)
 
     def rebalance(self) -> Life:
         """One round; somebody else may act between its steps."""
         term = take_control(self.tree)
         yield self.sim.late("")
-        look = self.tree.snapshot()
+        look = look_at(self.tree)
         meta = look.basis.meta
         policy = Policy(meta.budget, meta.cooldown, meta.grace)
         result = plan(look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy)

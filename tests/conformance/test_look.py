@@ -7,6 +7,8 @@ import pytest
 from rota.coordination import membership, ownership, wishes
 from rota.coordination.adopt import adopt
 from rota.coordination.forget import forget_pipeline, forget_worker
+from rota.coordination.look import basis
+from rota.coordination.look import look as look_at
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park, unpark, waiting
 from rota.coordination.publication import Publication, publication_of, publish, take_control
@@ -38,7 +40,7 @@ class Group:
         self.names[worker] = membership.join(self.agents[worker], worker, Live(**live))  # type: ignore[arg-type]
 
     def rebalance(self) -> None:
-        look = self.tree.snapshot()
+        look = look_at(self.tree)
         policy = Policy(grace=look.basis.meta.grace)
         publish(self.tree, take_control(self.tree), publication_of(look, plan(look.snapshot, policy=policy)))
 
@@ -46,7 +48,7 @@ class Group:
         return {w: len(t.partitions) for w, t in self.tree.targets()[1].items()}
 
     def worker(self, name: str) -> object:
-        return next(w for w in self.tree.snapshot().snapshot.workers if w.id == name)
+        return next(w for w in look_at(self.tree).snapshot.workers if w.id == name)
 
 
 @pytest.fixture
@@ -82,12 +84,12 @@ CHANGES: dict[str, Callable[[Group], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -> None:
-    assert not balanced.tree.basis().moved
+    assert not basis(balanced.tree).moved
     CHANGES[change](balanced)
-    assert balanced.tree.basis().moved
-    assert Tree(balanced.server.connect(), "default").basis().moved, "whoever looks sees the same"
+    assert basis(balanced.tree).moved
+    assert basis(Tree(balanced.server.connect(), "default")).moved, "whoever looks sees the same"
     balanced.rebalance()
-    assert not balanced.tree.basis().moved
+    assert not basis(balanced.tree).moved
 
 
 NOTHING: dict[str, Callable[[Group], object]] = {
@@ -106,7 +108,7 @@ NOTHING: dict[str, Callable[[Group], object]] = {
 @pytest.mark.parametrize("change", NOTHING)
 def test_what_it_does_not_read_leaves_the_basis_alone(balanced: Group, change: str) -> None:
     NOTHING[change](balanced)
-    assert not balanced.tree.basis().moved
+    assert not basis(balanced.tree).moved
 
 
 def test_wishes_overrule_what_a_worker_announces(balanced: Group) -> None:
@@ -147,7 +149,7 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
     wishes.pin(balanced.tree, "flights-AA", "w2")
     balanced.tree.grow("flights", [], {"disk": "ssd"})
     balanced.tree.put(balanced.tree.paths.load("flights"), Loads(rates={"AA": 30.0, "DL": 10.0}))
-    snapshot = balanced.tree.snapshot().snapshot
+    snapshot = look_at(balanced.tree).snapshot
     parts = {p.id: p for p in (snapshot.partition(i) for i in range(4))}
     assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights-AA": "w2"}
     assert {p: v.load for p, v in parts.items()} == {
@@ -165,9 +167,9 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
 
 def test_pause_is_a_wish_of_the_group(balanced: Group) -> None:
     wishes.pause(balanced.tree)
-    assert balanced.tree.basis().wishes.paused
+    assert basis(balanced.tree).wishes.paused
     wishes.resume(balanced.tree)
-    assert not balanced.tree.basis().wishes.paused
+    assert not basis(balanced.tree).wishes.paused
 
 
 def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: Group) -> None:
@@ -176,7 +178,7 @@ def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: G
     ownership.claim(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
     ownership.claim(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
     balanced.agents["w2"].store.close()
-    look = balanced.tree.snapshot()
+    look = look_at(balanced.tree)
     owners = {p: look.snapshot.name(int(look.snapshot.owner[i])) for i, p in enumerate(look.snapshot.partition_ids)}
     assert owners[mine[0]] == "w1"
     assert owners[mine[1]] == "w2"
@@ -188,18 +190,18 @@ def test_an_absence_is_remembered_from_look_to_look() -> None:
     time = [100.0]
     group = Group(MemoryServer(clock=lambda: time[0]))
     group.agents["w2"].store.close()
-    look = group.tree.snapshot()
+    look = look_at(group.tree)
     publish(
         group.tree,
         take_control(group.tree),
         Publication({w: t.partitions for w, t in look.targets.items()}, absences=look.absences, due=110.0),
     )
     time[0] = 105.0
-    again = group.tree.snapshot()
+    again = look_at(group.tree)
     assert (again.now, dict(again.absences), again.snapshot.absences) == (105.0, {"w2": 100.0}, {"w2": 100.0})
     assert group.tree.head().record.due == 110.0
     group.join("w2")
-    assert dict(group.tree.snapshot().absences) == {}
+    assert dict(look_at(group.tree).absences) == {}
 
 
 # --- what cannot be read
@@ -208,14 +210,14 @@ def test_an_absence_is_remembered_from_look_to_look() -> None:
 def test_an_unreadable_live_or_wish_record_makes_a_worker_keep_what_it_holds(balanced: Group) -> None:
     balanced.tree.store.set(balanced.tree.paths.live(balanced.names["w2"]), b"?", -1)
     balanced.tree.store.create(balanced.tree.paths.worker("w1"), b"?")
-    look = balanced.tree.snapshot()
+    look = look_at(balanced.tree)
     assert {w.id: w.state for w in look.snapshot.workers} == {"w1": "cordoned", "w2": "cordoned"}
     assert set(balanced.tree.quarantined) == {
         balanced.tree.paths.live(balanced.names["w2"]),
         balanced.tree.paths.worker("w1"),
     }
     balanced.tree.store.set(balanced.tree.paths.worker("w1"), b'{"v":1}', -1)
-    balanced.tree.snapshot()
+    look_at(balanced.tree)
     assert set(balanced.tree.quarantined) == {balanced.tree.paths.live(balanced.names["w2"])}
 
 
@@ -223,9 +225,9 @@ def test_an_unreadable_live_or_wish_record_makes_a_worker_keep_what_it_holds(bal
 def test_an_unreadable_record_of_the_group_stops_the_look(balanced: Group, which: str) -> None:
     path = getattr(balanced.tree.paths, which)
     balanced.tree.store.set(path, b"\xff", -1)
-    for look in (balanced.tree.basis, balanced.tree.snapshot):
+    for look in (basis, look_at):
         with pytest.raises(Undecodable) as refused:
-            look()
+            look(balanced.tree)
         assert refused.value.path == path
 
 
@@ -233,7 +235,7 @@ def test_an_unreadable_pipeline_is_not_one_without_partitions(balanced: Group) -
     path = balanced.tree.paths.pipeline("flights")
     balanced.tree.store.set(path, b"", -1)
     with pytest.raises(Undecodable):
-        balanced.tree.snapshot()
+        look_at(balanced.tree)
     with pytest.raises(Undecodable):
         balanced.tree.grow("flights", ["AA"])
 
@@ -338,7 +340,7 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     tree.put(tree.paths.checkpoint("flights-AA"), offset)
     owned = tree.owned()
     assert set(forget_pipeline(tree, "flights")) == {f"flights-{key}" for key in KEYS}
-    assert tree.basis().moved
+    assert basis(tree).moved
     balanced.rebalance()
     assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels-x"}
     assert tree.wishes().pins == {}

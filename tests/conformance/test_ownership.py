@@ -67,7 +67,7 @@ def test_claim_release_claim_and_the_token_grows(free: Tree, two: tuple[Member, 
         ownership.release(one.tree, one.incarnation, P, first.version)
     second = other.claim(2)
     assert second.token > first.token
-    forced = ownership.force(one.tree, one.incarnation, P, second.version)
+    forced = ownership.claim(one.tree, one.incarnation, P, second.version)
     assert forced.token > second.token
     assert not other.commit(second, 5), "the old owner is fenced by the version"
     assert one.commit(forced, 5)

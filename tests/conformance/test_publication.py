@@ -8,6 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from rota.coordination import membership
+from rota.coordination.look import basis
+from rota.coordination.look import look as look_at
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import (
     Audit,
@@ -18,7 +20,6 @@ from rota.coordination.publication import (
     publication_of,
     publish,
     take_control,
-    unpublished,
 )
 from rota.coordination.records import Live, Own, Slots
 from rota.coordination.store import Node, Op, Set
@@ -87,7 +88,7 @@ def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
     for name, agent in workers.items():
         membership.join(agent, name, Live())
     assert tree.grow("flights", ["AA", "UA", "DL"]) == ("AA", "DL", "UA")
-    look = tree.snapshot()
+    look = look_at(tree)
     assert look.basis.moved
     assert look.basis.joined == ("w1", "w2")
     done = publish(tree, take_control(tree), publication_of(look, plan(look.snapshot), "w1, w2 joined.", "run-1"))
@@ -102,7 +103,7 @@ def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
     assert audit.sentence == "Epoch 1: w1, w2 joined."
     assert (audit.epoch, audit.joined, audit.run_id, audit.moved) == (1, ("w1", "w2"), "run-1", 3)
     assert {m.partition for m in audit.moves} == {"flights-AA", "flights-DL", "flights-UA"}
-    assert not tree.basis().moved
+    assert not basis(tree).moved
 
 
 def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: Tree) -> None:
@@ -271,6 +272,12 @@ def test_killed_at_every_write_also_on_the_real_server(world: World, tree: Tree)
             break
     assert damage(tree, targets(101, 4, 12)) == 0
     assert 3 <= deaths < 19
+
+
+def unpublished(tree: Tree) -> tuple[str, ...]:
+    """Workers with a slot above the head: a publisher died there."""
+    head = tree.head().record.epoch
+    return tuple(w for w, r in tree.assigns().items() if r.record.newest > head)
 
 
 def died_then_went_on(guards: Guards) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.consume import Committed, Dropped, Idle, backlog, discover, owners
+from rota.backlog import backlog, discover, owners
+from rota.consume import Committed, Dropped, Idle
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.tree import Tree
 from rota.errors import EnvironmentFailed, ForeignTable
@@ -180,7 +181,7 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     first, zombie = world.incarnation, world.tree.owned(("p-a",))["p-a"]
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
-    from rota.consume import Tables
+    from rota.dataplane.ledger import Tables
     from rota.rights import rights
 
     held = rights(world.tree, world.incarnation, "/none@0", ["p-a"]).held["p-a"]

@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.backlog import backlog, owners
-from rota.consume import Committed, Dropped, Event, Idle, Parked, Tables, consume
+from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Guards, Ledger
+from rota.dataplane.ledger import Guards, Ledger, Tables
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.pipeline import Pipeline
 from rota.skip import skip
