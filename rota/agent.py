@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Protocol
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership, ownership, wishes
 from rota.coordination.layout import is_incarnation, worker_of
 from rota.coordination.records import Live
 from rota.coordination.tree import Target, Tree
@@ -151,6 +151,7 @@ class Agent:
     def look(self) -> Generator[None, None, Looked]:
         """One look, in the order that the machine's laws need: target, own records, live, runs."""
         began = self.clock()
+        cap = wishes.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)
@@ -162,7 +163,7 @@ class Agent:
         newest = self._newest(names)
         busy = self._busy()
         self._report()
-        return Looked(began, self.clock(), epoch, previous, target, owners, names, newest, busy)
+        return Looked(began, self.clock(), epoch, previous, target, owners, names, newest, busy, cap)
 
     def _target(self) -> Target | None:
         """This worker's target; None where it cannot be told now."""

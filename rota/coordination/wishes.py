@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rota.coordination.records import GroupWishes, Record, WorkerWishes
 from rota.coordination.tree import Tree
-from rota.errors import ConfigError
+from rota.errors import ConfigError, Undecodable
 from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
@@ -55,6 +55,16 @@ def wish(
         return _made(WorkerWishes, (now or WorkerWishes()).model_dump() | wanted)
 
     return tree.update(tree.paths.worker(worker), WorkerWishes, changed)
+
+
+def cap(tree: Tree, worker: str, announced: int | None) -> int | None:
+    """How many partitions the worker may hold: what people wish, else what it announces; None is no bound. With a wish
+    that cannot be read it gets nothing new."""
+    try:
+        seen = tree.read(tree.paths.worker(worker), WorkerWishes)
+    except Undecodable:
+        return 0
+    return announced if seen is None or seen.record.max_partitions is None else seen.record.max_partitions
 
 
 def pause(tree: Tree) -> GroupWishes:

@@ -3,7 +3,8 @@
 Laws, in rank order, of `assigned` (the protocol in which a controller publishes the target):
 1. A partition is claimed only while the target names it, and only from nobody, from an incarnation that is gone, from
    an older incarnation of the same worker, or by force: after `max_shutdown` on this worker's own monotonic clock since
-   it first saw that very owner record while the partition stayed in its target without a break.
+   it first saw that very owner record while the partition stayed in its target without a break. And only while this
+   incarnation holds fewer than its cap, counting what it still drains: at no instant does it hold more.
 2. A partition is released only after the target dropped it *and* no run of this incarnation consumes it. A worker that
    leaves releases everything `max_shutdown` after it was told to, and claims nothing meanwhile.
 3. Nothing is decided on a look that began before the last suspension: every record is proven again first.
@@ -31,6 +32,7 @@ class Guards:
     drain: bool = True  # a partition is released only when no run consumes it
     prove: bool = True  # a look that began before the last suspension is not acted upon
     newest: bool = True  # only the newest incarnation of a worker acts
+    cap: bool = True  # nothing is claimed beyond the cap, whatever the target says
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The owner record that stands in the way of a claim, and when it was first seen, on this worker's own clock."""
+    """The owner record that stands in the way of a claim, and when it was first seen, on this worker's own clock; `full`:
+    it might be claimed, but for the cap."""
 
     owner: Owner
     since: float
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ class Looked:
 
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or is quarantined: it is left alone. `busy` are the partitions of this incarnation's runs.
+    `owners` was not read or is quarantined: it is left alone. `busy` are the partitions of this incarnation's runs. `cap`
+    is how many partitions the worker may hold (None: no bound).
     """
 
     began: float
@@ -98,6 +103,7 @@ class Looked:
     live: frozenset[str]
     newest: str | None
     busy: frozenset[str]
+    cap: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +247,17 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
         return _lost(state, "its live node is gone")
     if state.guards.newest and look.newest is not None and look.newest != me:
         return _exit(state, clean=False, reason=f"a newer incarnation of this id is live: {look.newest}")
-    releases, draining = _releases(state, look)
-    claims, waiting = _claims(state, look)
-    notes = _notes(state, waiting, draining)
     gone = {p for p, owner in look.owners.items() if owner.incarnation != me}
     mine = {p for p, owner in look.owners.items() if owner.incarnation == me}
+    held = (state.held - gone) | mine
+    releases, draining = _releases(state, look)
+    claims, waiting = _claims(state, look, len(held))
+    notes = _notes(state, waiting, draining)
     after = replace(
         state,
         suspended=None,
         epoch=look.epoch if look.target is not None else state.epoch,
-        held=(state.held - gone) | mine | {c.partition for c in claims},
+        held=held | {c.partition for c in claims},
         waiting=waiting,
         draining=draining,
     )
@@ -284,13 +291,14 @@ def _overdue(state: State, look: Looked) -> bool:
     return state.leaving is not None and look.now - state.leaving >= state.max_shutdown
 
 
-def _claims(state: State, look: Looked) -> tuple[list[Claim], dict[str, Waiting]]:
-    """What is taken now, and who is waited for since when."""
+def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[str, Waiting]]:
+    """What is taken now beside the `held`, and who is waited for since when."""
     claims: list[Claim] = []
     waiting: dict[str, Waiting] = {}
     if state.leaving is not None or look.target is None:
         return claims, waiting
     unbroken = state.epoch in (look.epoch, look.previous)
+    cap = look.cap if state.guards.cap else None
     for partition in sorted(look.target & look.owners.keys()):
         owner = look.owners[partition]
         if owner.incarnation == state.incarnation:
@@ -298,8 +306,9 @@ def _claims(state: State, look: Looked) -> tuple[list[Claim], dict[str, Waiting]
         before = state.waiting.get(partition) if unbroken else None
         since = before.since if before is not None and before.owner == owner else look.now
         reason = _reason(state, look, owner, since)
-        if reason is None:
-            waiting[partition] = Waiting(owner, since)
+        full = reason is not None and cap is not None and held + len(claims) >= cap
+        if reason is None or full:
+            waiting[partition] = Waiting(owner, since, full)
         else:
             claims.append(Claim(partition, owner.version, reason, owner.incarnation))
     return claims, waiting
@@ -321,7 +330,7 @@ def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | 
 def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str]) -> list[Note]:
     """One note when a wait or a drain begins, none while it lasts."""
     begun = [
-        Note("wait", p, f"owner={w.owner.incarnation}")
+        Note("wait", p, "as many are held as may be" if w.full else f"owner={w.owner.incarnation}")
         for p, w in waiting.items()
         if p not in state.waiting or state.waiting[p].owner != w.owner
     ]

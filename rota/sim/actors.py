@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership, ownership, wishes
 from rota.coordination.layout import is_incarnation, worker_of
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, encode
@@ -107,6 +107,7 @@ class Agent:
     def _look(self) -> Life:
         """Target, own records, live incarnations, runs; the world goes on between them."""
         began, late = self.clock(), self._late
+        cap = wishes.cap(self.tree, self.spec.id, self.spec.max_partitions)
         target = self.tree.target(self.spec.id)
         names = target.partitions if target is not None else None
         yield late()
@@ -128,6 +129,7 @@ class Agent:
             frozenset(live),
             newest,
             busy,
+            cap,
         )
         if self.store.session != self.session:
             yield from self._feed(Lost(), None)

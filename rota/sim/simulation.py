@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from rota.coordination import wishes
 from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Guards as Owning
 from rota.coordination.publication import Guards as Publishing
@@ -220,10 +221,8 @@ class Simulation:
 
     def cap_of(self, worker: str) -> int | None:
         """The cap that people or the worker itself set."""
-        wish = self.reader.worker_wishes().get(worker)
-        if wish is not None and wish.record.max_partitions is not None:
-            return wish.record.max_partitions
-        return next(w.max_partitions for w in self.world.team if w.id == worker)
+        announced = next(w.max_partitions for w in self.world.team if w.id == worker)
+        return wishes.cap(self.reader, worker, announced)
 
     def must_give(self, incarnation: str) -> bool:
         """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""

@@ -54,12 +54,13 @@ ABLATIONS = {
     ),
     "no look at the target before consuming": ("rude", False, Ablation(run=RunGuards(target=False), restless=RESTLESS)),
     "release without drain": ("rude", False, Ablation(agent=Guards(drain=False))),
+    "claims beyond the cap": ("overfull", False, Ablation(agent=Guards(cap=False), restless=RESTLESS)),
     "no wait before a forced claim": ("rude", False, Ablation(agent=Guards(wait=False))),
 }
 
 SEEDS = {  # rare, since a release checks the target that it was decided under
-    "own records read before the run's node": range(150, 250),
-    "no look at the target before consuming": range(370, 450),
+    "own records read before the run's node": range(580, 700),
+    "no look at the target before consuming": range(225, 330),
 }
 
 

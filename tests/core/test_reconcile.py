@@ -111,6 +111,38 @@ def test_a_revoked_partition_is_released_once_no_run_consumes_it() -> None:
     assert said[-1] == (Release("a", 5, "revoked"),)
 
 
+FULL = "as many are held as may be"
+
+
+def test_nothing_is_claimed_beyond_the_cap_and_what_drains_still_counts() -> None:
+    mine, held = Owner(ME, 5), look(1.0, "ab", owners={"a": Owner(ME, 5), "b": Owner(ME, 6)}, cap=2)
+    swap = look(2.0, "bc", owners={"a": mine, "b": Owner(ME, 6), "c": FREE}, cap=2, busy=frozenset("a"))
+    done = look(3.0, "bc", owners={"a": mine, "c": FREE}, cap=2)  # b is settled: it was not read again
+    free = look(4.0, "bc", owners={"a": Owner(None, 6), "c": FREE}, cap=2)
+    _, said = play(held, swap, swap, done, free)
+    assert said[1] == (Note("wait", "c", FULL), Note("drain", "a", "a run consumes it"))
+    assert said[2:4] == [(), (Release("a", 5, "revoked"),)], "said once; what is being released is still held"
+    assert said[4] == (Claim("c", 4, "free", None),)
+    _, said = play(held, swap, guards=Guards(cap=False))
+    assert said[-1][0] == Claim("c", 4, "free", None)
+
+
+def test_a_claim_that_was_tried_counts_until_it_is_known_to_have_failed() -> None:
+    two = {"a": FREE, "b": FREE}
+    state, said = play(look(1.0, "ab", owners=two, cap=1), look(2.0, "ab", owners={"b": FREE}, cap=1))
+    assert said == [(Claim("a", 4, "free", None), Note("wait", "b", FULL)), ()]
+    _, instructions = assigned(state, look(3.0, "b", owners={"a": Owner(OTHER, 5), "b": FREE}, cap=1))
+    assert instructions == (Claim("b", 4, "free", None),)
+
+
+def test_the_wait_for_a_live_owner_goes_on_while_there_is_no_room() -> None:
+    stuck = {"a": Owner(ME, 5), "b": Owner(OTHER, 4)}
+    _, said = play(
+        *(look(now, "ab", owners=stuck, cap=1) for now in (1.0, 121.0)), look(122.0, "ab", owners=stuck, cap=2)
+    )
+    assert said == [(Note("wait", "b", f"owner={OTHER}"),), (), (Claim("b", 4, "forced", OTHER),)]
+
+
 def test_a_target_that_cannot_be_read_takes_nothing_away() -> None:
     _, said = play(look(target=None, owners={"a": Owner(ME, 5)}))
     assert said == [()]

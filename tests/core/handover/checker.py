@@ -8,6 +8,7 @@ Invariants, checked after every event that wrote something:
 - own: a record is claimed only by a live incarnation and released only by its owner, its version grows by one;
 - uninvited: a claim is of a partition that the claimant's target names (or named when it looked); robbed: what is said
   to be taken from a dead incarnation is not taken from a live one;
+- overfull: no incarnation ever owns more partitions than its worker's cap;
 - usurped: of two live incarnations of one worker the older never takes from the newer;
 - checkpoint: never back, never ahead of the table; unowned: written under the token that owns.
 And in a world without faults (`rude`): nobody is fenced, forced or broken.
@@ -40,8 +41,8 @@ class Seen:
 class Checker:
     """Counts damage by kind; `damage` is empty as long as every law held."""
 
-    def __init__(self, table: Table, partitions: tuple[str, ...]) -> None:
-        self.table, self.seen = table, {p: Seen() for p in partitions}
+    def __init__(self, table: Table, partitions: tuple[str, ...], cap: int) -> None:
+        self.table, self.seen, self.cap = table, {p: Seen() for p in partitions}, cap
         self.damage: Counter[str] = Counter()
         self.said: list[str] = []
         self._read = 0
@@ -80,6 +81,8 @@ class Checker:
         if owner is not None:
             seen.claims[mzxid] = owner
         seen.owner, seen.own_version, seen.own_mzxid = owner, version, mzxid
+        if owner is not None and (held := sum(one.owner == owner for one in self.seen.values())) > self.cap:
+            self.blame("overfull", f"{owner} holds {held} with {partition}, its cap is {self.cap}")
 
     def checkpoint(self, partition: str, offset: int, token: int) -> None:
         """Note a checkpoint as it is after an event that wrote it."""

@@ -65,6 +65,7 @@ class World:
 
     workers = ("w1", "w2", "w3")
     partitions = tuple(f"s-{n}" for n in range(5))
+    cap = 3  # any two of the workers can hold everything
     max_batch = 7
     longest_batch = 3.0
 
@@ -89,7 +90,7 @@ class World:
         self.server = MemoryServer(lambda: self.now, SESSION)
         self.table = Table()
         self.table.fault = self._table_fault
-        self.checker = Checker(self.table, self.partitions)
+        self.checker = Checker(self.table, self.partitions, self.cap)
         self.actors: list[Actor] = []
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = self._ids = 0
@@ -289,7 +290,7 @@ class World:
         agent = self.make_agent(
             Tree(store, "g"),
             worker,
-            Live(),
+            Live(max_partitions=self.cap),
             lambda word, /, **facts: self._said(worker, word, facts),
             max_shutdown=MAX_SHUTDOWN,
             session_timeout=SESSION,
@@ -373,10 +374,12 @@ class World:
             wanted = {p: w for p, w in placed.items() if w in there}
             for p in self.partitions:
                 restless = self.now < self.churn and self.random.random() < self.restless
-                if there and (p not in wanted or restless):
-                    wanted[p] = min(there, key=lambda w: (list(wanted.values()).count(w), self.random.random()))
-                    if restless:
-                        wanted[p] = self.random.choice(there)
+                counts = Counter(w for other, w in wanted.items() if other != p)
+                room = [w for w in there if counts[w] < self.cap]
+                if room and restless:
+                    wanted[p] = self.random.choice(room)
+                elif room and p not in wanted:
+                    wanted[p] = min(room, key=lambda w: (counts[w], self.random.random()))
             if wanted != placed:
                 dies = self.now < self.churn and self.random.random() < 5 * self.rate  # between two of its writes
                 for pause in self._publish(tree, wanted):
