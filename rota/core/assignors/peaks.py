@@ -81,18 +81,20 @@ class _Beam:
 
     def step(self, left: int) -> None:
         """Every move off the highest worker of every state, as far as `left` more moves may still win."""
+        limit = self.cost * (1 - 1e-12)
+        if not left:
+            self._winnable(limit)
         high = self.used.argmax(axis=1)
         state, row = np.nonzero(self.owner == high[:, None])
         takers: Bools = np.take(self.may, row, axis=0)
         if not left:  # the last move goes to the lowest worker, or one of the lowest that may take it
-            takers &= self._lowest()[state]
+            takers &= self._lowest()[state] & (self._gap(limit)[state] > self.load[row][:, None])
         takers[np.arange(len(state)), high[state]] = False
         pair, taker = np.nonzero(takers)
         state, row = state[pair], row[pair]
         giver, weight = high[state], self.load[row]
         gives, takes = self.used[state, giver], self.used[state, taker]
         given, taken = gives - weight / self.speed[giver], takes + weight / self.speed[taker]
-        limit = self.cost * (1 - 1e-12)
         above = (self.used >= limit).sum(axis=1)[state] - (given < limit) + ((taken >= limit) & (takes < limit))
         alive = np.flatnonzero(above <= left)
         state, row, taker, giver = state[alive], row[alive], taker[alive], giver[alive]
@@ -110,6 +112,18 @@ class _Beam:
         _, first = np.unique(name, return_index=True)
         self.owner, self.used, self.room = self.owner[first], self.used[first], self.room[first]
         self._judge()
+
+    def _gap(self, limit: float) -> Floats:
+        """The load that each worker may take and stay below the limit; of one above it, less than nothing."""
+        gap: Floats = (limit - self.used) * self.speed
+        return gap
+
+    def _winnable(self, limit: float) -> None:
+        """Only states in which one move may still win: somebody has room for what the highest has too much."""
+        gap = self._gap(limit)
+        high = self.used.argmax(axis=1)
+        keep = gap.max(axis=1) > -gap[np.arange(len(high)), high]
+        self.owner, self.used, self.room = self.owner[keep], self.used[keep], self.room[keep]
 
     def _lowest(self) -> Bools:
         wide = min(2 if self.alike else 6, self.used.shape[1])
@@ -149,13 +163,15 @@ class _Beam:
 _SALT = mixed(np.arange(4096), np.zeros(1, np.int64))[:, 0]
 
 
-def _first(most: int, *keys: Ints | Floats) -> Ints:
-    """Half of the best by all keys in order, half by the last key alone."""
-    if len(keys[0]) <= most:
-        return np.arange(len(keys[0]))
-    ordered = np.lexsort(keys[::-1])[: most // 2]
-    cheap = np.argsort(keys[-1], kind="stable")[: most // 2]
-    return np.union1d(ordered, cheap)
+def _first(most: int, reach: Floats, energy: Floats) -> Ints:
+    """Half of the best by reach, ties by energy; half by energy alone."""
+    if len(reach) <= most:
+        return np.arange(len(reach))
+    half = most // 2
+    last = np.partition(reach, half - 1)[half - 1]
+    sure, tied = np.flatnonzero(reach < last), np.flatnonzero(reach == last)
+    tied = tied[np.argsort(energy[tied], kind="stable")[: half - len(sure)]]
+    return np.union1d(np.concatenate((sure, tied)), np.argpartition(energy, half - 1)[:half])
 
 
 def _relevant(peaks: Peaks) -> tuple[Ints, Ints]:
