@@ -11,7 +11,7 @@ T = TypeVar("T")
 # Seconds a tick may wait. Dagster starts ticks every 5 s: this ends just before such a moment, so that somebody is nearly
 # always looking, and far below the 60 s that it gives a tick.
 WINDOW = 18.8
-PAUSE = 0.3  # between two looks; three times as long as a look took, where looking is slow
+PAUSE = 0.5  # between two looks; three times as long as a look took, where looking is slow
 
 # The code server answers launches and the page from the same threads as the ticks: at most half of them may wait here.
 # In `dagster dev` there are two servers in a row; `rota up` gives both enough threads, plain Dagster min(32, cores + 4).

@@ -63,10 +63,9 @@ class Play:
         self.passed("kill")
         joiner = f"w{len(self.watch.live) + 1}"
         self.stage.worker(joiner, *OPTIONS)
-        self.land(5)
         self.watch.until(lambda: self.watch.holdings()[joiner], PATIENCE, f"{joiner} to get its share")
         self.say(f"{joiner} joins and gets {self.watch.holdings()[joiner]} partitions")
-        self.land(6, 7)
+        self.land(5, 6, 7)
         self.joined = j = join(self.watch, joiner)
         self.say(f"{joiner} committed {j.seconds:.1f} s after it was live")
         self.passed("join")

@@ -19,7 +19,7 @@ from rota.demo.verify import ranges
 from rota.errors import EnvironmentFailed
 
 T = TypeVar("T")
-PAUSE = 0.1
+PAUSE = 0.2  # seconds between two looks; on a small machine looking is taken from what is looked at
 PATIENCE = 120.0  # seconds that anything may take before the play is given up: many times what it takes
 
 
