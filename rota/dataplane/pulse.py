@@ -22,7 +22,7 @@ def unanswered(endpoint: str, timeout: float) -> str:
     place, _, parameters = endpoint.removeprefix("sc://").partition("/")
     host, _, port = place.rpartition(":")
     try:
-        address = (host or port, int(port) if host else DEFAULT_PORT)
+        address = ((host or port).strip("[]"), int(port) if host else DEFAULT_PORT)
         with socket.create_connection(address, timeout) as connection:
             if "use_ssl=true" in parameters.lower() or "token=" in parameters:
                 return ""

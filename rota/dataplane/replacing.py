@@ -78,7 +78,7 @@ def append(ledger: Ledger, batch: Batch) -> int:
 
 def _fitting(ledger: Ledger, batch: Batch, *, follow: bool = True) -> DeltaTable:
     """The newest version, with every column of the batch; the ranges must be behind its offsets."""
-    table = ledger.found()
+    table = ledger.there() if follow else ledger.found()
     ledger.identify(table)
     if follow:
         stands = ledger.standing(tuple(batch.ranges))
