@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import pytest
+
 from rota.core import Partition, Snapshot, Worker, plan
 from rota.sim.chaos import BOUNDS, OPTIONS, Chaos, chaos, rows
 
@@ -12,15 +14,17 @@ def storm() -> Chaos:
     return chaos("sticky-load", OPTIONS["sticky-load"], rounds=1_000)
 
 
-def test_the_excess_over_the_mean_and_the_load_moved_hold_the_published_bounds() -> None:
-    beyond = storm().beyond()
-    assert set(beyond) <= {"back"}, beyond
+def test_every_published_bound_holds() -> None:
+    """Also the way back of a rolling restart, although partitions are whole: a swap moves twice for one gain, so there
+    is none where a single move helps."""
+    assert not storm().beyond()
 
 
-def test_a_rolling_restart_moves_each_load_once_each_way() -> None:
-    found = storm()
+@pytest.mark.parametrize("seed", [2, 3, 5])
+def test_a_rolling_restart_moves_each_load_once_each_way(seed: int) -> None:
+    found = chaos("sticky-load", OPTIONS["sticky-load"], rounds=100, seed=seed)
     assert found.out <= BOUNDS["out"]
-    assert found.back <= 1.1  # Dicer's 1.05 needs keys that can be split; these are whole
+    assert found.back <= BOUNDS["back"]
 
 
 def test_an_assignor_of_counts_does_not_hold_them() -> None:

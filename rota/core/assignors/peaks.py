@@ -226,13 +226,12 @@ class _Descent:
             return False
         nearest = np.argpartition(self.used[takers], min(NEAR, len(takers)) - 1)[:NEAR]
         takers = np.sort(takers[nearest])
-        single, swap = self._single(giver, takers), self._swap(giver, takers)
-        enough = max(self.peaks.enough, self.peaks.mean)  # two moves for one gain are worth it only to get there
-        worth = self.used[giver] > self.peaks.enough and max(swap[0], enough) < max(single[0], enough) * (1 - 1e-9)
-        best = swap if worth else single
-        peak, row, taker, other = best
+        price = max(self.peaks.price, 1e-9 * self.peaks.mean)
+        peak, row, taker, other = self._single(giver, takers)
+        if peak + price > self.used[giver] > self.peaks.enough:  # a swap moves twice for one gain: only if it must be
+            peak, row, taker, other = self._swap(giver, takers)
         moves = 1 if other < 0 else 2
-        if not peak + moves * max(self.peaks.price, 1e-9 * self.peaks.mean) <= self.used[giver]:
+        if not peak + moves * price <= self.used[giver]:
             return False
         self._move(row, giver, taker)
         if other >= 0:
