@@ -32,9 +32,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
 PORT = "spark.connect.grpc.binding.port"
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-SILENCE = (
-    30.0  # seconds without an answer after which a server is given up: longer than any garbage collection worth having
-)
+SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 QUESTIONS = 6  # asked in that time, and all of them unanswered
 PATIENCE = 1.0  # seconds for one answer
 

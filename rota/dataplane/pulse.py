@@ -9,10 +9,7 @@ import socket
 
 DEFAULT_PORT = 15002
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # the preface of HTTP/2 and an empty SETTINGS
-HEADER, SETTINGS = (
-    9,
-    4,
-)  # bytes before a frame's payload, of which the fourth is its type; the type that must come first
+HEADER, SETTINGS = 9, 4  # bytes before a frame's payload, the fourth is its type; the type that must come first
 
 
 def unanswered(endpoint: str, timeout: float) -> str:
