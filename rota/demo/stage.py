@@ -217,6 +217,7 @@ class Stage:
             "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
             "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
         self._open = ExitStack()
         self._open.enter_context(state.held())
