@@ -4,12 +4,14 @@ It remembers nothing: what it decided from, when to look again, and the assignor
 round may as well be another process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rota.coordination.look import basis
 from rota.coordination.look import look as look_at
+from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, publication_of, publish, take_control
+from rota.coordination.store import Node, Op
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
 from rota.errors import CoordinationError
@@ -19,12 +21,37 @@ if TYPE_CHECKING:
     from rota.sim.simulation import Simulation
 
 
+ANOTHER = 3.0  # seconds until another process takes the place of a controller that died
+
+
+class Died(Exception):
+    """The process of the controller is gone, between two of its writes."""
+
+
+class MortalStore(MemoryStore):
+    """A store whose process dies when `left` more writes have reached the server; None: it lives."""
+
+    left: int | None = None
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """As the store's, while it lives."""
+        if self.left == 0:
+            raise Died
+        if self.left is not None:
+            self.left -= 1
+        return super().multi(ops)
+
+
 class Controller:
     """Looks once a second; decides again where the basis is not that of the head, or its due has passed."""
 
     def __init__(self, sim: "Simulation") -> None:
         self.sim = sim
-        self.tree = Tree(sim.server.connect(), sim.group)
+        self._born()
+
+    def _born(self) -> None:
+        self.store = MortalStore(self.sim.server)
+        self.tree = Tree(self.store, self.sim.group)
         self.stirred = -1  # what had happened at the last look
         self.due: float | None = None
 
@@ -37,6 +64,10 @@ class Controller:
                     yield from self.rebalance()
             except CoordinationError:
                 self.stirred = -1
+            except Died:
+                self.store.close()
+                self._born()
+                yield ANOTHER
             yield 1.0
 
     def _needed(self) -> bool:

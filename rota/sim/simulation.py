@@ -248,7 +248,7 @@ class Simulation:
             self.controller.settle(owners)
 
     def _strike(self, happening: Happening) -> None:
-        if happening.what != "lag":
+        if happening.what not in ("lag", "die"):
             self.meter.strikes()
         getattr(self, f"_{happening.what}_now")(happening)
         self.dirty = True
@@ -311,6 +311,11 @@ class Simulation:
 
     def _cap_now(self, h: Happening) -> None:
         self._wish(h.who, max_partitions=None if h.value < 0 else int(h.value))
+
+    def _die_now(self, h: Happening) -> None:
+        """The controller dies when so many more of its writes have reached the server; another takes its place."""
+        if self.controller is not None:
+            self.controller.store.left = int(h.value)
 
     def _lag_now(self, h: Happening) -> None:
         self.slowness[h.who] = h.value

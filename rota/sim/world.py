@@ -6,7 +6,9 @@ from typing import Literal
 
 from rota.core import Partition, Policy, Worker
 
-What = Literal["join", "crash", "restart", "leave", "freeze", "cut", "drain", "undrain", "cordon", "cap", "load", "lag"]
+What = Literal[
+    "join", "crash", "restart", "leave", "freeze", "cut", "drain", "undrain", "cordon", "cap", "load", "lag", "die"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,8 @@ class Happening:
     """At `at` seconds: `what` strikes `who` (a worker; a partition for `load`).
 
     `value`: seconds for `freeze` (agent and session stand still, its runs go on) and `cut` (no network), partitions for
-    `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker)."""
+    `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
+    controller still does for `die`."""
 
     at: float
     what: What

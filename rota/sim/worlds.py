@@ -199,6 +199,37 @@ def hiccups() -> World:
     )
 
 
+def controller_dies() -> World:
+    """The controller dies between two writes of a publication: before its targets, before the flip, just after it; what
+    it wanted is no longer right when the next one looks."""
+    happenings = (
+        Happening(119.9, "die", "controller", 2),  # control is taken and the targets are there, the head is not
+        Happening(120, "crash", "w02"),
+        Happening(132, "restart", "w02"),
+        Happening(239.9, "die", "controller", 1),  # control is taken
+        Happening(240, "leave", "w04"),
+        Happening(252, "restart", "w04"),
+        Happening(359.9, "die", "controller", 3),  # the head too
+        Happening(360, "join", "w06"),
+        Happening(479.9, "die", "controller", 2),
+        Happening(480, "drain", "w05"),
+        Happening(
+            483, "undrain", "w05"
+        ),  # the next one wants what there was: what the dead one wrote must not come alive
+        Happening(570, "cap", "w01", 7),  # moves one partition: the others' targets stay as they are
+        Happening(660, "cap", "w01", -1),
+    )
+    return World(
+        "controller-dies",
+        "the controller dies between two writes of a publication",
+        _team(6),
+        _parts(48, 2),
+        happenings,
+        840,
+        later=frozenset({"w06"}),
+    )
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     "join-storm": join_storm,
     "rolling-restart": rolling_restart,
@@ -213,6 +244,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "drain": drain,
     "cap-cut": cap_cut,
     "hiccups": hiccups,
+    "controller-dies": controller_dies,
 }
 
 

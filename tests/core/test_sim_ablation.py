@@ -3,6 +3,7 @@
 import pytest
 
 from rota.coordination.ownership import Guards as Owning
+from rota.coordination.publication import Guards as Publishing
 from rota.core.reconcile import Guards as Reconciling
 from rota.sim.checker import Violation
 from rota.sim.simulation import Ablation, Simulation
@@ -17,6 +18,12 @@ DAMAGE = [
         Ablation(ownership=Owning(version=False, assign=False)),
         "hiccups",
         "stolen",
+    ),
+    (
+        "a dead controller's targets are neither rewritten nor read back",
+        Ablation(publication=Publishing(clean=False, verify=False)),
+        "controller-dies",
+        "disjoint",
     ),
 ]
 

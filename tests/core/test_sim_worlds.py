@@ -44,6 +44,16 @@ def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
     assert result.moves == result.unavoidable == len(held)
 
 
+def test_a_controller_that_dies_between_two_writes_changes_nothing_or_everything() -> None:
+    """Each time another takes control; readers find the old target or the new one, and the same moves come in the end."""
+    simulation = Simulation(world("controller-dies"))
+    result = simulation.run()
+    assert not result.violations
+    assert simulation.reader.controller().record.term > result.epochs + 2
+    head = simulation.reader.head().record.epoch
+    assert all(read.record.newest <= head for read in simulation.reader.assigns().values())
+
+
 def test_clocks_that_disagree_change_nothing() -> None:
     assert run("clock-skew").doubly == 0
 
@@ -107,7 +117,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
 
 
 def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown world 'storm'\. Known: join-storm, .*hiccups"):
+    with pytest.raises(ConfigError, match=r"Unknown world 'storm'\. Known: join-storm, .*controller-dies"):
         world("storm")
 
 
