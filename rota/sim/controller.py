@@ -46,7 +46,7 @@ class Controller:
     """Looks once a second; decides again where the basis is not that of the head, or its due has passed."""
 
     def __init__(self, sim: "Simulation") -> None:
-        self.sim = sim
+        self.sim, self.deaths = sim, 0
         self._born()
 
     def _born(self) -> None:
@@ -65,6 +65,7 @@ class Controller:
             except CoordinationError:
                 self.stirred = -1
             except Died:
+                self.deaths += 1
                 self.store.close()
                 self._born()
                 yield ANOTHER

@@ -200,24 +200,24 @@ def hiccups() -> World:
 
 
 def controller_dies() -> World:
-    """The controller dies between two writes of a publication: before its targets, before the flip, just after it; what
+    """The controller dies between two writes of a publication: before its targets, or between them and the flip; what
     it wanted is no longer right when the next one looks."""
     happenings = (
-        Happening(119.9, "die", "controller", 2),  # control is taken and the targets are there, the head is not
+        Happening(119.9, "die", "controller", 3),  # after control, clock and targets, before the head
         Happening(120, "crash", "w02"),
         Happening(132, "restart", "w02"),
-        Happening(239.9, "die", "controller", 1),  # control is taken
+        Happening(239.9, "die", "controller", 2),  # before the targets
         Happening(240, "leave", "w04"),
         Happening(252, "restart", "w04"),
-        Happening(359.9, "die", "controller", 3),  # the head too
+        Happening(359.9, "die", "controller", 1),  # control is taken, nothing is written
         Happening(360, "join", "w06"),
-        Happening(479.9, "die", "controller", 2),
+        Happening(479.9, "die", "controller", 3),
         Happening(480, "drain", "w05"),
         Happening(
             483, "undrain", "w05"
         ),  # the next one wants what there was: what the dead one wrote must not come alive
-        Happening(570, "cap", "w01", 7),  # moves one partition: the others' targets stay as they are
-        Happening(660, "cap", "w01", -1),
+        Happening(570, "cap", "w05", 7),  # moves one partition: most targets stay as they are
+        Happening(660, "cap", "w05", -1),
     )
     return World(
         "controller-dies",
