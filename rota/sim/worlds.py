@@ -213,9 +213,8 @@ def controller_dies() -> World:
         Happening(360, "join", "w06"),
         Happening(479.9, "die", "controller", 3),
         Happening(480, "drain", "w05"),
-        Happening(
-            483, "undrain", "w05"
-        ),  # the next one wants what there was: what the dead one wrote must not come alive
+        # the next one wants what there was: what the dead one wrote must not come alive
+        Happening(483, "undrain", "w05"),
         Happening(570, "cap", "w05", 7),  # moves one partition: most targets stay as they are
         Happening(660, "cap", "w05", -1),
     )
