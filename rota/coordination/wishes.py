@@ -58,12 +58,12 @@ def wish(
 
 
 def cap(tree: Tree, worker: str, announced: int | None) -> int | None:
-    """How many partitions the worker may hold: what people wish, else what it announces; None is no bound. With a wish
-    that cannot be read it gets nothing new."""
+    """How many partitions the worker may hold: what people wish, else what it announces; None is no bound. A wish that
+    cannot be read bounds nothing here: the controller gives the worker nothing new, and what its target names is its own."""
     try:
         seen = tree.read(tree.paths.worker(worker), WorkerWishes)
     except Undecodable:
-        return 0
+        return announced
     return announced if seen is None or seen.record.max_partitions is None else seen.record.max_partitions
 
 

@@ -4,6 +4,8 @@ from rota.agent import Agent
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
+from rota.coordination.wishes import wish
+from rota.rebalance import rebalance
 
 
 def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
@@ -45,3 +47,38 @@ def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
     cycle()
     assert agent.done is not None
     assert not agent.done.clean
+
+
+def test_a_wish_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:
+    """The next life of the worker claims what its target still names, and nothing new."""
+    server = MemoryServer()
+    tree = Tree(server.connect(), "g")
+    tree.found()
+    tree.grow("p", "abcd")
+    stores = {w: server.connect() for w in ("w1", "w2")}
+    agents = [
+        Agent(Tree(store, "g"), w, Live(), lambda *_, **__: None, max_shutdown=120, session_timeout=10)
+        for w, store in stores.items()
+    ]
+
+    def spin() -> None:
+        for agent in agents * 4:
+            for _ in agent.cycle():
+                pass
+
+    def held() -> list[tuple[str | None, int]]:
+        """Of each live incarnation, how many it owns."""
+        owners = [view.incarnation for view in tree.owned().values()]
+        return sorted((live.worker, owners.count(live.incarnation)) for live in tree.live())
+
+    spin()
+    rebalance(tree, "r1")
+    spin()
+    wish(tree, "w1", capacity=1.0)
+    tree.store.set(tree.paths.worker("w1"), b"{", -1)
+    server.expire(stores["w1"].session)
+    tree.grow("p", "ef")
+    spin()
+    rebalance(tree, "r2")
+    spin()
+    assert held() == [("w1", 2), ("w2", 4)]
