@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
+STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
 
 
 @click.command("worker")
@@ -114,14 +115,22 @@ class Process:
     """The process around an agent: connection, signals, Spark, usage. `run` returns the exit code."""
 
     def __init__(
-        self, group: str, worker: str, live: "Live", server: "SparkServer | None", settings: Settings, hosts: str
+        self,
+        group: str,
+        worker: str,
+        live: "Live",
+        server: "SparkServer | None",
+        settings: Settings,
+        hosts: str,
+        starting: float = STARTING,
     ) -> None:
         self.group, self.worker, self.live, self.server = group, worker, live, server
-        self.settings, self.hosts = settings, hosts
+        self.settings, self.hosts, self.starting = settings, hosts, starting
         self.wake = threading.Event()
         self.told = 0  # times
         self._ready = False  # whether Spark was ready at the last look
         self._failures = 0
+        self._launched = 0.0  # when, on the monotonic clock
         self._watching = False
 
     def run(self) -> int:
@@ -223,12 +232,12 @@ class Process:
         return False
 
     def _launch(self, server: "SparkServer") -> None:
-        pid = server.start()
+        pid, self._launched = server.start(), time.monotonic()
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def _watch_spark(self) -> None:
-        """A Spark that died, or was killed for its silence, is started again at its former address; after `RESTARTS`
-        vain starts the worker gives up."""
+        """A Spark that died, or was killed for its silence, is started again at its former address; one that is not
+        ready in time started in vain, and after `RESTARTS` vain starts the worker gives up."""
         if self.server is None or self.told:
             return
         if self.server.pid is None:
@@ -245,9 +254,15 @@ class Process:
             self._ready, self._failures = True, 0
             self.say("spark-ready", endpoint=self.server.url)
         elif self._ready and self.server.silent():
-            self.say("spark-silent", pid=self.server.pid, seconds=self.server.silence)
-            self.server.kill()
-            self.wake.set()
+            self._end_silent(self.server, self.server.silence)
+        elif not self._ready and time.monotonic() - self._launched > self.starting:
+            self._launched = time.monotonic()
+            self._end_silent(self.server, self.starting)
+
+    def _end_silent(self, server: "SparkServer", seconds: float) -> None:
+        self.say("spark-silent", pid=server.pid, seconds=seconds)
+        server.kill()
+        self.wake.set()
 
 
 def _quoted(value: object) -> str:

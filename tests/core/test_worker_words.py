@@ -6,6 +6,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rota.cli import worker
+from rota.cli.worker import RESTARTS, STARTING, Process
+from rota.coordination.records import Live
+from rota.errors import EnvironmentFailed
+from rota.settings import Settings
 from rota.usage import EVERY, STALE, Usage
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +22,62 @@ def test_the_protocol_lists_every_word() -> None:
     section = (ROOT / "docs" / "protocol.md").read_text().partition("## The words of a worker")[2].partition("\n## ")[0]
     listed = {word for row in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`([a-z-]+)`", row)}
     assert said == listed
+
+
+class Deaf:
+    """A Spark that answered once and, started again, lives and never answers."""
+
+    url, log, silence = "sc://127.0.0.1:1", "spark.log", 30.0
+    settings = type("Settings", (), {"master": "yarn"})
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self.answers, self.starts = True, 0
+
+    def start(self) -> int:
+        self.starts += 1
+        self.pid = self.starts
+        return self.pid
+
+    def ready(self) -> bool:
+        return self.answers
+
+    def silent(self) -> bool:
+        return not self.answers
+
+    def kill(self) -> None:
+        self.pid = None
+
+    def last_words(self) -> str:
+        return "waiting for resources"
+
+
+@pytest.mark.parametrize("starting", [STARTING, float("inf")])
+def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], starting: float
+) -> None:
+    """Without the bound it holds its worker's partitions for ever."""
+    now, spark = 0, Deaf()
+    monkeypatch.setattr(worker.time, "monotonic", lambda: float(now))
+    process = Process("g", "w1", Live(), spark, Settings.from_environment(), "", starting)  # type: ignore[arg-type]
+    assert process._start_spark()
+    spark.answers = False
+
+    def a_day() -> None:
+        nonlocal now
+        for now in range(24 * 3600):
+            process._watch_spark()
+
+    if starting != STARTING:
+        a_day()
+        assert (spark.starts, spark.pid) == (2, 2)
+        return
+    with pytest.raises(EnvironmentFailed, match="died 3 times: waiting for resources. Check --master"):
+        a_day()
+    assert spark.starts == RESTARTS
+    assert (RESTARTS - 1) * STARTING < now < RESTARTS * STARTING
+    silent = [line.split(" ", 3)[3] for line in capsys.readouterr().err.splitlines() if "spark-silent" in line]
+    assert silent == [f"event=spark-silent pid={n} seconds={s}" for n, s in ((1, 30), (2, 180), (3, 180))]
 
 
 def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch) -> None:
