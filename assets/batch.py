@@ -101,5 +101,8 @@ class Shown:
         past = main.past(table.version() - checks.RECENT) if table else ()
         mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
-        for spec, found in zip(checks.specs(self.pipeline), wrong, strict=True):
+        *lasting, unparked = checks.specs(self.pipeline)
+        for spec, found in zip(lasting, wrong, strict=True):
             yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
+        waiting = checks.parked(tree.parked(), self.pipeline)
+        yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)

@@ -9,7 +9,7 @@ from assets import names
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.coordination.records import Checkpoint
+    from rota.coordination.records import Checkpoint, Parked
     from rota.coordination.tree import Read
     from rota.dataplane.table import Past, Standing
     from rota.rebalance import Rebalanced
@@ -18,7 +18,7 @@ RECENT = 500  # versions of the table that a check reads back
 
 
 def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
-    """One check an asset."""
+    """The checks of the three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetCheckSpec(
@@ -31,6 +31,9 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
             "offsets_advance",
             asset=checkpoints,
             description="No checkpoint is ahead of its table, which only goes forward.",
+        ),
+        dg.AssetCheckSpec(
+            "none_parked", asset=records, description="No partition waits for a person, or to be tried again."
         ),
     ]
 
@@ -78,6 +81,12 @@ def ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "St
     """Partition -> what its checkpoint and its table say, where the checkpoint is further on."""
     said = {p: (one.record.offset, table[p].offset or 0) for p, one in checkpoints.items()}
     return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}
+
+
+def parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
+    """Partition -> why nobody consumes it now, of the whole pipeline: its own run is over, and no other looks at it."""
+    ours = f"{pipeline.name}-"
+    return {p: f"{one.record.reason} (`rota why {p}`)" for p, one in records.items() if p.startswith(ours)}
 
 
 def balance(done: "Rebalanced") -> dict[str, str]:

@@ -23,7 +23,7 @@ def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
         {
             "worker": worker,
             "partitions": len(held),
-            "rows a second": round(sum(loads[partition] for partition in held), 3),
+            "load": round(sum(loads[partition] for partition in held), 3),
             "holds": ", ".join(held[:50]) + (" ..." if len(held) > 50 else ""),
         }
         for worker, held in plan.assignment.as_dict().items()
@@ -72,7 +72,7 @@ def batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str, Any]]:
             "rows": done.rows,
             "bad rows": done.bad_rows,
             "offsets": f"[{done.start}, {done.end})",
-            "seconds": float(done.seconds),
+            "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
             "token": done.token,
             "worker": _worker(incarnation),
@@ -100,7 +100,7 @@ def replayed(done: "Replayed", own: "OwnView | None", offset: str) -> Sequence[M
             **what,
             "rows": done.rows,
             "bad rows": done.bad_rows,
-            "seconds": float(done.seconds),
+            "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
         },
         {"offset": int(offset), **what},

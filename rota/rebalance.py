@@ -229,6 +229,9 @@ def _otherwise(seen: Seen) -> str:
     fresh = int((seen.snapshot.owner == -1).sum())
     if fresh:
         return f"{fresh} partition{'s' if fresh > 1 else ''} had nobody"
+    known = set(seen.snapshot.partition_ids)
+    if gone := sum(len(target.partitions - known) for target in seen.targets.values()):
+        return f"{gone} partition{'s' if gone > 1 else ''} left the group"
     if restless := [f"{w.id} is {w.state}" for w in seen.snapshot.workers if w.state != "active"]:
         return ", ".join(restless[:5])
     return "wishes or settings changed" if seen.basis.moved else "looked again"

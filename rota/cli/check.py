@@ -183,9 +183,11 @@ def _reached(name: str, endpoint: str) -> Probe:
 
 def _source(pipeline: "Pipeline") -> str:
     from rota.backlog import discover
+    from rota.settings import expanded
 
     keys = discover(pipeline)
-    return f"{pipeline.source.path} has {len(keys)} partitions" + (f": {' '.join(keys[:8])}" if keys else "")
+    some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
+    return f"{expanded(pipeline.source.path)} has {len(keys)} partitions{some}"
 
 
 def _table(pipeline: "Pipeline") -> str:

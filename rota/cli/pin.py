@@ -21,4 +21,9 @@ def command(partition: str, worker: str | None, clear: bool, group: str) -> None
 
     with opened(group) as tree:
         wishes.pin(tree, partition, worker)
-    view.done(f"{partition} is pinned to {worker}" if worker else f"{partition} is pinned to nobody")
+        live = sorted(tree.newest(tree.live()))
+    if worker is None:
+        view.done(f"{partition} is no longer pinned")
+    else:
+        absent = "" if worker in live else f". {worker} is not live, so it waits; live: {', '.join(live) or 'nobody'}"
+        view.done(f"{partition} is pinned to {worker}{absent}")

@@ -90,9 +90,9 @@ def _tables(made: "Plan") -> Iterator[Any]:
     """Before and after, the moves with their reasons, what nobody gets, and the measures in a sentence."""
     yield view.table(
         "Workers",
-        ["worker", "state", "partitions", "after", "load", "after "],
+        ["worker", "state", "partitions", "partitions after", "load", "load after"],
         _workers(made.assignment),
-        right=["partitions", "after", "load", "after "],
+        right=["partitions", "partitions after", "load", "load after"],
     )
     for title, items, columns in (
         ("Moves", made.moves, ("partition", "giver", "taker", "load", "reason")),
@@ -110,7 +110,7 @@ def _tables(made: "Plan") -> Iterator[Any]:
 def sentence(made: "Plan") -> str:
     """The measures of a plan as a person says them."""
     m = made.measures
-    said = [f"{m.moves:,} moves ({m.unavoidable_moves:,} unavoidable), {m.placements:,} placements."]
+    said = [f"{_count(m.moves, 'move')} ({m.unavoidable_moves:,} unavoidable), {_count(m.placements, 'placement')}."]
     if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
         figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"
         said.append(f"Imbalance {figures} (not below {m.lower_bound:.3f}).")
@@ -119,6 +119,10 @@ def sentence(made: "Plan") -> str:
     if made.due is not None:
         said.append(f"To be looked at again at {made.due:g}.")
     return " ".join(said)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:

@@ -14,7 +14,12 @@ def command(partition: str, group: str) -> None:
     from rota.coordination import parking
 
     with opened(group) as tree:
-        known("parked partition", partition, tree.store.children(tree.paths.parked))
+        waiting = tree.store.children(tree.paths.parked)
+        ids = {f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys}
+        if partition in ids.difference(waiting):
+            view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+            return
+        known("parked partition", partition, waiting)
         parked = tree.parked().get(partition)
         parking.unpark(tree, partition)
     view.done(f"{partition} is tried again; it was parked: {parked.record.reason if parked else 'nobody can read why'}")

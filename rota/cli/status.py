@@ -72,7 +72,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
                 "offset": checkpoints[p].record.offset if p in checkpoints else None,
                 "lag": behind.get(p),
                 "rows": checkpoints[p].record.rows if p in checkpoints else None,
-                "parked": parked[p].record.reason if p in parked else None,
+                "parked": view.parked(parked[p].record) if p in parked else None,
             }
             for p in ids
         ],
@@ -93,7 +93,8 @@ def _draw(now: Mapping[str, Any]) -> None:
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
     view.show(
         "",
-        f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. {now['sentence']}",
+        f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
+        f"{now['sentence'] or 'Nothing was assigned yet.'}",
         "",
         view.table(
             "",

@@ -3,10 +3,16 @@
 import shlex
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.demo.stage import Stage
 
 
 @click.command("up")
@@ -17,7 +23,7 @@ from rota.cli import view
 @click.option(
     "--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="Where state is kept."
 )
-@click.option("--land/--no-land", default=True, help="Land the demo's flights, so that there is something to consume.")
+@click.option("--land/--no-land", default=True, show_default=True, help="Land the demo's flights, so that there is something to consume.")
 def command(workers: int, port: int, state: Path, land: bool) -> None:
     """ZooKeeper, workers and Dagster on this machine; stays until Ctrl-C, ends all of it then."""
     from rota.demo.page import Page
@@ -43,10 +49,20 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         _next(stage.env, page.address, stage.state.logs)
         try:
             while True:
-                keep()
+                _outlive(stage, keep, progress)
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
+
+
+def _outlive(stage: "Stage", keep: "Callable[[], None]", progress: view.Progress) -> None:
+    """A worker may end while the rest goes on, as in life; nothing goes on without Dagster."""
+    while (child := stage.lost()) and child.name != "dagster":
+        del stage.children[child.name]
+        child.end(patience=0)
+        again = f"rota worker --id {child.name}"
+        progress.say(f"{child.name} {child.how()}; the others take over. In another terminal, to have it back: {again}")
+    keep()
 
 
 def _land(folder: Path, progress: view.Progress) -> None:

@@ -5,13 +5,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from rota.coordination.records import Parked
 
 BAR = 24
 console = Console(highlight=False)
@@ -71,6 +74,12 @@ def clock(at: float | None) -> str:
     moment = datetime.fromtimestamp(at, UTC).astimezone()
     today = moment.date() == datetime.now(UTC).astimezone().date()
     return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def parked(record: "Parked") -> str:
+    """Why a partition is parked, and when it is tried again if nobody does anything."""
+    again = f" (failed {record.failures}x, tried again at {clock(record.retry_at)})" if record.retry_at else ""
+    return f"{record.reason}{again}"
 
 
 def done(text: str) -> None:

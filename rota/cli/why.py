@@ -64,7 +64,7 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": parked.record.reason if parked else None,
+        "parked": view.parked(parked.record) if parked else None,
         "would_move": list(_would_move(tree, partition, target, counts)),
     }  # fmt: skip
 
@@ -81,6 +81,8 @@ def _would_move(tree: "Tree", partition: str, target: str | None, counts: dict[s
     yield f"`rota pin {partition} WORKER`"
     if target in wishes and wishes[target].record.draining:
         yield f"{target} is draining: it moves at the next epoch"
+    elif idle := sorted(w for w in counts if w in wishes and (wishes[w].record.draining or wishes[w].record.cordoned)):
+        yield f"`rota uncordon {idle[0]}`, which takes nothing now"
     elif counts and counts.get(target, 0) > sum(counts.values()) // (len(counts) + 1):
         yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"
 

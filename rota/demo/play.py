@@ -119,7 +119,7 @@ def alive(stage: Stage) -> Callable[[], None]:
 
     def keep() -> None:
         if child := stage.lost():
-            raise EnvironmentFailed(f"{child.name} ended by itself: {child.last_words()}. See {child.log}")
+            raise EnvironmentFailed(f"{child.name} {child.how()}: {child.last_words()}. See {child.log}")
 
     return keep
 

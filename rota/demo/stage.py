@@ -157,6 +157,13 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
+    def how(self) -> str:
+        """How the process ended."""
+        code = self.process.poll()
+        if code is None:
+            return "is running"
+        return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+
     def last_words(self, lines: int = 3) -> str:
         """The end of the log, in one line."""
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])

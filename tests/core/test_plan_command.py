@@ -63,7 +63,7 @@ def test_tables_name_moves_and_reasons() -> None:
     said = run(given=json.dumps(CASE)).stdout
     assert "w5 left" in said
     assert "pinned to w9" in said
-    assert "1 moves (1 unavoidable), 0 placements." in said
+    assert "1 move (1 unavoidable), 0 placements." in said
 
 
 def test_nothing_to_move_says_why() -> None:

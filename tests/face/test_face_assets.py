@@ -173,7 +173,7 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[f"p-{keys[0]}"][1]
     assert (batch["rows"], batch["bad rows"], batch["offsets"]) == (1, 0, "[0, 1)")
     assert (at["offset"], at["lag"]) == (1, 0)
-    assert passed(result) == {"no_stale_epoch": True, "no_gap": True, "offsets_advance": True}
+    assert passed(result) == {"no_stale_epoch": True, "no_gap": True, "offsets_advance": True, "none_parked": True}
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert again.success
     assert not again.get_asset_materialization_events()  # nothing new is no event
