@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @click.option(
     "--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="Where state is kept."
 )
-@click.option("--land/--no-land", default=True, show_default=True, help="Land the demo's flights, so that there is something to consume.")
+@click.option(
+    "--land/--no-land",
+    default=True,
+    show_default=True,
+    help="Land the demo's flights, so that there is something to consume.",
+)
 def command(workers: int, port: int, state: Path, land: bool) -> None:
     """ZooKeeper, workers and Dagster on this machine; stays until Ctrl-C, ends all of it then."""
     from rota.demo.page import Page
@@ -49,13 +54,13 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         _next(stage.env, page.address, stage.state.logs)
         try:
             while True:
-                _outlive(stage, keep, progress)
+                outlive(stage, keep, progress)
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
 
 
-def _outlive(stage: "Stage", keep: "Callable[[], None]", progress: view.Progress) -> None:
+def outlive(stage: "Stage", keep: "Callable[[], None]", progress: view.Progress) -> None:
     """A worker may end while the rest goes on, as in life; nothing goes on without Dagster."""
     while (child := stage.lost()) and child.name != "dagster":
         del stage.children[child.name]

@@ -153,7 +153,8 @@ def test_wishes_are_records_that_the_next_look_reads(group: Group, run: Run) -> 
     run("pin", "flights-UA", "w1")
     assert group.tree.wishes().pins == {"flights-UA": "w1"}
     assert "pinned to w1" in run.json("why", "flights-UA")["would_move"][0]
-    run("pin", "flights-UA", "--clear")
+    assert "w9 is not live, so it waits; live: w1, w2" in run("pin", "flights-UA", "w9").output
+    assert "no longer pinned" in run("pin", "flights-UA", "--clear").output
     assert group.tree.wishes().pins == {}
     run("pause")
     assert run.json("status")["paused"]
@@ -174,8 +175,9 @@ def test_a_wish_about_somebody_unknown_is_refused_with_the_known(run: Run) -> No
 
 
 def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
-    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights-UA'. Known: flights-B6"):
-        run("retry", "flights-UA")
+    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights-XX'. Known: flights-B6"):
+        run("retry", "flights-XX")
+    assert "flights-UA is not parked: it goes on by itself" in run("retry", "flights-UA").output
     assert "ValueError" in run("retry", "flights-B6").output
     assert group.tree.parked() == {}
 

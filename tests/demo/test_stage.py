@@ -10,8 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rota.cli.up import outlive
+from rota.cli.view import Progress
+from rota.demo.play import alive
 from rota.demo.stage import MARK, Child, Stage, State, free_port
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
 from tests.waiting import wait_until
 
 FAMILY = (
@@ -85,3 +88,22 @@ def test_nobody_empties_or_enters_a_folder_in_use(tmp_path: Path) -> None:
                 intrude()
         assert (state.tables / "mine").exists()
     Stage(state.emptied()).close()
+
+
+def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Path) -> None:
+    said: list[str] = []
+    progress = Progress()
+    progress.say = said.append  # type: ignore[method-assign]
+    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with Stage(State(tmp_path / "state")) as stage:
+        for name in ("w1", "w2", "dagster"):
+            stage.children[name] = Child(name, sleeper, tmp_path / name, os.environ, signal.SIGTERM)
+        stage.children["w2"].process.kill()
+        wait_until(stage.lost, 10)
+        outlive(stage, alive(stage), progress)
+        assert [line.partition(";")[0] for line in said] == ["w2 was killed by SIGKILL"]
+        assert set(stage.children) == {"w1", "dagster"}
+        stage.children["dagster"].process.kill()
+        wait_until(stage.lost, 10)
+        with pytest.raises(EnvironmentFailed, match="dagster was killed by SIGKILL"):
+            outlive(stage, alive(stage), progress)

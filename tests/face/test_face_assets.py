@@ -203,6 +203,7 @@ def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Ben
     assert "parked: the user's transform raised" in why["a"]
     assert "another-run works on it" in why["b"]
     assert "nobody owns it" in why["nowhere"]
+    assert passed(result)["none_parked"] is False, "whoever looks at the page sees that somebody waits"
     assert {p for p, _, _ in bench.rows()} == {"p-c", "p-d", "p-e", "p-f"}
     assert {bench.shown(names.ownership("p"), key)["incarnation"] for key in "cdef"} == set(held)
     assert all(bench.shown(names.ownership("p"), k)["incarnation"] == _owner(held, k) for k in "cdef")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.coordination.forget import forget_pipeline
 from rota.coordination.membership import join, leave
 from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
@@ -97,6 +98,18 @@ def test_who_leaves_and_comes_back_is_seen_both_times(bench: Bench) -> None:
     back = rebalance(bench.tree, "r")
     assert back.sentence == "Epoch 3: w2 joined. 2 of 4 partitions moved, none had to. Imbalance 1.00."
     assert not bench.look().needed
+
+
+def test_partitions_that_were_forgotten_are_said_to_have_left(bench: Bench) -> None:
+    bench.declare("q")
+    bench.keys("a", "b")
+    bench.keys("c", pipeline="q")
+    bench.look()
+    bench.join("w1")
+    rebalance(bench.tree, "r")
+    forget_pipeline(bench.tree, "q")
+    said = rebalance(bench.tree, "r").sentence
+    assert said == "Epoch 2: 1 partition left the group. Nothing moved. Imbalance 1.00."
 
 
 def test_a_restart_between_two_looks_moves_nothing_and_is_no_epoch(bench: Bench) -> None:
