@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
-from rota.coordination.packed import MAX_IDS
+from rota.coordination.packed import MAX_IDS, pack
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -34,12 +34,13 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
+from rota.coordination.store import MAX_DATA, PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
+MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
 
 
@@ -341,13 +342,14 @@ class Tree:
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Adds the keys to the pipeline's and returns those that are new; none is ever taken away.
 
-        Raises ConfigError on a bad key, on an id that another pipeline has, and above 100,000 partitions in the group."""
+        Raises ConfigError on a bad key, on an id that another pipeline has, above 100,000 partitions in the group, and
+        where one worker could not hold them all."""
         wanted = {key: checked_id("partition", f"{pipeline}-{checked_id('key', key)}") for key in keys}
         others = self.partitions()
         mine = others.pop(pipeline, Partitions())
         fresh = tuple(sorted(wanted.keys() - set(mine.keys), key=str.encode))
         if fresh:
-            self._check_room(pipeline, {wanted[k] for k in fresh}, len(mine.keys), others)
+            self._check_room(pipeline, {wanted[k] for k in fresh}, {f"{pipeline}-{k}" for k in mine.keys}, others)
 
         def grown(now: Partitions | None) -> Partitions:
             now = now or Partitions()
@@ -357,8 +359,8 @@ class Tree:
         self.update(self.paths.pipeline(pipeline), Partitions, grown)
         return fresh
 
-    def _check_room(self, pipeline: str, fresh: set[str], mine: int, others: Mapping[str, Partitions]) -> None:
-        total = len(fresh) + mine + sum(len(p.keys) for p in others.values())
+    def _check_room(self, pipeline: str, fresh: set[str], mine: set[str], others: Mapping[str, Partitions]) -> None:
+        total = len(fresh) + len(mine) + sum(len(p.keys) for p in others.values())
         if total > MAX_IDS:
             raise ConfigError(
                 f"Group {self.group!r} would have {total} partitions, above {MAX_IDS}. Put {pipeline!r} into another group"
@@ -368,6 +370,12 @@ class Tree:
                 raise ConfigError(
                     f"Partition {min(shared)!r} would be of pipelines {other!r} and {pipeline!r}. Rename one of the two"
                 )
+        everything = fresh.union(mine, *([f"{other}-{key}" for key in p.keys] for other, p in others.items()))
+        if (size := len(pack(everything))) > MAX_PACKED:
+            raise ConfigError(
+                f"Group {self.group!r} would have {total} partitions whose ids take {size} bytes, above {MAX_PACKED}: the "
+                f"last worker left could not hold them all. Use shorter keys, or put {pipeline!r} into another group"
+            )
 
 
 def _meta(fields: Mapping[str, object]) -> Meta:

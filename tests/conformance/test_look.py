@@ -1,6 +1,7 @@
 """Laws of looks and wishes: each wish and setting changes what a decision reads, and what does not matter does not."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -13,9 +14,11 @@ from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park, unpark, waiting
 from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Refusal, WorkerWishes
+from rota.coordination.store import MAX_DATA
 from rota.coordination.tree import Tree, groups
 from rota.core import Policy, plan
 from rota.errors import ConfigError, Undecodable
+from rota.rebalance import rebalance
 from tests.conformance.worlds import World
 
 KEYS = ("AA", "B6", "DL", "UA")
@@ -305,6 +308,48 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     with pytest.raises(ConfigError, match="above 100000"):
         tree.grow("many", [f"{i}" for i in range(99_995)])
     assert "many" not in tree.partitions()
+
+
+def two_workers(keys: list[str]) -> tuple[Tree, Callable[[], object]]:
+    """A balanced group, and what ends its second worker."""
+    server = MemoryServer()
+    tree = Tree(server.connect(), "g")
+    tree.found()
+    tree.grow("events", keys)
+    one, two = server.connect(), server.connect()
+    for worker, store in (("w1", one), ("w2", two)):
+        membership.join(Tree(store, "g"), worker, Live())
+    rebalance(tree, "r1")
+    return tree, two.close
+
+
+def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = Random(1)
+    keys = [f"{chance.getrandbits(128):032x}" for _ in range(20_000)]
+    tree, end = two_workers(keys[:19_000])
+    with pytest.raises(
+        ConfigError, match=r"20000 partitions whose ids take \d+ bytes, above 349000.* Use shorter keys"
+    ):
+        tree.grow("events", keys)
+    assert len(tree.partitions()["events"].keys) == 19_000
+    end()
+    assert "w2 left. 9500 of 19000 partitions moved" in rebalance(tree, "r2").sentence
+
+    monkeypatch.setattr("rota.coordination.tree.MAX_PACKED", MAX_DATA)
+    tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
+    end()
+    for _ in range(2):  # without the guard it can never be published
+        with pytest.raises(ConfigError, match=r"Slots takes \d+ bytes"):
+            rebalance(tree, "r2")
+
+
+def test_the_greatest_group_may_have_numbered_keys_or_some_random_digits() -> None:
+    chance = Random(1)
+    for name in ("{0}", "customer_{1:08x}"):
+        tree = Tree(MemoryServer().connect(), "g")
+        tree.found()
+        keys = {name.format(i, chance.getrandbits(32)) for i in range(99_000)}
+        assert len(tree.grow("orders", keys)) == len(keys)
 
 
 def test_a_wish_about_somebody_unknown_names_the_known(balanced: Group) -> None:

@@ -166,8 +166,9 @@ def test_the_limits_are_on_the_page() -> None:
     from rota.coordination.publication import KEEP_EPOCHS
     from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
     from rota.coordination.store import CLOCK, MAX_DATA
+    from rota.coordination.tree import MAX_PACKED
 
-    for number in (MAX_DATA, MAX_IDS):
+    for number in (MAX_DATA, MAX_IDS, MAX_PACKED):
         assert f"{number:,}" in SECTION
     assert f"the last {KEEP_EPOCHS}" in SECTION
     assert f"the last {MAX_REFUSALS} of" in SECTION
