@@ -55,8 +55,8 @@ class Landing:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "Landing":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        table = Path(expanded(pipeline.table.path)).absolute()
         root = Path(expanded(pipeline.source.path)).absolute()
+        table = Path(expanded(pipeline.table.path)).absolute()
         return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
 
     @property
@@ -186,9 +186,9 @@ class Landing:
             try:
                 now = (self.root / file.path).stat()
             except FileNotFoundError:
-                if not self.root.is_dir():
+                if not self._mounted():
                     raise EnvironmentFailed(
-                        f"The landing folder {self.root} is not there. Mount it; no partition is parked"
+                        f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                     ) from None
                 return f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, or: rota skip"
             except OSError as error:
@@ -201,6 +201,13 @@ class Landing:
                     f"then: rota skip"
                 )
         return ""
+
+    def _mounted(self) -> bool:
+        """A disk that is away leaves nothing, or the empty folder on which it was mounted."""
+        try:
+            return next(self.root.iterdir(), None) is not None
+        except OSError:
+            return False
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
         files = self.index.files(tuple(ranges))

@@ -181,14 +181,25 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
 # --- whose fault it is ----------------------------------------------------------------------------------------------
 
 
-def test_a_landing_folder_that_is_away_parks_nobody(world: World) -> None:
+@pytest.mark.parametrize("mount_point", [True, False], ids=["empty mount point", "no folder"])
+def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: bool) -> None:
     """A disk that is not mounted is the environment's fault: when it is back, all goes on without a hand."""
     world.rows("a", "0", 1)
     world.give("a")
-    away = world.folder / "away"
-    with pytest.raises(EnvironmentFailed, match="land"):
-        world.run("a", connect=paused(lambda: (world.folder / "land").rename(away)))
+    land, away = world.folder / "land", world.folder / "away"
+
+    def unmount() -> None:
+        land.rename(away)
+        if mount_point:
+            land.mkdir()
+
+    with pytest.raises(EnvironmentFailed, match=f"The landing folder {land} is not there, or empty"):
+        world.run("a", connect=paused(unmount))
     assert not world.tree.parked()
+    if mount_point:
+        land.rmdir()
+    away.rename(land)
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p-a": (0, 1)}]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["guarded", "without the guard"])

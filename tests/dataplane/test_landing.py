@@ -106,6 +106,14 @@ def test_a_file_that_changed_or_vanished_breaks_its_range_only(tmp_path: Path) -
     assert "asked for" in one.broken({"p-z": (0, 2)})["p-z"]
 
 
+def test_of_two_missing_settings_the_source_names_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROTA_LANDING", raising=False)
+    monkeypatch.delenv("ROTA_TABLES", raising=False)
+    declared = rota.files("${ROTA_LANDING}/p", format="json", schema="a int")
+    with pytest.raises(ConfigError, match="ROTA_LANDING"):
+        Landing.of(Pipeline(source=declared, table=rota.delta("${ROTA_TABLES}/p"), name="p"))
+
+
 def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) -> None:
     land(tmp_path, *(f"x/{i:03}.json" for i in range(30)), *(f"y/{i:03}.json" for i in range(30)))
     both = threading.Barrier(4)
