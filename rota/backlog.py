@@ -46,10 +46,14 @@ def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str,
 
 
 def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
-    """For each live incarnation: what it owns, has in its target, is not parked, and lags. None without any of these."""
+    """For each live incarnation: what it owns, has in its target, no run works on, is not parked, and lags. None without
+    any of these."""
     found: dict[str, list[str]] = {}
-    for partition, incarnation in _workable(tree, pipeline)[0].items():
-        found.setdefault(incarnation, []).append(partition)
+    workable = _workable(tree, pipeline)[0]
+    busy = _busy(tree, workable)
+    for partition, incarnation in workable.items():
+        if partition not in busy:
+            found.setdefault(incarnation, []).append(partition)
     behind = {
         p: lag for p, lag in lags(tree, pipeline, (p for ps in found.values() for p in ps)).items() if lag[0] < lag[1]
     }
@@ -60,7 +64,7 @@ def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
 def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
     """The keys of a click or a backfill by current owner; a key that nobody may work on now is never waited for."""
     workable, why = _workable(tree, pipeline)
-    busy = {p: run.run_id for run in tree.runs() for p in run.partitions if workable.get(p) == run.incarnation}
+    busy = _busy(tree, workable)
     found: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
     for partition in (pipeline.partition(key) for key in dict.fromkeys(keys)):
@@ -71,6 +75,11 @@ def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
         else:
             found.setdefault(workable[partition], []).append(partition)
     return Owners({i: tuple(ps) for i, ps in sorted(found.items())}, skipped)
+
+
+def _busy(tree: Tree, workable: Mapping[str, str]) -> dict[str, str]:
+    """Partition -> the run that works on it for the incarnation that may consume it."""
+    return {p: run.run_id for run in tree.runs() for p in run.partitions if workable.get(p) == run.incarnation}
 
 
 def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:

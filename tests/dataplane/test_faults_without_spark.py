@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from rota.backlog import backlog, owners
 from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
+from rota.coordination.membership import register_run
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
@@ -176,6 +177,19 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
     with pytest.raises(ConfigError, match="2"):
         skip(world.tree, world.pipeline, "p-a", to=5)
     assert main.standing(("p-a",))["p-a"].offset == 1
+
+
+def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
+    """Else the sensor launches a run each time it looks, and each finds nothing to do."""
+    for key in "ab":
+        world.rows(key, "0", 1)
+    incarnation = world.give("a", "b")
+    clicked, former = world.open(), world.open()
+    register_run(clicked, "clicked", incarnation, ["p-a"])
+    register_run(former, "former", "w1@0000000000000abc", ["p-b"])
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p-b": (0, 1)}]
+    clicked.store.close()
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p-a": (0, 1), "p-b": (0, 1)}]
 
 
 # --- whose fault it is ----------------------------------------------------------------------------------------------
