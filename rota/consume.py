@@ -23,7 +23,7 @@ from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
 from rota.dataplane.source import Source
 from rota.dataplane.table import Batch, Claimed, Past, Standing
-from rota.errors import BadTransform, Conflict, CoordinationError, Fenced, ForeignTable, OffsetGap
+from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.rights import Rights, rights, still
 
@@ -73,7 +73,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The partition's data or transform failed: it waits until `retry_at` (server seconds; None: a person must act)."""
+    """The partition failed by its own fault: it waits until `retry_at` (server seconds; None: a person must act)."""
 
     partition: str
     reason: str
@@ -206,7 +206,7 @@ class _Run:
         job = Job(self.pipeline, self.source, self.tables.folder, spark, claimed.columns, self.run_id)
         for piece in job.run(ranges):
             if isinstance(piece, Failed):
-                final = not isinstance(piece.error, BadTransform)
+                final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
                 yield self._park(piece.partition, str(piece.error), ranges[piece.partition][0], final=final)
                 continue
             for partition, error in piece.refused.items():

@@ -2,7 +2,7 @@
 
 Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks nobody; any
 other is of the data or of the transform, is bisected, and parks whom it can be pinned on. In doubt, Spark is asked for a
-trivial query: if even that fails, it was the environment.
+trivial query: if even that fails, it was the environment. What a message quotes is data, and says nothing of whose fault.
 """
 
 import re
@@ -23,6 +23,7 @@ ENVIRONMENT = re.compile(
     r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
     r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
 )
+QUOTED = re.compile(r"(?<!\w)(['\"]).*?\1(?!\w)")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
@@ -37,8 +38,9 @@ def judged(
     if isinstance(error, RotaError):
         return error
     text = f"{type(error).__name__}: {error}"
-    if ENVIRONMENT.search(text) or isinstance(error, MemoryError | ConnectionError) or not _alive(spark):
-        return EnvironmentFailed(f"Spark failed ({told(why(error))}). No partition is parked; the next run tries again")
+    if ENVIRONMENT.search(QUOTED.sub("", text)) or isinstance(error, MemoryError | ConnectionError) or not alive(spark):
+        cause = told(why(error))
+        return EnvironmentFailed(f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause)
     return BadTransform(f"{told(why(error))}. Mend the transform or the data, then: rota retry", partition=partition)
 
 
@@ -52,7 +54,8 @@ def why(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def _alive(spark: "SparkSession") -> bool:
+def alive(spark: "SparkSession") -> bool:
+    """Whether Spark answers a trivial query."""
     try:
         return bool(spark.range(1).count() == 1)
     except Exception:  # whatever it is, Spark does not work

@@ -1,7 +1,9 @@
 """One Spark job for all ranges of a run: read, transform, write plain Parquet split by partition. Nothing is visible yet.
 
 Law: what a job wrote is named by its attempt and seen by nobody until a commit names its files. A job that fails on data
-or transform is bisected over its partitions, so that the poison one is found and the others go on.
+or transform is bisected over its partitions, so that the poison one is found and the others go on. So is one that failed
+like the environment while Spark lives: what fails alone while others go through is its own fault; what nobody gets
+through, of all or of the first `ALONE`, is everybody's, and parks nobody.
 """
 
 import shutil
@@ -15,13 +17,14 @@ from typing import TYPE_CHECKING
 from rota.dataplane import columns, failures, footers, quarantine
 from rota.dataplane.source import CORRUPT, Source
 from rota.dataplane.table import PARTITION, DataFile
-from rota.errors import BadTransform, DataError, RotaError, SourceChanged
+from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Ranges = Mapping[str, tuple[int, int]]
+ALONE = 8  # so many partitions that fail one by one, and none that went through: no need to try the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A partition whose data or transform failed."""
+    """A partition whose data or transform failed, or that failed like the environment (EnvironmentFailed) all alone."""
 
     partition: str
-    error: DataError
+    error: RotaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,28 @@ class Job:
         broken = self.source.broken(ranges)
         yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
         if whole := {p: (start, end) for p, (start, end) in ranges.items() if p not in broken and start < end}:
-            yield from self._bisected(whole)
+            yield from self._weighed(self._bisected(whole))
+
+    def _weighed(self, pieces: Iterator[Written | Failed]) -> Iterator[Written | Failed]:
+        """The pieces, those that failed like the environment last. Raises EnvironmentFailed where nothing else came."""
+        worked, alone = False, []
+        for piece in pieces:
+            if isinstance(piece, Failed) and isinstance(piece.error, EnvironmentFailed):
+                alone.append(piece)
+                if len(alone) >= ALONE and not worked:
+                    break
+                continue
+            worked = worked or isinstance(piece, Written)
+            yield piece
+        if alone and not worked:
+            raise alone[0].error
+        yield from (Failed(one.partition, _own(one.partition, one.error)) for one in alone)
 
     def _bisected(self, ranges: Ranges) -> Iterator[Written | Failed]:
         result = self._tried(ranges)
         if isinstance(result, Written):
             yield result
-        elif not isinstance(result, DataError):
+        elif not isinstance(result, DataError) and not self._despite_spark(result):
             raise result
         elif broken := self.source.broken(ranges):  # a file changed under the job: nobody else's fault
             yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
@@ -89,6 +107,9 @@ class Job:
             names = sorted(ranges)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
                 yield from self._bisected({p: ranges[p] for p in half})
+
+    def _despite_spark(self, error: RotaError) -> bool:
+        return isinstance(error, EnvironmentFailed) and failures.alive(self.spark)
 
     def _tried(self, ranges: Ranges) -> Written | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
@@ -148,6 +169,13 @@ class Job:
 def _save(frame: "DataFrame", folder: Path) -> None:
     plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
     frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
+
+
+def _own(partition: str, error: RotaError) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        f"Spark failed for {partition} alone ({error.facts.get('why', error)}). It is tried again by itself; mend its data "
+        f"or give Spark more room, or at once: rota retry {partition}"
+    )
 
 
 def _changed(partition: str, reason: str) -> SourceChanged:
