@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -34,6 +33,8 @@ SCHEMA = pa.schema(
 )
 TRIES = 100
 MANY = 40  # files of the index above which it is put together again
+Rows = tuple[tuple[str, int, "Landed"], ...]
+_READ: dict[Path, dict[str, Rows]] = {}  # index -> its files as they were read; only those that the table still names
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,8 +75,11 @@ class FileIndex:
 
     def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
         found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
-        for uri in table.file_uris() if table else ():
-            for partition, ordinal, file in _rows(_local(uri)):
+        known = _READ.get(self.path, {})
+        names = [_local(uri) for uri in table.file_uris()] if table else []
+        read = _READ[self.path] = {name: known[name] if name in known else _rows(name) for name in names}
+        for rows in read.values():
+            for partition, ordinal, file in rows:
                 if partition in found:
                     found[partition][ordinal] = file
         return {p: tuple(files[i] for i in range(len(files))) for p, files in found.items()}
@@ -124,8 +128,7 @@ def _local(uri: str) -> str:
     return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
 
 
-@lru_cache(maxsize=1024)
-def _rows(file: str) -> tuple[tuple[str, int, Landed], ...]:
+def _rows(file: str) -> Rows:
     """The rows of one file of the index; such a file never changes."""
     rows = pq.ParquetFile(file).read().to_pydict()
     names = ("partition", "ordinal", "path", "size", "modified")

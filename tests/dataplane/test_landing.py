@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.dataplane import fileindex
 from rota.dataplane.landing import Landing
 from rota.dataplane.opening import opened
 from rota.errors import ConfigError
@@ -138,6 +139,19 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
         one.fix(("p-x",))
     assert len(opened(one.index.path).file_uris()) < 10
     assert [one.place("p-x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
+
+
+def test_a_process_keeps_one_copy_of_an_index_and_reads_no_file_of_it_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, read, rows = source(tmp_path), list[str](), fileindex._rows
+    monkeypatch.setattr(fileindex, "_rows", lambda file: read.append(file) or rows(file))
+    for i in range(90):  # put together twice
+        land(tmp_path, f"x/{i:03}.json")
+        one.fix(("p-x",))
+    assert one.given(("p-x",)) == {"p-x": 90}
+    assert sum(map(len, fileindex._READ[one.index.path].values())) == 90
+    assert len(read) == len(set(read))
 
 
 def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
