@@ -1,4 +1,5 @@
-"""`rota vacuum`: removes files that no version of a table needs: attempts that died, rows that were replaced."""
+"""`rota vacuum`: removes files that no version of a table needs: attempts that died, rows that were replaced, old
+checkpoints of the log."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from rota.errors import ConfigError
 @json_option
 def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) -> None:
     """Removes files of PIPELINES (all, unless named) that no version of their tables needs; the only vacuum to use."""
-    from rota.dataplane.vacuum import vacuum
+    from rota.dataplane.vacuum import is_checkpoint, vacuum
     from rota.settings import expanded
 
     there = catalog().pipelines
@@ -32,4 +33,8 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
         view.document({"deleted": delete, "files": found})
         return
     for name, files in found.items():
-        view.done(f"{name}: {len(files)} files {'deleted' if delete else 'would go; --delete removes them'}")
+        old = sum(map(is_checkpoint, files))
+        view.done(
+            f"{name}: {len(files)} files{f', {old} of them old checkpoints of its log,' if old else ''} "
+            f"{'deleted' if delete else 'would go; --delete removes them'}"
+        )

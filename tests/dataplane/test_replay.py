@@ -222,6 +222,49 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
         vacuum(tmp_path, timedelta(days=6))
 
 
+def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    path, folder = table.path, table.path / "_delta_log"
+    for _ in range(5):
+        claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
+        table.commit(claimed, batch(table, claimed))
+        DeltaTable(path).create_checkpoint()
+    before = sorted(folder.glob("*.checkpoint.parquet"))
+
+    def said() -> list[object]:
+        at = [DeltaTable(path, version=v) for v in range(DeltaTable(path).version() + 1)]
+        states = [(sorted(t.file_uris()), t.transaction_version("rota/g/p/offset")) for t in at]
+        return [states, DeltaTable(path).history(), table.past(), table.standing(("p", "q")), log(path).transactions]
+
+    everything = said()
+    assert vacuum(tmp_path, dry_run=False) == (), "somebody may have opened the table by any of them"
+    for one in before[:4]:
+        os.utime(one, (time.time() - 2 * 86400,) * 2)
+    gone = tuple(f"main/_delta_log/{one.name}" for one in before[:3])
+    assert vacuum(tmp_path) == gone
+    assert sorted(folder.glob("*.checkpoint.parquet")) == before
+    assert vacuum(tmp_path, dry_run=False) == gone
+    assert sorted(folder.glob("*.checkpoint.parquet")) == before[3:]
+    assert said() == everything
+    claimed = table.claim({"p": 6, "q": 6}, {"p": 0, "q": 0})
+    table.commit(claimed, batch(table, claimed))
+    assert found(path) == once(p=18, q=18)
+
+
+def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) -> None:
+    """What they say is said nowhere else."""
+    table = filled(tmp_path)
+    folder = table.path / "_delta_log"
+    for _ in range(4):
+        claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
+        table.commit(claimed, batch(table, claimed))
+        DeltaTable(table.path).create_checkpoint()
+    (folder / f"{0:020}.json").unlink()
+    for one in folder.glob("*.checkpoint.parquet"):
+        os.utime(one, (time.time() - 2 * 86400,) * 2)
+    assert vacuum(tmp_path, dry_run=False) == ()
+
+
 def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).create_checkpoint()
