@@ -2,12 +2,15 @@
 
 Law: after it, the rows of each range are exactly those of the replay, whatever files they stood in; no other row, no offset
 and no token changed. The commit is a compare-and-set of the table's version: of a compaction that moved the same rows
-meanwhile delta-rs would not notice, so whoever loses the version plans again.
+meanwhile delta-rs would not notice, so whoever loses the version looks again at the new one. Where the same files hold
+rows of the ranges there, what was planned and written is committed on it at once: a live batch beside it costs a replay
+nothing, and the rows that move are written once.
 """
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from dataclasses import replace as changed
 
 import pyarrow as pa
@@ -26,17 +29,29 @@ TRIES = 100
 Ranges = Mapping[str, tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What makes room for the batch: `actions` on any version in which just the files `holding` may hold rows of its
+    ranges. `kept` are the files written for what else was in those."""
+
+    holding: frozenset[str]
+    actions: tuple[AddAction | RemoveAction, ...]
+    kept: tuple[DataFile, ...]
+
+
 def replace(ledger: Ledger, batch: Batch) -> int:
     """The version in which the batch stands instead of what was in its ranges. Raises OffsetGap, ForeignTable."""
-    batch, first = changed(batch, op="replay"), None
+    batch, first, room = changed(batch, op="replay"), None, None
+    said = metadata(batch, ledger.group, {})
     for _ in range(TRIES):
         table = _fitting(ledger, batch)
         first = table.version() if first is None else first
-        actions: list[AddAction | RemoveAction] = [*_making_room(table, ledger, batch), *map(added_file, batch.files)]
-        said = metadata(batch, ledger.group, {})
+        if room is None or not _fits(room, table, batch):
+            _discard(ledger, room)
+            room = _making_room(table, ledger, batch)
         try:
             table.create_write_transaction(
-                actions,
+                [*room.actions, *map(added_file, batch.files)],
                 "append",
                 table.schema(),
                 partition_by=[],
@@ -98,20 +113,39 @@ def _fitting(ledger: Ledger, batch: Batch, *, follow: bool = True) -> DeltaTable
     return _fitting(ledger, batch, follow=follow)
 
 
-def _making_room(table: DeltaTable, ledger: Ledger, batch: Batch) -> Iterator[AddAction | RemoveAction]:
+def _making_room(table: DeltaTable, ledger: Ledger, batch: Batch) -> _Room:
     """Removes each file that holds rows of the ranges, and adds what else was in it (a compacted file holds more)."""
     now = int(time.time() * 1000)
-    for said in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        if not any(_may_hold(said, p, r) for p, r in batch.ranges.items()):
-            continue
-        path = ledger.path / said["path"]
-        rows = pq.ParquetFile(path).read()
+    holding = _holding(table, batch)
+    actions: list[AddAction | RemoveAction] = []
+    kept: list[DataFile] = []
+    for path, size in holding.items():
+        rows = pq.ParquetFile(ledger.path / path).read()
         gone = _within(rows, batch.ranges)
         if not pc.any(gone).as_py():
             continue
-        yield RemoveAction(said["path"], True, now, size=said["size_bytes"])
+        actions.append(RemoveAction(path, True, now, size=size))
         if left := _written(ledger, batch, rows.filter(pc.invert(gone))):
-            yield added_file(left)
+            actions.append(added_file(left))
+            kept.append(left)
+    return _Room(frozenset(holding), tuple(actions), tuple(kept))
+
+
+def _fits(room: _Room, table: DeltaTable, batch: Batch) -> bool:
+    """Whether what was planned on an older version does the same on this one: a file never changes under its name."""
+    return room.holding == _holding(table, batch).keys()
+
+
+def _discard(ledger: Ledger, room: _Room | None) -> None:
+    """The files of a plan that surely lost its race: nothing names them."""
+    for file in room.kept if room else ():
+        (ledger.path / file.path).unlink(missing_ok=True)
+
+
+def _holding(table: DeltaTable, batch: Batch) -> dict[str, int]:
+    """The files that may hold rows of the ranges, with their sizes."""
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return {f["path"]: f["size_bytes"] for f in files if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
 
 
 def _may_hold(said: Mapping[str, object], partition: str, wanted: tuple[int, int]) -> bool:

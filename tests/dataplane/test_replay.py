@@ -3,9 +3,13 @@
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -15,7 +19,7 @@ from rota.consume import Committed
 from rota.dataplane import quarantine, replacing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.vacuum import vacuum
-from rota.errors import ConfigError, OffsetGap
+from rota.errors import ConfigError, EnvironmentFailed, OffsetGap
 from rota.replay import NotReplayed, Replayed, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.test_ledger import META, batch, ledger
@@ -72,32 +76,81 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     assert found(table.path) == once(p=6, q=6)
 
 
-@pytest.mark.parametrize("other", ["compaction", "replay", "live batch"])
-def test_who_changes_the_table_meanwhile_makes_it_plan_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
-    table = filled(tmp_path)
-    plan, times = replacing._making_room, []
+def compaction(table: Ledger) -> None:
+    DeltaTable(table.path).optimize.compact()
 
-    def meanwhile(*args: object) -> object:
-        actions = list(plan(*args))
-        times.append(len(actions))
-        if len(times) == 1:
-            if other == "compaction":
-                DeltaTable(table.path).optimize.compact()
-            elif other == "replay":
-                monkeypatch.setattr(replacing, "_making_room", plan)
-                replacing.replace(table, again(table, 0, 2))
-                monkeypatch.setattr(replacing, "_making_room", meanwhile)
-            else:
-                claimed = table.claim({"p": 5}, {"p": 0})
-                table.commit(claimed, batch(table, claimed))
-        return actions
 
-    monkeypatch.setattr(replacing, "_making_room", meanwhile)
-    replacing.replace(table, again(table, 0, 3))
-    assert len(times) == 2
-    assert found(table.path) == once(p=8 if other == "live batch" else 6, q=6)
+def other_replay(table: Ledger) -> None:
+    replacing.replace(table, again(table, 0, 2))
+
+
+def live_batch(table: Ledger) -> None:
+    claimed = table.claim({"p": 5}, {"p": 0})
+    table.commit(claimed, batch(table, claimed))
+
+
+@dataclass
+class Racing:
+    """A replay of [0, 3) of p; after each of its first plans somebody else is faster."""
+
+    table: Ledger
+    patch: pytest.MonkeyPatch
+    plans: int = 0
+
+    def replay(self, other: Callable[[Ledger], None], races: int = 1) -> None:
+        plan = replacing._making_room
+
+        def meanwhile(*args: Any) -> object:
+            room = plan(*args)
+            self.plans += 1
+            if self.plans <= races:
+                self.patch.setattr(replacing, "_making_room", plan)
+                other(self.table)
+                self.patch.setattr(replacing, "_making_room", meanwhile)
+            return room
+
+        self.patch.setattr(replacing, "_making_room", meanwhile)
+        replacing.replace(self.table, again(self.table, 0, 3))
+
+    def orphans(self) -> set[Path]:
+        """Files that the replay wrote for rows it had to keep, and that no version names."""
+        named = {Path(uri) for uri in DeltaTable(self.table.path).file_uris()}
+        return set(self.table.path.glob("data/*/kept/*")) - named
+
+
+@pytest.fixture
+def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
+    return Racing(filled(tmp_path), monkeypatch)
+
+
+@pytest.mark.parametrize("other", [compaction, other_replay])
+def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(racing: Racing, other: Callable[[Ledger], None]) -> None:
+    racing.replay(other)
+    assert racing.plans == 2
+    assert found(racing.table.path) == once(p=6, q=6)
+    assert not racing.orphans()
+
+
+def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
+    compaction(racing.table)
+    racing.replay(live_batch, races=100)
+    assert racing.plans == 1
+    assert found(racing.table.path) == once(p=8, q=6)
+    assert not racing.orphans()
+
+
+def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) -> None:
+    racing.patch.setattr(replacing, "_fits", lambda *_: False)
+    racing.patch.setattr(replacing, "TRIES", 5)
+    with pytest.raises(EnvironmentFailed, match="no replay in 5 tries"):
+        racing.replay(live_batch, races=100)
+
+
+def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
+    racing.patch.setattr(replacing, "_fits", lambda *_: True)
+    racing.replay(compaction)
+    rows = [r for uri in DeltaTable(racing.table.path).file_uris() for r in pq.read_table(uri).to_pylist()]
+    assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2
 
 
 def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
