@@ -180,7 +180,7 @@ class _Run:
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
-            elif offset > max(given[p], self.source.first(given[p])):
+            elif offset > max(given[p], self.source.first(given[p])) and main.reaching({p: given[p]}):
                 reason = (
                     f"{main.path} is at {offset}, and the index has given {given[p]} offsets: an older one was restored"
                 )
@@ -203,7 +203,7 @@ class _Run:
         self, spark: "SparkSession", ranges: Ranges, claimed: Claimed, latest: Mapping[str, int]
     ) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
-        job = Job(self.pipeline, self.source, self.tables.folder, spark, claimed.columns, self.run_id)
+        job = Job(self.pipeline, self.source, self.tables.folder, spark, claimed.columns, self.run_id, shorten=True)
         for piece in job.run(ranges):
             if isinstance(piece, Failed):
                 final = not isinstance(piece.error, BadTransform | EnvironmentFailed)

@@ -31,17 +31,23 @@ WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py
 
 
 def judged(
-    error: Exception, spark: "SparkSession", partition: str | None, told: Callable[[str], str] = str
+    error: Exception,
+    spark: "SparkSession",
+    partition: str | None,
+    told: Callable[[str], str] = str,
+    place: str = "",
 ) -> RotaError:
-    """What a failed job means; `partition` is the only one that the job held, if it held only one. `told` makes the
-    error's text readable."""
+    """What a failed job means; `partition` is the only one that the job held, if it held only one, and `place` says where
+    it read. `told` makes the error's text readable."""
     if isinstance(error, RotaError):
         return error
-    text = f"{type(error).__name__}: {error}"
+    text, cause = f"{type(error).__name__}: {error}", told(why(error)).rstrip(" ;.")
     if ENVIRONMENT.search(QUOTED.sub("", text)) or isinstance(error, MemoryError | ConnectionError) or not alive(spark):
-        cause = told(why(error))
-        return EnvironmentFailed(f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause)
-    return BadTransform(f"{told(why(error))}. Mend the transform or the data, then: rota retry", partition=partition)
+        return EnvironmentFailed(
+            f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause + place
+        )
+    step = f"rota retry {partition}" if partition else "rota retry"
+    return BadTransform(f"{cause}{place}. Mend the transform or the data, then: {step}", partition=partition)
 
 
 def why(error: Exception) -> str:

@@ -4,13 +4,17 @@ Law: what a job wrote is named by its attempt and seen by nobody until a commit 
 or transform is bisected over its partitions, so that the poison one is found and the others go on. So is one that failed
 like the environment while Spark lives: what fails alone while others go through is its own fault; what nobody gets
 through, of all or of the first `ALONE`, is everybody's, and parks nobody.
+
+Law: who may `shorten` ranges fails a partition only for its first offset, which nobody else gets through either: what
+stands before a broken file or a poison record is written first, and the rest is left to the next run.
 """
 
 import shutil
 import time
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Ranges = Mapping[str, tuple[int, int]]
-ALONE = 8  # so many partitions that fail one by one, and none that went through: no need to try the others
+ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,16 @@ class Job:
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
     run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
+    shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
 
     def run(self, ranges: Ranges) -> Iterator[Written | Failed]:
         """Every partition of `ranges` comes out once, written or failed. Raises EnvironmentFailed.
 
         Pieces come as they are done; O(bad x log n) jobs.
         """
-        broken = self.source.broken(ranges)
-        yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
-        if whole := {p: (start, end) for p, (start, end) in ranges.items() if p not in broken and start < end}:
+        broken, intact = self._parted(ranges)
+        yield from broken
+        if whole := {p: (start, end) for p, (start, end) in intact.items() if start < end}:
             yield from self._weighed(self._bisected(whole))
 
     def _weighed(self, pieces: Iterator[Written | Failed]) -> Iterator[Written | Failed]:
@@ -94,19 +99,52 @@ class Job:
     def _bisected(self, ranges: Ranges) -> Iterator[Written | Failed]:
         result = self._tried(ranges)
         if isinstance(result, Written):
-            yield result
-        elif not isinstance(result, DataError) and not self._despite_spark(result):
+            yield from self._accepted(result)
+            return
+        if not isinstance(result, DataError) and not self._despite_spark(result):
             raise result
-        elif broken := self.source.broken(ranges):  # a file changed under the job: nobody else's fault
-            yield from (Failed(p, _changed(p, reason)) for p, reason in broken.items())
-            if rest := {p: r for p, r in ranges.items() if p not in broken}:
-                yield from self._bisected(rest)
-        elif len(ranges) == 1 or result.facts.get("everywhere"):
-            yield from (Failed(p, result) for p in ranges)
+        broken, intact = self._parted(ranges)
+        if intact != ranges:  # a file changed under the job: nobody else's fault
+            yield from broken
+            if intact:
+                yield from self._bisected(intact)
+        elif result.facts.get("everywhere") or (len(ranges) == 1 and not self._shorter(ranges)):
+            yield from (Failed(p, _addressed(result, p)) for p in ranges)
+        elif len(ranges) == 1:
+            yield from self._bisected(self._shorter(ranges))
         else:
             names = sorted(ranges)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
                 yield from self._bisected({p: ranges[p] for p in half})
+
+    def _accepted(self, result: Written) -> Iterator[Written | Failed]:
+        """What was written, and what a refused partition comes to without its second half."""
+        again = self._shorter({p: result.ranges[p] for p in result.refused})
+        if kept := {p: r for p, r in result.ranges.items() if p not in again}:
+            files = tuple(f for f in result.files if f.partition in kept)
+            refused = {p: error for p, error in result.refused.items() if p in kept}
+            yield replace(result, ranges=kept, files=files, refused=refused)
+        for p, half in again.items():
+            yield from self._bisected({p: half})
+
+    def _shorter(self, ranges: Ranges) -> Ranges:
+        """The first half of each range that may be shortened and has two offsets or more."""
+        return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
+
+    def _parted(self, ranges: Ranges) -> tuple[list[Failed], Ranges]:
+        """The partitions whose source changed, and the ranges that can be read: where that may be, up to the change."""
+        broken = self.source.broken(ranges)
+        intact = {p: (a, self._unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
+        failed = [Failed(p, _changed(p, reason)) for p, reason in broken.items() if intact[p][0] == intact[p][1]]
+        out = {one.partition for one in failed}
+        return failed, {p: r for p, r in intact.items() if p not in out}
+
+    def _unbroken(self, partition: str, start: int, end: int) -> int:
+        """The first broken offset, of which there is one."""
+        if not self.shorten:
+            return start
+        ends = range(start + 1, end + 1)
+        return start + bisect_left(ends, True, key=lambda e: partition in self.source.broken({partition: (start, e)}))
 
     def _despite_spark(self, error: RotaError) -> bool:
         return isinstance(error, EnvironmentFailed) and failures.alive(self.spark)
@@ -117,9 +155,15 @@ class Job:
             return self._written(ranges, attempt)
         except Exception as error:
             self.forget(attempt)
-            return failures.judged(
-                error, self.spark, next(iter(ranges)) if len(ranges) == 1 else None, self.source.told
-            )
+            one = next(iter(ranges)) if len(ranges) == 1 else None
+            place = self._place(one, *ranges[one]) if one else ""
+            return failures.judged(error, self.spark, one, self.source.told, place)
+
+    def _place(self, partition: str, start: int, end: int) -> str:
+        """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
+        if end - start > 1:
+            return f" in offsets {start} to {end - 1}"
+        return f" in offset {start} ({self.source.place(partition, start)})"
 
     def _written(self, ranges: Ranges, attempt: str) -> Written:
         began = time.monotonic()
@@ -179,4 +223,11 @@ def _own(partition: str, error: RotaError) -> EnvironmentFailed:
 
 
 def _changed(partition: str, reason: str) -> SourceChanged:
-    return SourceChanged(f"{partition}: {reason}", partition=partition)
+    step = f" {partition}" if reason.endswith("rota skip") else ""
+    return SourceChanged(f"{partition}: {reason}{step}", partition=partition)
+
+
+def _addressed(error: RotaError, partition: str) -> RotaError:
+    """The error of several partitions as that of one: its next step names it."""
+    text = str(error)
+    return BadTransform(f"{text} {partition}", partition=partition) if text.endswith("rota retry") else error

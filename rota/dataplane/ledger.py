@@ -119,7 +119,10 @@ class Ledger:
         """See `Table.commit`."""
         moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
         if moved and follows:
-            raise OffsetGap(f"{self.path}: {moved} do not start at {dict(claimed.offsets)}. Read the offsets again")
+            raise OffsetGap(
+                f"{self.path}: {moved} do not start at { ({p: claimed.offsets[p] for p in moved}) }. Read the offsets again",
+                partitions=tuple(moved),
+            )
         partitions, since = tuple(batch.ranges), claimed.version
         for _ in range(TRIES):
             claimed = self._widened(claimed, batch)

@@ -124,8 +124,9 @@ def test_ranges_start_where_the_table_ends(tmp_path: Path) -> None:
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     gap = batch(table, claimed)
-    with pytest.raises(OffsetGap):
+    with pytest.raises(OffsetGap) as gapped:
         table.commit(claimed, Batch(**{**{f: getattr(gap, f) for f in gap.__slots__}, "ranges": {"p": (1, 2)}}))
+    assert gapped.value.facts["partitions"] == ("p",)
 
 
 # --- a reply that got lost ------------------------------------------------------------------------------------------
