@@ -10,7 +10,9 @@ from rota.cli.group import catalog, group_option, known, opened
 
 @click.command("skip")
 @click.argument("partition")
-@click.option("--to", type=click.IntRange(min=1), help="The offset to go on from; else one further.")
+@click.option(
+    "--to", type=click.IntRange(min=1), help="The offset to go on from; else the one behind what it is parked for."
+)
 @group_option
 def command(partition: str, to: int | None, group: str) -> None:
     """Moves PARTITION on past what cannot be consumed; what was skipped is recorded in the table's log and is lost."""

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from rota.backlog import backlog, owners
 from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
 from rota.coordination.membership import register_run
+from rota.coordination.parking import park
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
@@ -374,7 +375,11 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     world.rows("a", "0", 1)
     world.rows("a", "1", 1)
     world.give("a")
+    world.rows("a", "2", 1)
     main = consumed(world, "p-a", 1)
+    park(world.tree, "p-a", "poison", offset=1)
     monkeypatch.setattr("rota.skip.unpark", lost)
     assert skip(world.tree, world.pipeline, "p-a") == (1, 2)
+    with pytest.raises(ConfigError, match=r"p-a stands at 2 \(a/2.json\) and is parked for offset 1"):
+        skip(world.tree, world.pipeline, "p-a")
     assert main.standing(("p-a",))["p-a"].offset == 2

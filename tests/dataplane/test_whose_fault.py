@@ -1,5 +1,6 @@
 """Whom a failed job parks, without Spark: a job is what `faults` says of the partitions that it holds."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from rota.consume import Committed, Event, Parked
+from rota.consume import Committed, Event, Idle, Parked
 from rota.dataplane import failures
 from rota.dataplane.failures import judged
-from rota.dataplane.job import ALONE, Job, Written
-from rota.errors import BadTransform, EnvironmentFailed
+from rota.dataplane.job import ALONE, Failed, Job, Written
+from rota.dataplane.landing import Landing
+from rota.errors import BadTransform, ConfigError, EnvironmentFailed
+from rota.skip import skip
 from tests.dataplane.world import World
 
 DISK = "java.io.IOException: No space left on device"
@@ -52,7 +55,7 @@ class Faults:
 def landed(world: World, keys: str, files: int = 1) -> None:
     for key in keys:
         for name in range(files):
-            world.rows(key, str(name), 1)
+            world.rows(key, f"{name:02}", 1)
     world.give(*keys)
 
 
@@ -88,6 +91,11 @@ def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:
     assert isinstance(judged(RuntimeError(text), spark(), "p-a"), EnvironmentFailed)
 
 
+def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
+    error = judged(RuntimeError("cannot resolve `x`;\n'Project [x]"), spark(), "p-a")
+    assert str(error) == ("RuntimeError: cannot resolve `x`. Mend the transform or the data, then: rota retry p-a")
+
+
 def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unquoted: nobody can tell it from the environment, but the others go through, and one alone is tried again."""
     landed(world, "abcd")
@@ -99,7 +107,7 @@ def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypat
     parked = events["p-c"]
     assert isinstance(parked, Parked)
     assert parked.retry_at is not None
-    assert "p-c alone (ValueError: sshd: Connection refused)" in parked.reason
+    assert "p-c alone (ValueError: sshd: Connection refused in offset 0 (c/00.json))" in parked.reason
     assert parked.reason.endswith("rota retry p-c")
 
 
@@ -136,4 +144,120 @@ def test_a_full_disk_is_not_tried_by_every_partition(world: World, monkeypatch: 
     with pytest.raises(EnvironmentFailed):
         run(world, keys)
     assert sum(len(one) == 1 for one in faults.jobs) == ALONE
-    assert len(faults.jobs) < 2 * ALONE + 4
+    assert len(faults.jobs) < 2 * ALONE + 6
+
+
+# --- what a park names is what a skip takes -------------------------------------------------------------------------
+
+
+def skipped_to_the_end(world: World) -> list[int]:
+    """Runs, and skips whatever is parked, until all is consumed: the offsets that were skipped."""
+    out: list[int] = []
+    for _ in range(40):
+        event = run(world, "a")["p-a"]
+        if isinstance(event, Parked):
+            start, end = skip(world.tree, world.pipeline, "p-a")
+            assert f"offset {start}" in event.reason
+            out += range(start, end)
+        elif not isinstance(event, Committed):
+            return out
+    raise AssertionError("it comes to no end")
+
+
+@pytest.mark.parametrize("at", [[0], [6], [11], [3, 4, 9]], ids=str)
+@pytest.mark.parametrize("kind", ["poison", "vanished"])
+def test_only_what_is_broken_is_skipped(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
+) -> None:
+    landed(world, "a", files=12)
+    Landing.of(world.pipeline).fix(("p-a",))
+    for offset in at if kind == "vanished" else []:
+        (world.folder / f"land/a/{offset:02}.json").unlink()
+    faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
+    assert skipped_to_the_end(world) == at
+    if kind == "poison":
+        assert len(faults.jobs) <= 1 + len(at) * 16, "log2 runs of log2 jobs"
+
+
+@pytest.mark.parametrize("kind", ["poison", "vanished"])
+def test_without_shorter_ranges_a_skip_drops_whole_files(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    landed(world, "a", files=4)
+    Landing.of(world.pipeline).fix(("p-a",))
+    if kind == "vanished":
+        (world.folder / "land/a/02.json").unlink()
+    Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and 2 in range(*r) else None)
+    monkeypatch.setattr("rota.consume.Job", lambda *args, shorten: Job(*args))
+    assert isinstance(run(world, "a")["p-a"], Parked)
+    assert skip(world.tree, world.pipeline, "p-a") == (0, 1)
+
+
+def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what it was asked for would be told as the whole."""
+    landed(world, "a", files=4)
+    source = Landing.of(world.pipeline)
+    source.fix(("p-a",))
+    Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
+    (piece,) = Job(world.pipeline, source, world.table, spark(), None).run({"p-a": (0, 4)})
+    assert isinstance(piece, Failed)
+    assert "in offsets 0 to 3" in str(piece.error)
+    (world.folder / "land/a/03.json").unlink()
+    (piece,) = Job(world.pipeline, source, world.table, spark(), None).run({"p-a": (0, 4)})
+    assert isinstance(piece, Failed)
+    assert "vanished" in str(piece.error)
+
+
+def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed(world, "a", files=1)
+    Faults(monkeypatch, lambda *_: None)
+    assert isinstance(run(world, "a")["p-a"], Committed)
+    world.rows("a", "01", 1)
+    with pytest.raises(ConfigError, match=r"p-a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
+        skip(world.tree, world.pipeline, "p-a")
+    assert skip(world.tree, world.pipeline, "p-a", to=2) == (1, 2)
+
+
+def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
+    landed(world, "a")
+    Faults(monkeypatch, lambda *_: None)
+    Landing.of(world.pipeline).fix(("p-a",))
+    (world.folder / "land/a/00.json").unlink()
+    assert isinstance(run(world, "a")["p-a"], Parked)
+    for name in range(1, 4):
+        world.rows("a", f"{name:02}", 1)
+    assert skip(world.tree, world.pipeline, "p-a", to=4) == (0, 4)
+    world.rows("a", "04", 1)
+    event = run(world, "a")["p-a"]
+    assert isinstance(event, Committed), event
+    assert (event.start, event.end) == (4, 5)
+
+
+def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lands next would get the ordinals that were skipped, and never be read."""
+    landed(world, "a", files=2)
+    Faults(monkeypatch, lambda _, r: "ValueError: x" if 0 in range(*r) else None)
+    assert isinstance(run(world, "a")["p-a"], Parked)
+    assert skip(world.tree, world.pipeline, "p-a") == (0, 1)
+    shutil.rmtree(world.table / "index")
+    event = run(world, "a")["p-a"]
+    assert isinstance(event, Parked), event
+    assert "the index has given 0 offsets" in event.reason
+
+
+def test_a_start_that_was_lowered_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset ahead of the index that no commit reached is where it was told to begin, not a lost index."""
+    world.write("pipeline = Pipeline(source=source(start=3), table=delta({table!r}))\n")
+    Faults(monkeypatch, lambda *_: None)
+    landed(world, "a")
+    assert isinstance(run(world, "a")["p-a"], Idle)
+    world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
+    assert isinstance(run(world, "a")["p-a"], Idle)
+    for name in range(1, 4):
+        world.rows("a", f"{name:02}", 1)
+    event = run(world, "a")["p-a"]
+    assert isinstance(event, Committed), event
+    assert (event.start, event.end) == (3, 4)
