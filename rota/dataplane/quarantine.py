@@ -81,7 +81,7 @@ def gathered(
     ranges: Mapping[str, tuple[int, int]],
 ) -> Bad:
     """Writes the bad records of the partitions that have few enough; the others are refused."""
-    counts, refused = _counted(frame, pipeline)
+    counts, refused = _counted(frame, source, pipeline)
     kept = {p: n for p, n in counts.items() if n and p not in refused}
     if not kept:
         return Bad({}, (), refused)
@@ -99,23 +99,32 @@ def gathered(
     return Bad(kept, footers.read(table, attempt, ranges), refused)
 
 
-def _counted(frame: "DataFrame", pipeline: Pipeline) -> tuple[dict[str, int], dict[str, DataError]]:
+def _counted(frame: "DataFrame", source: Source, pipeline: Pipeline) -> tuple[dict[str, int], dict[str, DataError]]:
     from pyspark.sql import functions as F  # noqa: N812
 
+    bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, CORRUPT))
     found = frame.groupBy(PARTITION).agg(
-        F.count(F.lit(1)).alias("all"), F.count_if(frame[CORRUPT].isNotNull()).alias(COUNT), F.max(_data_column(frame))
+        F.count(F.lit(1)), F.count_if(frame[CORRUPT].isNotNull()), F.min(bad_one), F.max(_data_column(frame))
     )
     counts: dict[str, int] = {}
     refused: dict[str, DataError] = {}
-    for partition, records, bad, _ in (tuple(row) for row in found.collect()):
+    for partition, records, bad, example, _ in (tuple(row) for row in found.collect()):
         counts[partition] = bad
         if bad > pipeline.max_bad_ratio * records:
             refused[partition] = TooManyBadRecords(
-                f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}. "
-                f"Nothing was written. Mend the files or the schema, then: rota retry {partition}",
+                f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
+                f"{_example(source, partition, *example)}. Nothing was written. Mend the files or the schema, then: "
+                f"rota retry {partition}",
                 partition=partition,
             )
     return counts, refused
+
+
+def _example(source: Source, partition: str, offset: int, raw: str) -> str:
+    """Where one bad record stands, and why it is bad."""
+    (line,) = _positions(source.records(partition, offset), [raw])
+    at = f"line {line} of " if line else ""
+    return f"such as {at}{source.place(partition, offset)} (offset {offset}), {source.reason(raw)}"
 
 
 def _data_column(frame: "DataFrame") -> str:

@@ -45,11 +45,13 @@ def test_a_users_function_works_on_a_server_started_elsewhere_and_poison_parks_i
     world.give(*"abcd")
     for key in "abcd":
         world.rows(key, "0", 2)
-    world.land("c", "1", ['{"n": 1, "word": "poison"}'])
+    world.land("c", "0", ['{"n": 1, "word": "poison"}'])
     events = world.run(*"abcd")
     assert kinds(events) == {"p-a": Committed, "p-b": Committed, "p-c": Parked, "p-d": Committed}
     (parked,) = (e for e in events if isinstance(e, Parked))
-    assert parked.reason.startswith("ValueError: no antidote")
+    assert parked.reason == (
+        "ValueError: no antidote in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p-c"
+    )
     assert parked.failures == 1
     assert parked.retry_at is not None
     assert {r["word"] for r in log(world.table / "main").rows()} == {"W0", "W1"}
@@ -107,6 +109,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     assert kinds(events) == {"p-a": Parked, "p-b": Parked}
     assert all(said in e.reason for e in events), events
     assert all("\n" not in e.reason for e in events)
+    assert all("rota retry" not in e.reason or e.reason.endswith(f"rota retry {e.partition}") for e in events)
     assert damage(world.table / "main", {"p-a": {0: 1}, "p-b": {0: 1}}) == NO_DAMAGE
 
 
@@ -121,6 +124,22 @@ def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> Non
     world.rows("a", "1", 1)
     assert kinds(world.run("a")) == {"p-a": Committed}
     assert sorted((r["_offset"], r.get("m")) for r in log(world.table / "main").rows()) == [(0, None), (1, 1)]
+
+
+def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World) -> None:
+    """`rota skip` takes what the park names: the good files before it were written, and those behind it follow."""
+    world.write(UDF)
+    world.give("a")
+    for name in "01234":
+        world.rows("a", name, 2)
+    world.land("a", "3", ['{"n": 1, "word": "poison"}'])
+    while not world.tree.parked():
+        assert {type(e) for e in world.run("a")} <= {Committed, Parked}
+    assert "in offset 3 (a/3.json)" in world.tree.parked()["p-a"].record.reason
+    assert skip(world.tree, world.pipeline, "p-a") == (3, 4)
+    world.until_idle("a")
+    found = damage(world.table / "main", {"p-a": dict.fromkeys((0, 1, 2, 4), 2)})
+    assert found == {**NO_DAMAGE, "gaps": 1}
 
 
 # --- bad records ----------------------------------------------------------------------------------------------------
@@ -162,7 +181,11 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
     events = world.run("a", "b")
     assert kinds(events) == {"p-a": Parked, "p-b": Committed}
     (parked,) = (e for e in events if isinstance(e, Parked))
-    assert parked.reason.startswith("2 of 3 records of p-a are bad, more than max_bad_ratio=0.34")
+    assert parked.reason == (
+        "2 of 3 records of p-a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), a field is not "
+        "of its declared type, or the number of fields is wrong. Nothing was written. Mend the files or the schema, then: "
+        "rota retry p-a"
+    )
     assert parked.retry_at is None
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-b", 2)]
     assert damage(world.table / "main", {"p-b": {0: 2}}) == NO_DAMAGE
@@ -170,6 +193,22 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
     unpark(world.tree, "p-a")
     assert kinds(world.run("a")) == {"p-a": Committed}
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2), ("p-a", 3), ("p-b", 2)]
+
+
+def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: World) -> None:
+    world.write(CSV)
+    world.give("a")
+    good, bad = ["n,word", *["1,good"] * 3], ["n,word", "1,good", *["x,y"] * 9]
+    for name, lines in enumerate((good, good, bad, good)):
+        world.land("a", str(name), lines, ".csv")
+    while not world.tree.parked():
+        assert {type(e) for e in world.run("a")} <= {Committed, Parked}
+    assert damage(world.table / "main", {"p-a": {0: 3, 1: 3}}) == NO_DAMAGE
+    reason = world.tree.parked()["p-a"].record.reason
+    assert reason.startswith("9 of 10 records of p-a are bad")
+    assert "line 3 of a/2.csv (offset 2)" in reason
+    assert skip(world.tree, world.pipeline, "p-a") == (2, 3)
+    assert kinds(world.run("a")) == {"p-a": Committed}
 
 
 def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -> None:
