@@ -12,6 +12,7 @@ import dagster as dg
 from assets.group import assignment, membership
 from assets.pipeline import consumed
 from dagster_project import jobs, schedules
+from dagster_project.warm import warm
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Catalog, load
@@ -58,4 +59,5 @@ def catalog() -> Catalog:
     return found
 
 
+warm()
 defs = compose(catalog())

@@ -3,6 +3,8 @@
 Each test lands keys of its own and leaves both groups at rest, so that it holds alone and in any order.
 """
 
+import psutil
+
 from rota.coordination.records import WorkerWishes
 from tests.face.line import Line
 from tests.waiting import wait_until
@@ -127,3 +129,13 @@ def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: 
 
 def status(line: Line, run: str) -> str:
     return next(r["status"] for r in line.dev.runs() if r["runId"] == run)
+
+
+def test_runs_are_forks_of_one_warm_process(line: Line) -> None:
+    """Dagster decides how runs start: should a release of it start them otherwise, this is where it is seen."""
+    line.land("a", "warm", 1)
+    line.holds("a", {"warm": [1]}, 90)
+    assert line.dev.process is not None
+    family = psutil.Process(line.dev.process.pid).children(recursive=True)
+    assert [p for p in family if any("multiprocessing.forkserver" in word for word in p.cmdline())]
+    assert not [p for p in family if any("multiprocessing.spawn" in word for word in p.cmdline())]
