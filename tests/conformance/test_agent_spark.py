@@ -136,7 +136,8 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
             try:
                 return list(consume(tree, pipeline, incarnation, ["p-a"], name, connected))
             finally:
-                clients[0].client.close()  # as the end of a run's process does; else its back-off is the next one's
+                clients[0].release_session_on_close = False  # nobody may be there to be told
+                clients[0].stop()  # as the end of a run's process does; else it stays this process's active session
 
         plain = catalog.pipelines["p"]
         with warnings.catch_warnings():
