@@ -15,8 +15,7 @@ def command(partition: str, group: str) -> None:
 
     with opened(group) as tree:
         waiting = tree.store.children(tree.paths.parked)
-        ids = {f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys}
-        if partition in ids.difference(waiting):
+        if partition in tree.ids().keys() - set(waiting):
             view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
             return
         known("parked partition", partition, waiting)

@@ -19,8 +19,8 @@ def command(partition: str, to: int | None, group: str) -> None:
     from rota.skip import skip
 
     with opened(group) as tree:
-        owners = {f"{name}-{key}": name for name, record in tree.partitions().items() for key in record.keys}
-        pipeline = owners[known("partition", partition, owners)]
+        ids = tree.ids()
+        pipeline = ids[known("partition", partition, ids)]
         pipelines = {p.name: p for p in catalog().of_group(group)}
         start, end = skip(tree, pipelines[known("pipeline", pipeline, pipelines)], partition, to, getpass.getuser())
     view.done(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")

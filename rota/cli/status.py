@@ -42,8 +42,8 @@ def seen(tree: "Tree") -> dict[str, Any]:
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
     behind = lags(tree)
     runs = tree.runs()
-    named = {f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys}
-    ids = sorted(named | {p for p, holder in holders.items() if holder})  # what was forgotten, until it is let go
+    owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
+    ids = sorted(tree.ids().keys() | owned_now)
     return {
         "group": tree.group,
         "epoch": head.record.epoch,

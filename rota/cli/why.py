@@ -28,8 +28,7 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explained(tree: "Tree", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError with the partitions there are."""
-    ids = {f"{name}-{key}" for name, record in tree.partitions().items() for key in record.keys}
-    known("partition", partition, ids)
+    known("partition", partition, tree.ids())
     own = tree.owned([partition]).get(partition)
     live = tree.newest(tree.live())
     head, targets = tree.targets()

@@ -299,6 +299,10 @@ class Tree:
         """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
         return {pipeline: read.record for pipeline, read in self.pipelines().items()}
 
+    def ids(self) -> dict[str, str]:
+        """Partition id -> its pipeline, of every partition that the group knows."""
+        return {f"{name}-{key}": name for name, record in self.partitions().items() for key in record.keys}
+
     def pipelines(self) -> dict[str, Read[Partitions]]:
         """Pipeline -> its keys, with their versions; unpacked only where they changed since this tree last read them."""
         names = self._ids(self.paths.partitions)

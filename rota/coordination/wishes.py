@@ -79,8 +79,7 @@ def resume(tree: Tree) -> GroupWishes:
 
 def pin(tree: Tree, partition: str, worker: str | None) -> GroupWishes:
     """Ties a partition to a worker; None unties it. The worker need not be live yet."""
-    ids = {f"{p}-{key}" for p, record in tree.partitions().items() for key in record.keys}
-    known("partition", partition, ids)
+    known("partition", partition, set(tree.ids()))
     return _pin(tree, {partition}, {partition: checked_id("worker", worker)} if worker is not None else {})
 
 
