@@ -58,7 +58,7 @@ class EmbeddedZooKeeper:
         self.data_dir, self.port = Path(data_dir).resolve(), port
         self.tick_ms, self.heap, self.extra = tick_ms, heap, tuple(extra)
         self.process: subprocess.Popen[bytes] | None = None
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
 
     @property
     def hosts(self) -> str:
@@ -123,15 +123,11 @@ class EmbeddedZooKeeper:
     def _hold(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if self._lock is None:
-            held = (self.data_dir / "lock").open("w")
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                held.close()
+            self._lock = held(self.data_dir / "lock")
+            if self._lock is None:
                 raise EnvironmentFailed(
                     f"Another embedded ZooKeeper holds {self.data_dir}. Stop it, or choose another folder"
-                ) from None
-            self._lock = held
+                )
 
     def _launch(self, java: Path, classpath: str) -> None:
         config = self.data_dir / "zoo.cfg"
@@ -192,6 +188,17 @@ class EmbeddedZooKeeper:
             return self.log.read_bytes()[-size:].decode(errors="replace")
         except OSError:
             return ""
+
+
+def held(path: Path) -> IO[bytes] | None:
+    """The file, made if it is not there, held by this process until it is closed or ends; None while another holds it."""
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def free_port() -> int:

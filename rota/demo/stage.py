@@ -5,7 +5,6 @@ the kernel for a signal when their parent dies.
 """
 
 import ctypes
-import fcntl
 import os
 import shutil
 import signal
@@ -75,14 +74,13 @@ class State:
 
     def held(self) -> IO[bytes]:
         """Nobody else runs in the folder until this is closed. Raises ConfigError if somebody does."""
-        mark = (self.root / MARK).open("ab")
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            mark.close()
+        from rota.coordination.embedded import held
+
+        mark = held(self.root / MARK)
+        if mark is None:
             raise ConfigError(
                 f"Another `rota up` or `rota demo` runs in {self.root}. End it, or choose another --state"
-            ) from None
+            )
         return mark
 
     def make(self) -> Self:
