@@ -12,6 +12,7 @@ VERBS: dict[str, str] = {
     "demo": "demo",
     "up": "up",
     "worker": "worker",
+    "prepare": "prepare",
     "status": "status",
     "why": "why",
     "history": "history",

@@ -133,13 +133,15 @@ def _tried(name: str, what: Callable[[], str], fix: str) -> Probe:
 
 
 def _java() -> Probe:
+    from rota.dataplane.endpoint import archive
     from rota.java import find_java, java_version
 
+    starts = "Spark starts from its archive" if archive().exists() else "`rota prepare` halves the start of a Spark"
     try:
         program = find_java()
     except RotaError as error:
         return Probe("Java", False, str(error))
-    return Probe("Java", True, f"{program} is version {java_version(program)}")
+    return Probe("Java", True, f"{program} is version {java_version(program)}; {starts}")
 
 
 def _zookeeper(settings: "Settings") -> Iterator[Probe]:

@@ -20,6 +20,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import cordon
 from rota.dataplane import session
+from rota.dataplane.endpoint import archive
 from rota.dataplane.pulse import unanswered
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
@@ -71,6 +72,8 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
         assert answer(url) == "45 600m"
 
         spark = spark_of(first)
+        mapped = Path(f"/proc/{spark}/maps").read_text()
+        assert str(archive()) in mapped, "every Spark starts from the archive of `rota prepare`: make prepare"
         assert os.getpgid(spark) == first.process.pid, "killing the worker's group kills its Spark"
         os.kill(spark, signal.SIGKILL)
         first.hears("event=spark-died")

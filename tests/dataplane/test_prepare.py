@@ -1,0 +1,34 @@
+"""The archive that a Spark starts from changes nothing but the time; tests/conformance/test_agent_spark.py sees it used."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane import endpoint
+from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.errors import EnvironmentFailed
+from rota.prepare import prepare
+from tests.waiting import wait_until
+
+
+def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "a folder"))
+    endpoint.archive().parent.mkdir(parents=True)
+    endpoint.archive().write_bytes(b"not what Java wrote")
+    server = SparkServer("damaged", SparkSettings("local[1]", {"spark.driver.memory": "600m"}), tmp_path / "scratch")
+    server.start()
+    try:
+        wait_until(server.ready, 60)
+        process = Path(f"/proc/{server.pid}")
+        assert f"-XX:SharedArchiveFile={endpoint.archive()}" in (process / "cmdline").read_text().split("\0")
+        assert str(endpoint.archive()) not in (process / "maps").read_text()
+    finally:
+        server.stop()
+
+
+def test_an_installation_that_may_not_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "share").write_text("a file in the way")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    with pytest.raises(EnvironmentFailed, match=r"spark\.jsa cannot be made .* Run it as who installed rota"):
+        prepare()
