@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -57,6 +57,14 @@ def checked_id(kind: str, text: object) -> str:
     raise ConfigError(
         f"Bad {kind} id {text!r}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"
     )
+
+
+def known(kind: str, name: str, names: Collection[str]) -> str:
+    """`name` if it is one of `names`; else ConfigError with those that there are."""
+    if name in names:
+        return name
+    shown = ", ".join(sorted(names)[:20]) or "none"
+    raise ConfigError(f"Unknown {kind} {name!r}. Known: {shown}{' ...' if len(names) > 20 else ''}")
 
 
 def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:

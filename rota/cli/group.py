@@ -3,7 +3,7 @@
 Law: a command says what is missing (ZooKeeper, group, worker, partition) in one line with the names there are.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,14 +52,6 @@ def catalog() -> "Catalog":
     from rota.settings import Settings
 
     return load(Settings.from_environment().pipelines)
-
-
-def known(kind: str, name: str, names: Collection[str]) -> str:
-    """`name` if it is one of `names`; else ConfigError with those that there are."""
-    if name in names:
-        return name
-    shown = ", ".join(sorted(names)[:20]) or "none"
-    raise ConfigError(f"Unknown {kind} {name!r}. Known: {shown}{' ...' if len(names) > 20 else ''}")
 
 
 def lags(tree: "Tree") -> dict[str, int]:

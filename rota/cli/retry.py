@@ -3,7 +3,8 @@
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, known, opened
+from rota.cli.group import group_option, opened
+from rota.settings import known
 
 
 @click.command("retry")

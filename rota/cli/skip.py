@@ -5,7 +5,8 @@ import getpass
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, group_option, known, opened
+from rota.cli.group import catalog, group_option, opened
+from rota.settings import known
 
 
 @click.command("skip")

@@ -33,7 +33,8 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
     """ZooKeeper, workers and Dagster on this machine; stays until Ctrl-C, ends all of it then."""
     from rota.demo.page import Page
     from rota.demo.play import OPTIONS, alive
-    from rota.demo.stage import Stage, State, environment, free_port, stopping
+    from rota.demo.stage import Stage, State, environment, stopping
+    from rota.machine import free_port
 
     progress = view.Progress()
     with stopping(), Stage(State(state), environment()) as stage, progress.running():

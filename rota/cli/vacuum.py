@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, json_option, known
+from rota.cli.group import catalog, json_option
 from rota.errors import ConfigError
+from rota.settings import known
 
 
 @click.command("vacuum")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, known, lags, opened
+from rota.cli.group import group_option, json_option, lags, opened
+from rota.settings import known
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree

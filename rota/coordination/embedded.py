@@ -7,7 +7,6 @@ Laws:
 3. No Java 17, no jars, a folder in use or a taken port is one clear line.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from typing import IO, Self
 
 from rota.errors import EnvironmentFailed
 from rota.java import find_java
+from rota.machine import free_port, held
 
 # Only the jars that a server needs: it starts twice as fast as with all of Spark's.
 NEEDED = ("zookeeper", "slf4j-api", "log4j-", "snappy-java", "metrics-core", "netty-", "jcl-over", "commons-io")
@@ -188,24 +188,6 @@ class EmbeddedZooKeeper:
             return self.log.read_bytes()[-size:].decode(errors="replace")
         except OSError:
             return ""
-
-
-def held(path: Path) -> IO[bytes] | None:
-    """The file, made if it is not there, held by this process until it is closed or ends; None while another holds it."""
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    return file
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def four_letters(port: int, word: str, timeout: float = 2.0) -> str:

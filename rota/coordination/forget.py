@@ -6,8 +6,9 @@ own record and a checkpoint outlive their pipeline, so that one that comes back 
 
 from rota.coordination.store import Check, Delete, Op
 from rota.coordination.tree import Tree
-from rota.coordination.wishes import known, unpin, workers
+from rota.coordination.wishes import unpin, workers
 from rota.errors import ConfigError, Conflict
+from rota.settings import known
 
 
 def forget_worker(tree: Tree, worker: str) -> None:

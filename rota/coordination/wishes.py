@@ -10,7 +10,7 @@ from typing import TypeVar
 from rota.coordination.records import GroupWishes, Record, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Undecodable
-from rota.settings import checked_id
+from rota.settings import checked_id, known
 
 R = TypeVar("R", bound=Record)
 
@@ -104,14 +104,6 @@ def _group(tree: Tree, **wanted: object) -> GroupWishes:
         return _made(GroupWishes, (now or GroupWishes()).model_dump() | wanted)
 
     return tree.update(tree.paths.wishes, GroupWishes, changed)
-
-
-def known(kind: str, name: str, names: frozenset[str] | set[str]) -> None:
-    """Raises ConfigError with the known names unless `name` is one of them."""
-    checked_id(kind, name)
-    if name not in names:
-        some = ", ".join(sorted(names)[:20]) or "none yet"
-        raise ConfigError(f"Unknown {kind} {name!r}. Known: {some}")
 
 
 def workers(tree: Tree) -> frozenset[str]:

@@ -10,7 +10,6 @@ and the serial collector 3.4 s / 2.8 s / 7.2. A worker's queries are short and m
 """
 
 import contextlib
-import fcntl
 import importlib.util
 import os
 import re
@@ -27,6 +26,7 @@ from typing import IO
 
 from rota.dataplane.pulse import unanswered
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.machine import free_port, held
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
@@ -100,7 +100,7 @@ class SparkServer:
         """Start a server that is not running; returns its pid at once. It is `ready` some seconds later.
 
         A server started again has its former address, so that what was advertised holds."""
-        port = self._address[1] if self._address is not None else _free_port()
+        port = self._address[1] if self._address is not None else free_port()
         conf = self.settings.complete(port, self.scratch)
         self._address = (conf[ADDRESS], int(conf[PORT]))
         command = [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid()), *self._command(conf)]
@@ -203,17 +203,13 @@ def _spark_home() -> Path:
 def _scratch(name: str, wanted: Path | None) -> tuple[Path, IO[bytes]]:
     """A folder of this process, locked as long as it lives; those that killed workers of this name left are removed."""
     for left in Path(tempfile.gettempdir()).glob(f"rota-{name}-*/lock"):
-        with contextlib.suppress(OSError), left.open("rb") as other:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it raises while the owner lives
-            shutil.rmtree(left.parent, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if dead := held(left):
+                shutil.rmtree(left.parent, ignore_errors=True)
+                dead.close()
     folder = wanted or Path(tempfile.mkdtemp(prefix=f"rota-{name}-"))
     folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / "lock").open("wb")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = held(folder / "lock")
+    if lock is None:
+        raise ConfigError(f"{folder} is the scratch folder of another Spark that lives. Choose another")
     return folder, lock
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,9 +11,10 @@ from rota.coordination import wishes
 from rota.demo.faults import Joined, Killed, Zombie, freeze, join, kill, wake
 from rota.demo.landing import MONTHS, Landing
 from rota.demo.page import Page
-from rota.demo.stage import Stage, free_port
+from rota.demo.stage import Stage
 from rota.demo.watch import PATIENCE, RunSeen, Watch
 from rota.errors import EnvironmentFailed
+from rota.machine import free_port
 
 Say = Callable[[str], None]
 OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")  # of each worker's Spark

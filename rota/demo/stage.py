@@ -8,7 +8,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,8 @@ from typing import IO, Self
 
 import psutil
 
-from rota.errors import ConfigError, EnvironmentFailed
+from rota.errors import ConfigError
+from rota.machine import held
 
 PR_SET_PDEATHSIG = 1
 MARK = ".rota-state"  # says that a folder may be emptied; locked while somebody runs in it
@@ -74,8 +74,6 @@ class State:
 
     def held(self) -> IO[bytes]:
         """Nobody else runs in the folder until this is closed. Raises ConfigError if somebody does."""
-        from rota.coordination.embedded import held
-
         mark = held(self.root / MARK)
         if mark is None:
             raise ConfigError(
@@ -98,16 +96,6 @@ def checkout() -> Path:
         if (folder / "workspace.yaml").is_file() and (folder / "dagster_project").is_dir():
             return folder
     raise ConfigError("No workspace.yaml with dagster_project/ here or above. Run this from a checkout of rota")
-
-
-def free_port(wanted: int) -> int:
-    """`wanted` if nobody listens there on loopback, else one that the system chooses."""
-    for port in (wanted, 0):
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
-    raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
 
 
 def environment(session: str | None = None) -> dict[str, str]:

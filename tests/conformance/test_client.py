@@ -12,8 +12,9 @@ import pytest
 from kazoo.protocol.states import KeeperState
 
 from rota.coordination.client import FRACTION, ZooKeeperStore, checked_hosts, connect
-from rota.coordination.embedded import EmbeddedZooKeeper, free_port
+from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, Unavailable, Unknown
+from rota.machine import free_port
 from tests.conformance.proxy import Proxy
 from tests.conformance.worlds import RealWorld
 from tests.waiting import wait_until

@@ -11,9 +11,10 @@ import pytest
 
 from rota.coordination import embedded
 from rota.coordination.client import connect
-from rota.coordination.embedded import EmbeddedZooKeeper, four_letters, free_port
+from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.errors import EnvironmentFailed
 from rota.java import find_java, java_version
+from rota.machine import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

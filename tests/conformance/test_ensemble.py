@@ -9,11 +9,12 @@ import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.client import ZooKeeperStore, connect
-from rota.coordination.embedded import EmbeddedZooKeeper, four_letters, free_port
+from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.errors import CoordinationError, NotOwner
+from rota.machine import free_port
 from tests.waiting import wait_until
 
 PARTITIONS = frozenset(f"flights-{i}" for i in range(12))

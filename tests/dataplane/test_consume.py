@@ -13,6 +13,7 @@ from rota.consume import Committed, Dropped, Idle
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.tree import Tree
 from rota.errors import EnvironmentFailed, ForeignTable
+from rota.machine import free_port
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 
@@ -266,7 +267,6 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
 def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: World) -> None:
 
     from rota.dataplane import session
-    from tests.dataplane.world import free_port
 
     world.give("a")
     world.rows("a", "0", 1)
@@ -277,8 +277,6 @@ def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: Wo
 
 
 def test_an_endpoint_where_nobody_answers_is_one_line_at_once(world: World) -> None:
-    from tests.dataplane.world import free_port
-
     world.endpoint = f"sc://127.0.0.1:{free_port()}"
     world.give("a", incarnation=world.join("w9"))
     world.rows("a", "0", 1)

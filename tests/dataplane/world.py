@@ -17,6 +17,7 @@ from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
 from rota.dataplane import session
+from rota.machine import free_port
 from rota.pipeline import Pipeline, load
 from tests.waiting import wait_until
 
@@ -156,12 +157,6 @@ def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> 
     command = [*limit, *command, "--master", "local[2]", "--driver-memory", "1g"]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def answering(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:

@@ -13,8 +13,9 @@ import pytest
 from rota.cli.up import outlive
 from rota.cli.view import Progress
 from rota.demo.play import alive
-from rota.demo.stage import MARK, Child, Stage, State, free_port
+from rota.demo.stage import MARK, Child, Stage, State
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.machine import free_port
 from tests.waiting import wait_until
 
 FAMILY = (

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,16 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rota.machine import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return int(it.getsockname()[1])
 
 
 class DagsterDev:

@@ -1,0 +1,30 @@
+"""What is one of a kind on a machine: a lock file, a port that nobody listens on."""
+
+import fcntl
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from rota.errors import EnvironmentFailed
+
+
+def held(path: Path) -> IO[bytes] | None:
+    """The file, made if it is not there, held by this process until it is closed or ends; None while another holds it."""
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
+def free_port(wanted: int = 0) -> int:
+    """`wanted` if nobody listens there on loopback, else one that the system chooses."""
+    for port in (wanted, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
