@@ -33,6 +33,19 @@ def test_ordinals_are_numbers_and_slices_contiguous() -> None:
     assert made.assignment.as_dict() == {"w-1": ("k0", "k1"), "w-2": ("k2", "k3"), "w-10": ("k4", "k5")}
 
 
+def test_slices_follow_the_numbers_of_partitions_too() -> None:
+    """`OrderEvents-0` .. `OrderEvents-11` over four consumers: the first one's are 0, 1, 2 (as bytes: 0, 1, 10)."""
+    team = [Worker(f"c-{i}") for i in range(4)]
+    parts = [Partition(f"OrderEvents-{i}") for i in range(12)]
+    held = plan(Snapshot.of(team, parts, {}), "ordinal").assignment.as_dict()
+    slices = {w: sorted(int(p.rpartition("-")[2]) for p in ids) for w, ids in held.items()}
+    assert slices == {"c-0": [0, 1, 2], "c-1": [3, 4, 5], "c-2": [6, 7, 8], "c-3": [9, 10, 11]}
+    mixed = [*parts, Partition("late"), *(Partition(f"Audit-{i}") for i in (2, 10, 1))]
+    held = plan(Snapshot.of(team, mixed, {}), "ordinal").assignment.as_dict()
+    assert set(held["c-0"]) == {"Audit-1", "Audit-2", "Audit-10", "OrderEvents-0"}
+    assert set(held["c-3"]) == {"OrderEvents-9", "OrderEvents-10", "OrderEvents-11", "late"}
+
+
 def test_slices_are_not_sticky() -> None:
     """1,000 partitions, 10 -> 11 consumers move 550; 90 are enough. 1,000 over 101 leave one with 100."""
     parts = [Partition(f"k{i:04}") for i in range(1000)]

@@ -35,7 +35,7 @@ def in_turn(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str,
 def by_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
     """The published StatefulSet rule: with a = min(W, P), consumer i takes [i x (P // a), ...) and the last one the
     remainder too; with `spread` the remainder goes one each to the first. Workers stand by the number that ends their
-    id, if all have one."""
+    id, if all have one; partitions by what comes before such a number, then by it: q-2 comes before q-10."""
     spread = chosen("ordinal", options, {"spread": Option(False)})["spread"]
 
     def slices(partitions: int, workers: int, before: int) -> Ints:
@@ -44,7 +44,7 @@ def by_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[s
         able = min(workers, partitions)
         return np.minimum(np.arange(partitions) // (partitions // able), able - 1)
 
-    return _dealt(snapshot, slices, "its slice belongs to {taker}", _by_ordinal(snapshot))
+    return _dealt(snapshot, slices, "its slice belongs to {taker}", _by_ordinal(snapshot), _by_number(snapshot))
 
 
 def by_hash(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
@@ -96,6 +96,13 @@ def _by_ordinal(snapshot: Snapshot) -> Ints:
     return np.array(sorted(range(len(numbers)), key=lambda i: (numbers[i], i)), np.int64)
 
 
+def _by_number(snapshot: Snapshot) -> Ints:
+    """Partitions in the order of (what comes before the number that ends the id, that number)."""
+    ends = [(name.rstrip("0123456789"), name) for name in snapshot.partition_ids]
+    keys = [(start.encode(), int(name[len(start) :] or -1)) for start, name in ends]
+    return np.array(sorted(range(len(keys)), key=lambda i: (*keys[i], i)), np.int64)
+
+
 def _cordoned(snapshot: Snapshot, keeps: Codes) -> Codes:
     """What stays on cordoned workers; nobody elsewhere."""
     if not snapshot.team.cordoned.any():
@@ -103,8 +110,9 @@ def _cordoned(snapshot: Snapshot, keeps: Codes) -> Codes:
     return np.where((keeps >= 0) & snapshot.team.cordoned[np.maximum(keeps, 0)], keeps, np.int32(-1))
 
 
-def _dealt(snapshot: Snapshot, deal: Deal, words: str, order: Ints) -> Proposal:
-    """Deals the partitions of each wish (labels, pin) over the active workers that match it, in `order`."""
+def _dealt(snapshot: Snapshot, deal: Deal, words: str, order: Ints, line: Ints | None = None) -> Proposal:
+    """Deals the partitions of each wish (labels, pin) over the active workers that match it, in `order`; the partitions
+    in that of `line` (none: of their ids)."""
     match = matching(snapshot)
     keeps = rightful(snapshot, match)
     wish = _cordoned(snapshot, keeps)
@@ -113,16 +121,17 @@ def _dealt(snapshot: Snapshot, deal: Deal, words: str, order: Ints) -> Proposal:
     for number, row in enumerate(rows):
         able = _in_order(row, order)
         kinds: Ints = np.flatnonzero(same == number)
-        members = np.flatnonzero(np.isin(snapshot.kind, kinds) & (wish < 0))
+        dealt = np.isin(snapshot.kind, kinds) & (wish < 0)
+        members = np.flatnonzero(dealt) if line is None else _in_order(dealt, line)
         if len(able) and len(members):
             wish[members] = able[deal(len(members), len(able), before)]
             before += len(members)
     return Proposal(fitted(snapshot, match, keeps, wish), _why(snapshot, wish, words))
 
 
-def _in_order(row: Bools, order: Ints) -> Ints:
-    able: Ints = order[row[order]]
-    return able
+def _in_order(picked: Bools, order: Ints) -> Ints:
+    found: Ints = order[picked[order]]
+    return found
 
 
 def _why(snapshot: Snapshot, wish: Codes, words: str) -> Callable[[int], str]:
