@@ -23,6 +23,12 @@ A command prints `str(error)` as one red line and exits 2; a traceback is a bug.
 """
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A value as an error names it: on one line, and not longer than `most`."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 class RotaError(Exception):
     """One line that says what happened, why we think so, and what to do next; `facts` keep the numbers."""
 

@@ -14,7 +14,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, opened
-from rota.errors import ConfigError, RotaError
+from rota.errors import ConfigError, RotaError, shown
 
 if TYPE_CHECKING:
     from rota.core.values import Assignment, Plan
@@ -72,6 +72,11 @@ def _answered(source: str | None) -> bool:
             said = answer(parse(line))
         except RotaError as error:
             said, failed = {"error": str(error)}, True
+        except Exception as error:  # a bug of ours: the other lines are answered all the same
+            said, failed = (
+                {"error": f"a bug in rota: {type(error).__name__}: {shown(str(error))}. Report the line"},
+                True,
+            )
         click.echo(json.dumps(said, allow_nan=False))
         sys.stdout.flush()
     return failed

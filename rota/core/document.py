@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from rota.core.assignors.registry import find
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
-from rota.errors import ConfigError
+from rota.errors import ConfigError, shown
 from rota.settings import ID
 
 Check = Callable[[str, Any], Any]
@@ -50,7 +50,7 @@ def read(document: Any) -> Request:
     known = {p.id for p in partitions}
     for name in owners:
         if name not in known:
-            raise ConfigError(f"owners: unknown partition {name!r}. Valid: the ids in partitions")
+            raise ConfigError(f"owners: unknown partition {shown(name)}. Valid: the ids in partitions")
     assignor: str = fields.get("assignor", "sticky")
     find(assignor)
     snapshot = Snapshot.of(workers, partitions, owners)
@@ -79,15 +79,19 @@ def written(made: Plan) -> dict[str, Any]:
 
 
 def _refuse(where: str, value: Any, valid: str) -> NoReturn:
-    shown = repr(value)
-    raise ConfigError(f"{where}: {shown if len(shown) <= 80 else shown[:77] + '...'} is not valid. Valid: {valid}")
+    raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {valid}")
+
+
+def _inside(where: str, name: str | int) -> str:
+    """The place of a field whose name the document made up: as it is if it is short and plain, else quoted and cut."""
+    return f"{where}.{name if ID.fullmatch(str(name)) and len(str(name)) <= 40 else shown(name, 40)}"
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]})
-        raise ConfigError(f"The field {twice!r} stands twice in one object. Each field stands once")
+        raise ConfigError(f"The field {shown(twice)} stands twice in one object. Each field stands once")
     return found
 
 
@@ -106,7 +110,7 @@ def _record(where: str, value: Any, checks: Mapping[str, Check], required: tuple
     prefix = "" if where == "the document" else f"{where}."
     for name in value:
         if name not in checks:
-            raise ConfigError(f"{where}: unknown field {name!r}. Valid: {', '.join(checks)}")
+            raise ConfigError(f"{where}: unknown field {shown(name)}. Valid: {', '.join(checks)}")
     for name in required:
         if value.get(name) is None:
             raise ConfigError(f"{where}: the field {name!r} is missing. Valid: an id")
@@ -156,7 +160,9 @@ def _state(where: str, value: Any) -> str:
 def _strings(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         _refuse(where, value, "an object of strings")
-    return {name: _text(f"{where}.{name}", text) for name, text in value.items() if text is not None}
+    for name in value:
+        _text(f"a name in {where}", name)
+    return {name: _text(_inside(where, name), text) for name, text in value.items() if text is not None}
 
 
 def _usage(where: str, value: Any) -> dict[str, float]:
@@ -175,13 +181,13 @@ def _finite(where: str, value: Any) -> None:
         _refuse(where, value, "finite numbers")
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, field in inner:
-        _finite(f"{where}.{name}", field)
+        _finite(_inside(where, name), field)
 
 
 def _owners(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         _refuse(where, value, "an object: partition id -> worker id")
-    return {p: _id(f"{where}.{p}", worker) for p, worker in value.items() if worker is not None}
+    return {p: _id(_inside(where, p), worker) for p, worker in value.items() if worker is not None}
 
 
 def _list_of(make: Callable[[str, Any], Any]) -> Check:

@@ -85,6 +85,20 @@ def test_lines_answer_the_other_lines() -> None:
     assert run("--lines", given="{}\n").exit_code == 0
 
 
+def test_a_line_that_shows_a_bug_of_ours_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = document.answer
+
+    def sometimes(request: document.Request) -> dict[str, object]:
+        return real(request) if request.snapshot.workers else {"x": 1 // len(request.snapshot.workers)}
+
+    monkeypatch.setattr(document, "answer", sometimes)
+    said = run("--lines", given=f"{{}}\n{json.dumps(CASE)}\n")
+    assert said.exit_code == 2
+    first, second = map(json.loads, said.stdout.splitlines())
+    assert "ZeroDivisionError" in first["error"]
+    assert second == ANSWER
+
+
 BAD = {
     '{"workers":[{"id":"w","capacity":true}]}': ("workers[0].capacity", "True", "finite number > 0"),
     '{"workers":[{"id":"w","capacity":0}]}': ("workers[0].capacity", "0", "finite number > 0"),
@@ -118,15 +132,33 @@ BAD = {
     "": ("JSON", "", "object"),
     "[" * 100_000: ("nested", "", "docs/protocol.md"),
     '{"partitions":[{"id":"p","load":' + "9" * 5000 + "}]}": ("JSON", "", "object"),
+    '{"options":{"budget":HUGE},"assignor":"sticky-load"}': ("options.budget", "9...", "whole number >= 0"),
+    '{"options":{"tolerance":HUGE},"assignor":"sticky-load"}': ("options.tolerance", "9...", "finite number >= 0"),
+    '{"options":{"hits_low":HUGE},"assignor":"avg-shed"}': ("options.hits_low", "9...", "whole number >= 1"),
+    '{"options":{"weights":{"cpu":HUGE}},"assignor":"avg-shed"}': ("options.cpu", "9...", "finite number >= 0"),
+    '{"memory":{"avg-shed":{"round":HUGE}},"assignor":"avg-shed"}': ("memory.avg-shed.round", "9...", "a number"),
+    '{"memory":{"planner":{"voluntary_at":HUGE}}}': ("memory.planner.voluntary_at", "9...", "a number"),
+    '{"workers":[{"id":"w","labels":{"a\\nb":1}}]}': ("workers[0].labels.'a\\nb'", "1", "Unicode"),
+    '{"partitions":[{"id":"p","requires":{"\\ud800":"x"}}]}': ("partitions[0].requires", "ud800", "Unicode"),
+    '{"owners":{"p\\nq":3}}': ("owners.'p\\nq'", "3", "letter or digit"),
+    '{"owners":{"p\\nq":"w"}}': ("owners", "'p\\nq'", "partitions"),
+    '{"memory":{"a\\nb":NaN}}': ("memory.'a\\nb'", "nan", "finite"),
+    '{"memory":{"LONG":NaN}}': ("memory.'xxx", "nan", "finite"),
+    '{"owners":{"LONG":"w"}}': ("owners", "'xxx", "partitions"),
+    '{"LONG":1}': ("the document", "'xxx", "workers"),
+    '{"LONG":1,"LONG":1}': ("field", "'xxx", "once"),
+    '{"assignor":"LONG"}': ("assignor", "'xxx", "sticky"),
+    '{"options":{"LONG":1}}': ("option", "'xxx", "none"),
 }
 
 
 @pytest.mark.parametrize("text", BAD, ids=lambda text: text[:50])
 def test_bad_input_is_one_line_with_field_value_and_valid_ones(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        document.answer(document.parse(text))
+        document.answer(document.parse(text.replace("HUGE", "9" * 400).replace("LONG", "x" * 2_000)))
     said = str(refused.value)
-    assert "\n" not in said
+    assert len(said.splitlines()) == 1
+    said.encode()
     assert len(said) < 400
     for part in BAD[text]:
         assert part in said

@@ -14,10 +14,12 @@ JUNK: Any = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-5, 5)
+    | st.sampled_from([10**30, 10**308, 10**400, -(10**400)])
     | st.floats()
-    | st.sampled_from(["", "w1", "p1", "active", "ü", "\ud800"]),
+    | st.sampled_from(["", "w1", "p1", "active", "ü", "\ud800", "a\nb"]),
     lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["id", "w1", "p1", "cpu"]), inner, max_size=2)
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["id", "w1", "p1", "cpu", "a\nb", "\ud800"]), inner, max_size=2)
     ),
     max_leaves=4,
 )

@@ -17,7 +17,7 @@ from rota.core.assignors.registry import Proposal
 from rota.core.assignors.scores import RESOURCES, Lots, Scores, room, this_round
 from rota.core.eligibility import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
-from rota.errors import ConfigError
+from rota.errors import ConfigError, shown
 
 OPTIONS = {
     "low": Option(15.0),
@@ -83,9 +83,7 @@ def weighed(given: Any) -> dict[str, float]:
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"options.weights: {repr(given)[:80]} is not valid. Valid: an object of {', '.join(RESOURCES)}"
-        )
+        raise ConfigError(f"options.weights: {shown(given)} is not valid. Valid: an object of {', '.join(RESOURCES)}")
     return {k: float(v) for k, v in chosen("weights", given, dict.fromkeys(RESOURCES, Option(1.0))).items()}
 
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, shown
+
+MOST = 1e15  # of a whole number
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,7 @@ class Option:
 
     default: Any
     least: float = 0.0
-    most: float = math.inf
+    most: float | None = None
     whole: bool = False
     optional: bool = False  # None is a value of its own: no bound
 
@@ -22,18 +24,17 @@ class Option:
         """`value` if it is valid. Raises ConfigError."""
         if isinstance(self.default, bool):
             if not isinstance(value, bool):
-                raise ConfigError(f"{where}: {value!r} is not valid. Valid: true, false")
+                raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: true, false")
             return value
-        numeric = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
-        if not numeric or not (self.least <= value <= self.most) or not math.isfinite(value):
-            shown = repr(value)[:80]
-            raise ConfigError(f"{where}: {shown} is not valid. Valid: {self._valid()}")
+        most = self._most()
+        if not _finite(value) or (self.whole and not isinstance(value, int)) or not self.least <= value <= most:
+            kind = "a whole number" if self.whole else "a finite number"
+            bound = f" and <= {most:g}" if math.isfinite(most) else ""
+            raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {kind} >= {self.least:g}{bound}")
         return value
 
-    def _valid(self) -> str:
-        kind = "a whole number" if self.whole else "a finite number"
-        least = f" >= {self.least:g}" if math.isfinite(self.least) else ""
-        return f"{kind}{least}" + (f" and <= {self.most:g}" if math.isfinite(self.most) else "")
+    def _most(self) -> float:
+        return self.most if self.most is not None else MOST if self.whole else math.inf
 
 
 def chosen(assignor: str, given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def chosen(assignor: str, given: Mapping[str, Any], known: Mapping[str, Option])
     for name in given:
         if name not in known:
             valid = ", ".join(sorted(known)) or "none"
-            raise ConfigError(f"options: unknown option {str(name)[:80]!r} of {assignor}. Valid: {valid}")
+            raise ConfigError(f"options: unknown option {shown(name)} of {assignor}. Valid: {valid}")
     return {
         name: option.default if given.get(name) is None else option.checked(f"options.{name}", given[name])
         for name, option in known.items()
@@ -52,7 +53,7 @@ def part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What `name` remembers, nothing if there is none. Raises ConfigError if it is not an object."""
     found = memory.get(name)
     if found is not None and not isinstance(found, Mapping):
-        raise ConfigError(f"memory.{name}: {repr(found)[:80]} is not valid. Valid: an object, as answered last")
+        raise ConfigError(f"memory.{name}: {shown(found)} is not valid. Valid: an object, as answered last")
     return found or {}
 
 
@@ -68,15 +69,23 @@ def remembered(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str])
             found[name] = value if shape == "number" else dict(value)
         else:
             wanted = "a number" if shape == "number" else f"an object of {shape}"
-            raise ConfigError(
-                f"memory.{where}.{name}: {repr(value)[:80]} is not valid. Valid: {wanted}, as answered last"
-            )
+            raise ConfigError(f"memory.{where}.{name}: {shown(value)} is not valid. Valid: {wanted}, as answered last")
     return found
+
+
+def _finite(value: Any) -> bool:
+    """A number that a float can hold: a whole one may have four thousand digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _has_shape(value: Any, shape: str) -> bool:
     if shape == "number":
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return _finite(value)
     if not isinstance(value, Mapping):
         return False
     if shape == "numbers":

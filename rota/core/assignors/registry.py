@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from rota.core.values import Codes, Snapshot
-from rota.errors import ConfigError
+from rota.errors import ConfigError, shown
 
 # name -> module below rota.core.assignors and its function; imported when first used.
 ASSIGNORS: dict[str, tuple[str, str]] = {
@@ -50,7 +50,7 @@ class Assignor(Protocol):
 def find(name: str) -> Assignor:
     """The assignor of this name. Raises ConfigError naming the ones that exist."""
     if name not in ASSIGNORS:
-        raise ConfigError(f"Unknown assignor {name!r}. Known: {', '.join(sorted(ASSIGNORS))}")
+        raise ConfigError(f"Unknown assignor {shown(name)}. Known: {', '.join(sorted(ASSIGNORS))}")
     module, function = ASSIGNORS[name]
     assign: Assignor = getattr(import_module(f"rota.core.assignors.{module}"), function)
     return assign
