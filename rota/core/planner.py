@@ -54,7 +54,7 @@ def plan(
     words = {code: f"{snapshot.name(code)} may return until {until:g}" for code, until in waits.items()}
     return Plan(
         Assignment(snapshot, target),
-        Moves(snapshot, target, placed, proposal.why),
+        Moves(snapshot, target, placed, forced, proposal.why),
         Left(snapshot, np.flatnonzero(target < 0), words),
         _measures(snapshot, match, keeps, chosen, forced, proposal, assignor in BY_COUNT),
         due=min(dues, default=None),

@@ -1,18 +1,23 @@
-"""The moves of a plan and what stays unassigned, as views with a reason that a person understands."""
+"""The moves of a plan and what stays unassigned, as views with a reason that a person understands.
+
+Law: what had to move says why it had to; what did not have to says what the assignor wants with it.
+"""
 
 from collections.abc import Callable, Mapping
 
 from rota.core.eligibility import counted, matches
-from rota.core.values import NOBODY, UNLIMITED, Codes, Ints, Lazy, Move, Snapshot, Unassigned
+from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, Lazy, Move, Snapshot, Unassigned
 
 
 class Moves(Lazy[Move]):
     """The moves of a plan in their order, made when looked at."""
 
-    __slots__ = ("indices", "snapshot", "target", "why")
+    __slots__ = ("forced", "indices", "snapshot", "target", "why")
 
-    def __init__(self, snapshot: Snapshot, target: Codes, indices: Ints, why: Callable[[int], str] | None) -> None:
-        self.snapshot, self.target, self.indices, self.why = snapshot, target, indices, why
+    def __init__(
+        self, snapshot: Snapshot, target: Codes, indices: Ints, forced: Bools, why: Callable[[int], str] | None
+    ) -> None:
+        self.snapshot, self.target, self.indices, self.forced, self.why = snapshot, target, indices, forced, why
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -35,10 +40,9 @@ class Moves(Lazy[Move]):
             return f"{giver.id} is draining"
         if not matches(giver, (requires, pin)):
             return f"pinned to {taker}" if pin is not None else f"{giver.id} lacks {_wanted(requires)}"
-        if giver.max_partitions is not None:
+        if self.forced[i] and giver.max_partitions is not None:
             over = int(counted(snapshot.owner, len(snapshot.workers))[code]) - giver.max_partitions
-            if over > 0:
-                return f"{giver.id} was {over} over its cap of {giver.max_partitions}"
+            return f"{giver.id} was {over} over its cap of {giver.max_partitions}"
         return self.why(i) if self.why else f"{taker} is where it belongs"
 
 

@@ -1,5 +1,6 @@
 """The planner: budget, cooldown, grace, what is exempt, the order under caps, a reason and a time to look again."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -122,6 +123,22 @@ def test_reasons_are_what_a_person_would_say() -> None:
         "g": "w0 left",
         "h": "it had no owner",
     }
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "sticky-load", "range", "avg-shed"])
+def test_only_what_is_over_the_cap_had_to_go_for_it(assignor: str) -> None:
+    """Ten of which eight may stay: two had to go, and three more go for balance. Both say so."""
+    team, names = [Worker("w1", max_partitions=8), Worker("w2")], [f"p{i}" for i in range(10)]
+    made = plan(Snapshot.of(team, [Partition(p) for p in names], dict.fromkeys(names, "w1")), assignor)
+    said = Counter(m.reason for m in made.moves)
+    assert made.measures.unavoidable_moves == said.pop("w1 was 2 over its cap of 8") == 2
+    voluntary = {
+        "sticky": {"w1 was 5 over its quota of 5": 3},
+        "sticky-load": {"w1 carried 1.60 times the mean": 3},
+        "range": {"its slice belongs to w2": 3},
+        "avg-shed": {},
+    }
+    assert said == voluntary[assignor]
 
 
 def test_reasons_for_what_nobody_gets() -> None:
