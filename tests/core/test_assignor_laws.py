@@ -177,6 +177,19 @@ def test_a_wrong_option_names_its_value_and_the_valid_ones(assignor: str, option
         plan(Snapshot.of([Worker("w")], [], {}), assignor, options)
 
 
+def test_a_wrong_weight_is_named_by_its_whole_path() -> None:
+    for weights, said in (
+        ({"cpu": -1}, "options.weights.cpu: -1 is not valid. Valid: a finite number >= 0"),
+        (
+            {"disk": 1},
+            "options.weights: unknown option 'disk' of avg-shed. Valid: bandwidth_in, bandwidth_out, cpu, memory",
+        ),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            plan(Snapshot.of([Worker("w")], [], {}), "avg-shed", {"weights": weights})
+        assert str(refused.value) == said
+
+
 @pytest.mark.parametrize(
     "memory", [{"hit_low": 1}, {"hit_low": {"w": "x"}}, {"planned": {"p": 1}}, {"predicted": {"w": [1]}}, {"at": "x"}]
 )

@@ -135,7 +135,7 @@ BAD = {
     '{"options":{"budget":HUGE},"assignor":"sticky-load"}': ("options.budget", "9...", "whole number >= 0"),
     '{"options":{"tolerance":HUGE},"assignor":"sticky-load"}': ("options.tolerance", "9...", "finite number >= 0"),
     '{"options":{"hits_low":HUGE},"assignor":"avg-shed"}': ("options.hits_low", "9...", "whole number >= 1"),
-    '{"options":{"weights":{"cpu":HUGE}},"assignor":"avg-shed"}': ("options.cpu", "9...", "finite number >= 0"),
+    '{"options":{"weights":{"cpu":HUGE}},"assignor":"avg-shed"}': ("options.weights.cpu", "9...", "finite number >= 0"),
     '{"memory":{"avg-shed":{"round":HUGE}},"assignor":"avg-shed"}': ("memory.avg-shed.round", "9...", "a number"),
     '{"memory":{"planner":{"voluntary_at":HUGE}}}': ("memory.planner.voluntary_at", "9...", "a number"),
     '{"workers":[{"id":"w","labels":{"a\\nb":1}}]}': ("workers[0].labels.'a\\nb'", "1", "Unicode"),

@@ -84,7 +84,8 @@ def weighed(given: Any) -> dict[str, float]:
         given = {}
     if not isinstance(given, Mapping):
         raise ConfigError(f"options.weights: {shown(given)} is not valid. Valid: an object of {', '.join(RESOURCES)}")
-    return {k: float(v) for k, v in chosen("weights", given, dict.fromkeys(RESOURCES, Option(1.0))).items()}
+    known = dict.fromkeys(RESOURCES, Option(1.0))
+    return {k: float(v) for k, v in chosen("avg-shed", given, known, "options.weights").items()}
 
 
 @dataclass(slots=True)

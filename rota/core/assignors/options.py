@@ -37,14 +37,16 @@ class Option:
         return self.most if self.most is not None else MOST if self.whole else math.inf
 
 
-def chosen(assignor: str, given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
-    """Every option of `known`, as given or by default; None means the default."""
+def chosen(
+    assignor: str, given: Mapping[str, Any], known: Mapping[str, Option], where: str = "options"
+) -> dict[str, Any]:
+    """Every option of `known`, as given at `where` or by default; None means the default."""
     for name in given:
         if name not in known:
             valid = ", ".join(sorted(known)) or "none"
-            raise ConfigError(f"options: unknown option {shown(name)} of {assignor}. Valid: {valid}")
+            raise ConfigError(f"{where}: unknown option {shown(name)} of {assignor}. Valid: {valid}")
     return {
-        name: option.default if given.get(name) is None else option.checked(f"options.{name}", given[name])
+        name: option.default if given.get(name) is None else option.checked(f"{where}.{name}", given[name])
         for name, option in known.items()
     }
 
