@@ -25,6 +25,7 @@ from rota.dataplane.source import Source
 from rota.dataplane.table import Batch, Claimed, Past, Standing
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
+from rota.restored import forgotten
 from rota.rights import Rights, rights, still
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class _Run:
     def _restored(self, standing: Mapping[str, Standing]) -> Iterator[Parked | Dropped]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
         main = self.tables.main
-        given = self.source.given(tuple(standing))  # after the table: a commit comes after the offsets that it consumed
+        lost = forgotten(self.source, main, standing)
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and still(self.tree, own):
@@ -180,11 +181,8 @@ class _Run:
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
-            elif offset > max(given[p], self.source.first(given[p])) and main.reaching({p: given[p]}):
-                reason = (
-                    f"{main.path} is at {offset}, and the index has given {given[p]} offsets: an older one was restored"
-                )
-                yield self._park(p, f"{reason}. Bring its index back, then: rota retry {p}", offset, final=True)
+            elif p in lost:
+                yield self._park(p, lost[p], offset, final=True)
 
     def _healed(self, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Committed]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
 from rota.coordination.membership import register_run
-from rota.coordination.parking import park
+from rota.coordination.parking import park, unpark
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
@@ -155,6 +156,57 @@ def test_a_lost_index_stops_the_partition(world: World) -> None:
     assert isinstance(event, Parked), event
     assert "index" in event.reason
     assert not (world.table / "index").exists()
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """Each file is read once: a skip that gave offsets would number the files anew and switch the guard of runs off."""
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p-a", 2)
+    shutil.rmtree(world.table / "index")
+    for name in ("1", "4"):  # the first late, both new
+        world.rows("a", name, 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, Parked), event
+    if not guarded:
+        monkeypatch.setattr("rota.skip.forgotten", lambda *_: {})
+    for to in (99, 3):
+        with suppress(ConfigError):
+            skip(world.tree, world.pipeline, "p-a", to=to)
+    unpark(world.tree, "p-a")  # rota retry
+    read = ["a/2.json", "a/3.json"]
+    try:
+        (event,) = world.run("a", connect=no_spark)
+        assert isinstance(event, Parked), event
+    except EnvironmentFailed:  # it got as far as Spark
+        source = Landing.of(world.pipeline)
+        read += [source.place("p-a", offset) for offset in range(2, source.given(("p-a",))["p-a"])]
+    doubled = len(read) - len(set(read))
+    assert bool(doubled) != guarded, read
+    assert (world.table / "index").exists() != guarded
+
+
+def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) -> None:
+    """The way on that the park names: every file that is there is read, into a table of its own."""
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p-a", 2)
+    world.run("a", connect=no_spark)
+    shutil.rmtree(world.table / "index")
+    world.rows("a", "1", 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, Parked) and f"move {world.table} away, then rota adopt" in event.reason, event
+    world.table.rename(world.folder / "aside")
+    adopt(world.tree, [world.pipeline])
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+    source = Landing.of(world.pipeline)
+    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    assert [source.place("p-a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
+    assert main.standing(("p-a",))["p-a"].offset == 0
 
 
 def consumed(world: World, partition: str, end: int) -> Ledger:

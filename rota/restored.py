@@ -1,0 +1,25 @@
+"""What tells that an index is older than its table. Law: whoever gives offsets to files asks here first.
+
+An index that forgot files would number them anew: those that were consumed again, and those that landed meanwhile never.
+"""
+
+from collections.abc import Mapping
+
+from rota.dataplane.ledger import Ledger
+from rota.dataplane.source import Source
+from rota.dataplane.table import Standing
+
+
+def forgotten(source: Source, main: Ledger, standing: Mapping[str, Standing]) -> dict[str, str]:
+    """The partitions whose table consumed offsets that the index has not given, with the reason; nothing may be given
+    in them. `standing` was read from the table before: a commit comes after the offsets that it consumed."""
+    given = source.given(tuple(standing))
+    return {
+        p: (
+            f"{main.path} is at {one.offset}, and the index has given {given[p]} offsets: an older one was restored, or "
+            f"it was lost. Bring its index back, then: rota retry {p}. Without a copy of it nobody knows which files "
+            f"were read: move {main.path.parent} away, then rota adopt, and all files that are there are read anew"
+        )
+        for p, one in standing.items()
+        if (one.offset or 0) > max(given[p], source.first(given[p])) and main.reaching({p: given[p]})
+    }
