@@ -12,7 +12,6 @@ from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
-from rota.dataplane.source import Source
 from rota.dataplane.table import Batch
 from rota.errors import ConfigError, CoordinationError
 from rota.pipeline import Pipeline
@@ -34,13 +33,13 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
     if reason := forgotten(source, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
     end = standing.offset + 1 if to is None else to
-    _within(source, partition, standing.offset, source.latest((partition,))[partition], end)
+    _within(partition, standing.offset, source.latest((partition,))[partition], end)
     if to is None and (why := _not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
             f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
         )
-    _within(source, partition, standing.offset, source.fix((partition,))[partition], end)
+    _within(partition, standing.offset, source.fix((partition,))[partition], end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
@@ -49,7 +48,7 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
     return ranges[partition]
 
 
-def _within(source: Source, partition: str, offset: int, latest: int, end: int) -> None:
+def _within(partition: str, offset: int, latest: int, end: int) -> None:
     """Raises ConfigError unless offset < end <= latest."""
     if offset >= latest:
         raise ConfigError(f"{partition} stands at {offset}, its end: there is nothing to skip. See `rota status`")
@@ -61,7 +60,7 @@ def _within(source: Source, partition: str, offset: int, latest: int, end: int) 
         raise ConfigError(f"{partition} stands at {offset} already; {end} is not beyond it. Give a greater --to")
 
 
-def _named(source: Source, partition: str, offset: int) -> str:
+def _named(source: Landing, partition: str, offset: int) -> str:
     """The file behind the offset, if it has one already."""
     return f" ({source.place(partition, offset)})" if offset < source.given((partition,))[partition] else ""
 

@@ -198,7 +198,8 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     shutil.rmtree(world.table / "index")
     world.rows("a", "1", 1)
     (event,) = world.run("a", connect=paused(lambda: None))
-    assert isinstance(event, Parked) and f"move {world.table} away, then rota adopt" in event.reason, event
+    assert isinstance(event, Parked), event
+    assert f"move {world.table} away, then rota adopt" in event.reason
     world.table.rename(world.folder / "aside")
     adopt(world.tree, [world.pipeline])
     with pytest.raises(EnvironmentFailed, match="no Spark"):
