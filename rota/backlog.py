@@ -38,7 +38,7 @@ def discover(pipeline: Pipeline) -> tuple[str, ...]:
 
 def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, latest). One that no run ever looked at, and that starts at its end, counts as behind by all
-    it has: the run that looks writes down where it starts. One whose checkpoint cannot be read is left out."""
+    it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     source, asked = Landing.of(pipeline), tuple(partitions)
     checkpoints = tree.checkpoints(asked)
     wanted = tuple(p for p in asked if not unreadable(tree, p))
@@ -47,15 +47,23 @@ def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str,
 
 def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
     """For each live incarnation: what it owns, has in its target, no run works on, is not parked, and lags. None without
-    any of these."""
+    any of these.
+
+    A source that cannot be looked at counts as behind by one, and so does what was parked until now: the run that looks
+    says why it waits, or that it does no more."""
     found: dict[str, list[str]] = {}
     workable = _workable(tree, pipeline)[0]
     busy = _busy(tree, workable)
     for partition, incarnation in workable.items():
         if partition not in busy:
             found.setdefault(incarnation, []).append(partition)
+    asked = [p for ps in found.values() for p in ps]
+    seen, parked = lags(tree, pipeline, asked), tree.parked()
+    looked = {p: seen.get(p, (0, 0)) for p in asked if not unreadable(tree, p)}
     behind = {
-        p: lag for p, lag in lags(tree, pipeline, (p for ps in found.values() for p in ps)).items() if lag[0] < lag[1]
+        p: (at, max(latest, at + 1))
+        for p, (at, latest) in looked.items()
+        if at < latest or p not in seen or p in parked
     }
     work = (Work(i, worker_of(i), {p: behind[p] for p in ps if p in behind}) for i, ps in sorted(found.items()))
     return tuple(one for one in work if one.lags)

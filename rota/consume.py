@@ -142,6 +142,10 @@ class _Run:
         if not held:
             return
         latest = self.source.fix(tuple(held))
+        yield from (self._unseen(p, standing[p].offset or 0) for p in held if p not in latest)
+        held = {p: o for p, o in held.items() if p in latest}
+        if not held:
+            return
         starts = {p: self.source.first(n) for p, n in latest.items()}
         claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
@@ -151,7 +155,10 @@ class _Run:
         yield from self._healed(claimed, latest)
         ranges = self.source.capped(claimed.offsets, latest)
         work = {p: r for p, r in ranges.items() if r[0] < r[1]}
-        yield from (Idle(p, r[0], held[p].token, self.rights.epoch) for p, r in ranges.items() if p not in work)
+        for p in (p for p in ranges if p not in work):
+            if p in self.rights.parked:
+                self._unpark(p)  # what it was parked for is mended
+            yield Idle(p, ranges[p][0], held[p].token, self.rights.epoch)
         if work:
             from rota.dataplane.session import joined
 
@@ -183,6 +190,12 @@ class _Run:
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
             elif p in lost:
                 yield self._park(p, lost[p], offset, final=True)
+
+    def _unseen(self, partition: str, offset: int) -> Parked | Dropped:
+        """What cannot be looked at waits; what can be again since is left to the next run."""
+        if reason := self.source.unseen(partition):
+            return self._park(partition, reason, offset, final=False)
+        return Dropped(partition, "it could not be looked at a moment ago; the next run looks again")
 
     def _healed(self, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Committed]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.

@@ -6,6 +6,7 @@ partition is parked for it. A skip that is refused writes nothing, and so gives 
 """
 
 import uuid
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from rota.coordination.parking import unpark
@@ -33,19 +34,27 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
     if reason := forgotten(source, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
     end = standing.offset + 1 if to is None else to
-    _within(partition, standing.offset, source.latest((partition,))[partition], end)
+    _within(partition, standing.offset, _seen(source, source.latest, partition), end)
     if to is None and (why := _not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
             f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
         )
-    _within(partition, standing.offset, source.fix((partition,))[partition], end)
+    _within(partition, standing.offset, _seen(source, source.fix, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
     with suppress(CoordinationError):  # the skip is in the table: whoever repeated it would skip one more
         unpark(tree, partition)
     return ranges[partition]
+
+
+def _seen(source: Landing, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
+    """The latest offset by `look`. Raises ConfigError where the partition cannot be looked at."""
+    found = look((partition,))
+    if partition not in found:
+        raise ConfigError(f"{partition} cannot be skipped: {source.unseen(partition) or 'try again'}")
+    return found[partition]
 
 
 def _within(partition: str, offset: int, latest: int, end: int) -> None:

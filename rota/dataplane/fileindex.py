@@ -57,20 +57,23 @@ class FileIndex:
         return self._files(opened(self.path), partitions)
 
     def extend(
-        self, partitions: tuple[str, ...], new: Callable[[str, frozenset[str]], list[Landed]]
+        self, partitions: tuple[str, ...], new: Callable[[str, frozenset[str]], list[Landed] | None]
     ) -> Mapping[str, tuple[Landed, ...]]:
-        """The files of each partition after `new(partition, known paths)` got the next ordinals, in the order given."""
+        """The files of each partition after `new(partition, known paths)` got the next ordinals, in the order given.
+
+        One of which `new` says None is left out."""
         for _ in range(TRIES):
             table = opened(self.path)
             if table is None:
                 table = created(self.path, SCHEMA)  # and read below, on this very handle: somebody may have been faster
             known = self._files(table, partitions)
-            found = {p: new(p, frozenset(f.path for f in known[p])) for p in partitions}
+            seen = {p: new(p, frozenset(f.path for f in known[p])) for p in partitions}
+            found = {p: files for p, files in seen.items() if files is not None}
             if not any(found.values()):
-                return known
+                return {p: known[p] for p in found}
             if self._append(table, known, found):
                 self._tidy()
-                return {p: (*known[p], *found[p]) for p in partitions}
+                return {p: (*known[p], *files) for p, files in found.items()}
         raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
 
     def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:

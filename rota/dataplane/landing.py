@@ -1,7 +1,8 @@
 """Landing folders as a source: one folder a partition, an offset is a file's ordinal in the index.
 
 Law: names may come late and out of order, and files may be half-written when they are first seen: nothing is lost, because
-a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file.
+a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file. A
+folder that cannot be listed keeps its own partition waiting and no other.
 """
 
 import bz2
@@ -67,7 +68,7 @@ class Landing:
     def keys(self) -> tuple[str, ...]:
         """See `Source.keys`. A folder whose name makes an id that is too long is left out, with a warning."""
         try:
-            folders = [f.name for f in os.scandir(self.root) if f.is_dir() and not f.name.startswith(HIDDEN)]
+            folders = [f.name for f in os.scandir(self.root) if _folder(f) and not f.name.startswith(HIDDEN)]
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -80,7 +81,8 @@ class Landing:
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.latest`."""
         known = self.index.files(partitions)
-        return {p: len(files) + len(self._new(p, frozenset(f.path for f in files))) for p, files in known.items()}
+        new = {p: self._new(p, frozenset(f.path for f in files)) for p, files in known.items()}
+        return {p: len(known[p]) + len(files) for p, files in new.items() if files is not None}
 
     def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.given`."""
@@ -89,6 +91,14 @@ class Landing:
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.fix`."""
         return {p: len(files) for p, files in self.index.extend(partitions, self._new).items()}
+
+    def unseen(self, partition: str) -> str:
+        """See `Source.unseen`."""
+        try:
+            self._landed(partition, frozenset())
+        except OSError as error:
+            return f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
+        return ""
 
     def first(self, latest: int) -> int:
         """See `Source.first`: `earliest`, `latest` or an offset, as declared."""
@@ -164,8 +174,16 @@ class Landing:
         kept = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
         return {**safe, **self.declared.options, **kept}
 
-    def _new(self, partition: str, known: frozenset[str]) -> list[Landed]:
-        """The files of a partition that rested for `settle` seconds and have no ordinal yet, by name."""
+    def _new(self, partition: str, known: frozenset[str]) -> list[Landed] | None:
+        """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
+        try:
+            return self._landed(partition, known)
+        except OSError:
+            self.keys()  # raises where it is not the partition's own fault
+            return None
+
+    def _landed(self, partition: str, known: frozenset[str]) -> list[Landed]:
+        """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
         folder = names.folder(partition[len(self.name) + 1 :])
         return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
@@ -222,13 +240,12 @@ class Landing:
 
 
 def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
-    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it."""
+    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. Raises
+    OSError."""
     try:
         entries = list(os.scandir(root / below))
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise EnvironmentFailed(f"{root / below} cannot be listed ({error}). Check the folder's rights") from error
     for entry in entries:
         path = f"{below}/{entry.name}"
         if entry.name.startswith(HIDDEN) or path in known:
@@ -245,6 +262,14 @@ def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: f
             continue  # it vanished meanwhile
         if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
             yield Landed(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a folder, or may be one: what cannot be looked at is a partition that says so."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True
 
 
 def _text(path: str) -> bool:

@@ -26,7 +26,8 @@ class Source(Protocol):
         ...
 
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """One past the newest offset that a run would find now; no Spark, writes nothing."""
+        """One past the newest offset that a run would find now; no Spark, writes nothing. A partition that cannot be
+        looked at is left out; EnvironmentFailed where that is nobody's own fault."""
         ...
 
     def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
@@ -35,6 +36,10 @@ class Source(Protocol):
 
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """Gives offsets to what is new, and the `latest` after it. A lost race gives nothing twice."""
+        ...
+
+    def unseen(self, partition: str) -> str:
+        """Why the partition cannot be looked at, with the next step; empty where it can."""
         ...
 
     def first(self, latest: int) -> int:

@@ -368,6 +368,39 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World, caplog: pytest.Log
     assert "not UTF-8" in caplog.text
 
 
+def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_other(world: World) -> None:
+    """Such as one that a producer made with umask 077. Mended, it goes on by itself, also where nothing is new in it."""
+    for key in "ab":
+        world.rows(key, "0", 1)
+    world.give("a", "b")
+    consumed(world, "p-a", 1)
+    world.run("a")  # writes the checkpoint
+    landed = world.folder / "land"
+    (landed / "a").rename(landed / "_a")
+    (landed / "a").write_text("a file fails for root too")
+
+    def due() -> list[str]:
+        return [p for work in backlog(world.tree, world.pipeline) for p in work.lags]
+
+    assert due() == ["p-a", "p-b"]
+    with pytest.raises(EnvironmentFailed, match="no Spark here"):
+        world.run("a", "b", connect=no_spark)  # b got as far as Spark
+    parked = world.tree.parked()["p-a"].record
+    assert parked.reason.endswith("land/a cannot be looked at (Not a directory). Mend its rights, then: rota retry p-a")
+    assert parked.retry_at is not None
+    assert due() == ["p-b"]
+    with pytest.raises(ConfigError, match=r"p-a cannot be skipped: .*/land/a cannot be looked at"):
+        skip(world.tree, world.pipeline, "p-a")
+    world.server.clock = lambda: parked.retry_at or 0.0
+    (landed / "a").unlink()
+    (landed / "_a").rename(landed / "a")
+    assert due() == ["p-a", "p-b"], "only a run can say that it is mended"
+    (event,) = world.run("a")
+    assert isinstance(event, Idle)
+    assert not world.tree.parked()
+    assert due() == ["p-b"]
+
+
 # --- the table of bad records ---------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,8 @@
 """The conformance suite of a source without Spark, on landing folders: an offset, once given, means the same for ever."""
 
+import errno
 import gzip
+import os
 import threading
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import rota
 from rota.dataplane import fileindex
 from rota.dataplane.landing import Landing
 from rota.dataplane.opening import opened
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 
 
@@ -60,8 +62,6 @@ def fields(one: Landing) -> dict[str, object]:
 
 
 def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> None:
-    import os
-
     land(tmp_path, "x/1.json")
     os.utime(tmp_path / "land/x/1.json", (1, 1))
     now = (tmp_path / "land/x/1.json").stat().st_ctime
@@ -169,3 +169,32 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
 def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mode"):
         source(tmp_path, options={"mode": "DROPMALFORMED"})
+
+
+def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(
+        tmp_path, "x/1.json", "y/1.json", "z"
+    )  # a file where a folder was fails for root too, as a folder of 0700 does
+    (tmp_path / "land/loop").symlink_to("loop")
+    assert one.latest(("p-x", "p-z", "p-loop")) == {"p-x": 1}
+    assert one.fix(("p-x", "p-y", "p-z")) == {"p-x": 1, "p-y": 1}
+    assert one.fix(("p-x", "p-z")) == {"p-x": 1}
+    assert one.keys() == ("loop", "x", "y")
+    assert "land/z cannot be looked at (Not a directory). Mend its rights, then: rota retry p-z" in one.unseen("p-z")
+    assert not one.unseen("p-x")
+
+
+def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json")
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr(os, "scandir", stale)
+    for look in (one.latest, one.fix):
+        with pytest.raises(EnvironmentFailed, match="Stale file handle"):
+            look(("p-x",))
