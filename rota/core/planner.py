@@ -2,8 +2,8 @@
 
 Laws: `plan` is a pure function. An unavoidable move (its owner is gone, may not hold it, or is over its cap) is exempt
 from budget and cooldown. Done one after the other, the moves keep every cap at every instant if any order can. Not to
-move is a result with a reason, and with a `due` if it waits. From every interrupted prefix of its own moves a plan goes
-on to the same end.
+move is a result with a reason, and with a `due` if it waits. The memory is that of what happens, not of what is held
+back. From every interrupted prefix of its own moves a plan goes on to the same end.
 """
 
 from collections.abc import Mapping
@@ -45,8 +45,9 @@ def plan(
         remembered("planner", part(memory, "planner"), {"voluntary_at": "number"}),
     )
     target, placed = chosen.target, chosen.placed
-    whole = chosen.target is proposal.target  # else what the assignor remembers has not happened: it decides again
-    thought = proposal.memory if whole else past
+    thought = proposal.memory
+    if proposal.remembers and target is not proposal.target:
+        thought = proposal.remembers(target)  # what was held back has not happened
     kept: dict[str, Any] = {assignor: dict(thought)} if thought else {}
     if chosen.voluntary_at is not None:
         kept["planner"] = {"voluntary_at": chosen.voluntary_at}
@@ -93,8 +94,13 @@ def _proposed(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Pr
     target = np.full(len(snapshot.owner), -1, np.int32)
     target[rows] = inner.target
     place = {int(row): i for i, row in enumerate(rows)}
-    why = inner.why
-    return replace(inner, target=target, why=None if why is None else lambda i: why(place[i]))
+    why, remembers = inner.why, inner.remembers
+    return replace(
+        inner,
+        target=target,
+        why=None if why is None else lambda i: why(place[i]),
+        remembers=None if remembers is None else lambda happens: remembers(happens[rows]),
+    )
 
 
 def _unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:

@@ -5,7 +5,7 @@ the exception is a worker that is cordoned and over its cap at once: who leaves 
 `sticky-load` is a heuristic for an NP-hard problem and stops as soon as it is within its tolerance: a part of its moves
 may be enough. Its law is that going on from anywhere ends within 1 % of the same height, or within the tolerance.
 The shedders have no such law: what they want is a step of a round, counted in a memory that is published with the target
-in one write; from half a step they count anew. What they keep is that a round which a budget held back is not remembered
+in one write; from half a step they count anew. What they keep is that what a budget held back is not remembered as done
 (`test_planner`).
 """
 

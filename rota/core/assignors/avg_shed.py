@@ -2,7 +2,8 @@
 
 Laws: the i-th lowest worker is paired with the i-th highest by score; a pair acts when its gap has stood long enough
 (`hits_low` rounds above `low`, `hits_high` above `high`); a share of the difference moves within the pair, never to the
-one least loaded worker of all. Counters, plans and the last movers are memory, a value in and out.
+one least loaded worker of all. Counters, plans and the last movers are memory, a value in and out: of what happens,
+not of what a policy held back.
 """
 
 from collections.abc import Mapping
@@ -59,23 +60,26 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
         shedding.run()
     shedding.place()
     target = fitted(snapshot, match, keeps, shedding.target)
-    immune = {p: r for p, r in past["moved"].items() if number - r < settings["immune_rounds"]}
-    ids = set(snapshot.partition_ids)
-    if len(shedding.planned) > MOST_PLANNED:  # the memory is one record: lots can be drawn again, sheds cannot
-        ids &= {*immune, *shedding.moved}
-    keep: dict[str, Any] = {
-        "hit_low": shedding.hit_low,
-        "hit_high": shedding.hit_high,
-        "planned": {p: w for p, w in sorted(shedding.planned.items()) if p in ids},
-        "moved": immune | dict.fromkeys(shedding.moved, number),
-        "predicted": scores.predicted(snapshot, target),
-        "round": number,
-    }
-    if snapshot.now > 0:
-        keep["at"] = snapshot.now if acts else past["at"]
-    return Proposal(
-        target, shedding.why, {k: v for k, v in keep.items() if v not in ({}, None)}, shedding.note(), due=due
-    )
+
+    def remembers(happens: Codes) -> dict[str, Any]:
+        low, high, planned, moved = shedding.after(happens)
+        immune = {p: r for p, r in past["moved"].items() if number - r < settings["immune_rounds"]}
+        ids = set(snapshot.partition_ids)
+        if len(planned) > MOST_PLANNED:  # the memory is one record: lots can be drawn again, sheds cannot
+            ids &= {*immune, *moved}
+        keep: dict[str, Any] = {
+            "hit_low": low,
+            "hit_high": high,
+            "planned": {p: w for p, w in sorted(planned.items()) if p in ids},
+            "moved": immune | dict.fromkeys(moved, number),
+            "predicted": scores.predicted(snapshot, happens),
+            "round": number,
+        }
+        if snapshot.now > 0:
+            keep["at"] = snapshot.now if acts else past["at"]
+        return {k: v for k, v in keep.items() if v not in ({}, None)}
+
+    return Proposal(target, shedding.why, remembers(target), shedding.note(), due=due, remembers=remembers)
 
 
 def weighed(given: Any) -> dict[str, float]:
@@ -103,9 +107,9 @@ class _Round:
     hit_low: dict[str, float] = field(init=False)
     hit_high: dict[str, float] = field(init=False)
     planned: dict[str, str] = field(init=False)
-    moved: list[str] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
     warned: list[str] = field(default_factory=list)
+    acted: list[tuple[list[int], dict[str, float], dict[str, float]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         present = {w.id for w in self.snapshot.workers}
@@ -139,8 +143,11 @@ class _Round:
             if any(self.hit_high.get(w, 0) >= self.settings["hits_high"] for w in both) or any(
                 self.hit_low.get(w, 0) >= self.settings["hits_low"] for w in both
             ):
+                hits = [{w: h[w] for w in both if w in h} for h in (self.hit_low, self.hit_high)]
+                had = {*self.reasons}
                 self._clear(both)
                 self._shed(cold, hot, gap)
+                self.acted.append(([i for i in self.reasons if i not in had], hits[0], hits[1]))
 
     def _ascending(self) -> list[int]:
         """Workers that take part, from the lowest score; a busy worker without a report is left out."""
@@ -178,7 +185,6 @@ class _Round:
             free -= 1
             self.target[i] = cold
             self.planned[name] = taker
-            self.moved.append(name)
             self.reasons[i] = f"{giver} scored {gap:.0f} above {taker} for long enough"
 
     def _immune(self, name: str) -> bool:
@@ -200,6 +206,22 @@ class _Round:
             self.planned[name] = self.snapshot.workers[taker].id
             free[taker] -= 1
 
+    def after(self, happens: Codes) -> tuple[dict[str, float], dict[str, float], dict[str, str], list[str]]:
+        """Counters, plans and movers if `happens` is what comes of this round: a shed that was held back is neither
+        planned nor moved, and a pair of which every shed was held back has not acted yet."""
+        low, high, planned = dict(self.hit_low), dict(self.hit_high), dict(self.planned)
+        held = {i for i in self.reasons if happens[i] == self.keeps[i]}
+        for i in held:
+            name = self.snapshot.partition_ids[i]
+            planned.pop(name)
+            if name in self.past["planned"]:
+                planned[name] = self.past["planned"][name]
+        for rows, low_before, high_before in self.acted:
+            if rows and held.issuperset(rows):
+                low, high = low | low_before, high | high_before
+        moved = [self.snapshot.partition_ids[i] for i in self.reasons if i not in held]
+        return dict(sorted(low.items())), dict(sorted(high.items())), planned, moved
+
     def why(self, partition: int) -> str:
         """The pair that a partition moved in."""
         return self.reasons.get(partition, "it made room for another")
@@ -208,6 +230,6 @@ class _Round:
         """Why nothing was shed, if nothing was."""
         silent = [w.id for w, known in zip(self.snapshot.workers, self.scores.known, strict=True) if not known]
         said = [*self.warned, *([f"no usage reported by {', '.join(silent[:5])}"] if silent else [])]
-        if not self.moved and self.hit_low:
+        if not self.reasons and self.hit_low:
             said.append(f"gaps stand for {max(self.hit_low.values()):g} rounds, {self.settings['hits_low']} are needed")
         return "; ".join(said)

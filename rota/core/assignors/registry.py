@@ -29,7 +29,8 @@ class Proposal:
 
     `why(partition)` explains a move that validity alone does not; `note` says what was approximated or why nothing
     moves; `due` is when to look again, in the snapshot's seconds; `lower_bound` is a utilization that no assignment
-    within the assignor's own bounds can stay below; `proven` says that no counts are more even (by-count assignors).
+    within the assignor's own bounds can stay below; `proven` says that no counts are more even (by-count assignors);
+    `remembers(target)` is the memory if only that part of it happens (None: the memory is the same).
     """
 
     target: Codes
@@ -39,6 +40,7 @@ class Proposal:
     due: float | None = None
     lower_bound: float | None = None
     proven: bool = True
+    remembers: Callable[[Codes], Mapping[str, Any]] | None = None
 
 
 class Assignor(Protocol):
