@@ -122,7 +122,7 @@ CASES = [
     Case("uniform-shed", "throughput_ratio", 5, {"rate_percent": 400, "min_throughput": 0}),
     Case("uniform-shed", "share", 0.5),
     Case("uniform-shed", "min_rate", 2000),
-    Case("uniform-shed", "min_throughput", 100, {"min_rate": 1e5}),
+    Case("uniform-shed", "min_throughput", 100, {"rate_percent": 400}),
     Case("ordinal", "spread", True),
 ]
 

@@ -15,7 +15,7 @@ import numpy as np
 from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import RESOURCES, Lots, Scores, room, this_round
+from rota.core.assignors.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, lately, room, this_round
 from rota.core.eligibility import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
 from rota.errors import ConfigError, shown
@@ -28,7 +28,7 @@ OPTIONS = {
     "share": Option(0.2, most=1.0),
     "min_rate": Option(1000.0),
     "min_throughput": Option(1e6),
-    "immune_rounds": Option(30, whole=True),
+    "immune_rounds": Option(IMMUNE_ROUNDS, whole=True),
 }
 MOST_PLANNED = 10_000
 MEMORY = {
@@ -63,7 +63,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
 
     def remembers(happens: Codes) -> dict[str, Any]:
         low, high, planned, moved = shedding.after(happens)
-        immune = {p: r for p, r in past["moved"].items() if number - r < settings["immune_rounds"]}
+        immune = lately(past["moved"], number, settings["immune_rounds"])
         ids = set(snapshot.partition_ids)
         if len(planned) > MOST_PLANNED:  # the memory is one record: lots can be drawn again, sheds cannot
             ids &= {*immune, *moved}

@@ -16,6 +16,7 @@ from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 RESOURCES = ("cpu", "memory", "bandwidth_in", "bandwidth_out")
 ROUND = 60.0  # seconds between two rounds of a shedder, in the snapshot's time; without a clock every call is a round
+IMMUNE_ROUNDS = 30  # loadBalancerSheddingGracePeriodMinutes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +75,16 @@ def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tu
     if at is not None and 0 < snapshot.now < at + ROUND:
         return False, count, at + ROUND
     return True, count + 1, snapshot.now + ROUND
+
+
+def between(snapshot: Snapshot, at: float) -> str:
+    """Why a call that is no round of its own sheds nothing."""
+    return f"the last round was {snapshot.now - at:g} s ago, rounds are {ROUND:g} s apart"
+
+
+def lately(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:
+    """Of the partitions by the round in which they moved, those still immune in round `number`."""
+    return {p: r for p, r in moved.items() if number - r < rounds}
 
 
 class Lots:
