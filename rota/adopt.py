@@ -1,8 +1,8 @@
 """Take over tables of another group or of a former ZooKeeper, or go on after a restore: `rota adopt`.
 
 Law: after it, this group's tokens are above every token that its tables have seen, its checkpoints say what the tables say,
-and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on; what they
-never heard of begins anew.
+and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on, also
+where somebody else changed their rows; what they never heard of begins anew.
 """
 
 from collections.abc import Iterable, Mapping

@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
+from rota.dataplane.altered import altered
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -35,6 +36,7 @@ class Guards:
     snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
     history: bool = True  # after a failure, look for the commit in the log before trying again
     there: bool = True  # a table that was there before is not made anew
+    untouched: bool = True  # a table whose rows somebody else changed is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,25 @@ class Ledger:
             f"written. To take it over: rota adopt"
         )
 
+    def altered(self, partition: str | None = None) -> str:
+        """What somebody else did to the rows since we last looked, and the next step; empty if nothing. For one partition
+        it names the offsets that a RESTORE took."""
+        table = self.open()
+        return self._altered(table, partition) if table else ""
+
+    def _altered(self, table: DeltaTable, partition: str | None = None) -> str:
+        if not self.guards.untouched or (found := altered(self.path, table)) is None:
+            return ""
+        taken = ""
+        if partition is not None and found.back_to is not None:
+            ranges = [one.ranges[partition] for one in self.past(found.back_to) if partition in one.ranges]
+            if ranges:
+                taken = f" (of {partition}: {ranges[-1][0]} to {ranges[0][1]})"
+        return (
+            f"{self.path}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at it, "
+            f"then: rota adopt; rows that are gone come back by a replay of their offsets{taken}"
+        )
+
     def identity(self, table: DeltaTable) -> list[Transaction]:
         """What the first commit of this group into a table carries, so that `identify` knows it again."""
         return [] if self._ours(table) else self._identity(_adopted(table) or 1)
@@ -91,6 +112,7 @@ class Ledger:
         for _ in range(TRIES):
             table = self.there() if known else self.found()
             self.identify(table)
+            self._untouched(table)
             seen = {p: table.transaction_version(self._token(p)) for p in tokens}
             newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
             mine = {p: t for p, t in tokens.items() if p not in newer}
@@ -111,6 +133,7 @@ class Ledger:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
         table = self.there()
         self.identify(table)
+        self._untouched(table)
         self._unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
         return _claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
@@ -167,13 +190,14 @@ class Ledger:
         return {p for one in self.past() for p in (*one.tokens, *one.ranges)}
 
     def adopt(self) -> int:
-        """Takes the table over for this group and ZooKeeper, and goes on at its offsets. The greatest token it has seen.
+        """Takes the table over for this group and ZooKeeper, as it is, and goes on at its offsets. The greatest token it
+        has seen.
 
         Whoever had it before is stopped at its next claim, and what it has under way at its commit.
         """
         for _ in range(TRIES):
             table = self.there()
-            if self._ours(table):
+            if self._ours(table) and not self._altered(table):
                 return max((t for one in self.past() for t in one.tokens.values()), default=0)
             wanted = [*self._identity((_adopted(table) or 0) + 1), *self._carried(table)]
             try:
@@ -218,10 +242,15 @@ class Ledger:
         self, table: DeltaTable, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
     ) -> None:
         added = [added_file(f) for f in files]
-        properties = CommitProperties(app_transactions=moves, custom_metadata=dict(said), max_commit_retries=30)
+        said = {**said, "rota.base": str(table.version())}
+        properties = CommitProperties(app_transactions=moves, custom_metadata=said, max_commit_retries=30)
         table.create_write_transaction(
             added, "append", table.schema(), partition_by=[], commit_properties=properties
         )  # fmt: skip
+
+    def _untouched(self, table: DeltaTable) -> None:
+        if reason := self._altered(table):
+            raise ForeignTable(f"{reason}. Nothing was written")
 
     def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
@@ -272,7 +301,8 @@ class Tables:
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
         """`meta` is the random id of the group's meta record."""
         folder = Path(expanded(pipeline.table.path)).absolute()
-        return cls(folder, Ledger(folder / "main", group, meta), Ledger(folder / "quarantine", group, meta))
+        aside = Ledger(folder / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
+        return cls(folder, Ledger(folder / "main", group, meta), aside)
 
 
 def survivable(path: Path, error: Exception) -> None:

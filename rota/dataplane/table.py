@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
-KEYS = ("op", "commit", "run", "group", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad", "seconds")
+KEYS = (
+    "op", "commit", "run", "group", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad", "seconds", "base",
+)  # fmt: skip
 DOCUMENTS = ("tokens", "ranges", "rows", "bad")  # the keys whose value is JSON
 
 
@@ -132,6 +134,7 @@ def metadata(batch: Batch, group: str, tokens: Mapping[str, int]) -> dict[str, s
         "rows": _json(batch.rows),
         "bad": _json(batch.bad),
         "seconds": f"{batch.seconds:.3f}",
+        "base": "",  # set where offsets move
     }
     return {f"rota.{key}": value for key, value in said.items()}
 

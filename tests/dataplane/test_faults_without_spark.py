@@ -138,6 +138,34 @@ def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: st
         assert not seen
 
 
+# --- a table that Delta itself restored ------------------------------------------------------------------------------
+
+
+def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(world: World) -> None:
+    """Also where the checkpoint, the token and the table's id are those of before."""
+    for name in ("0", "1"):
+        world.rows("a", name, 1)
+    world.give("a")
+    main = consumed(world, "p-a", 2)
+    assert [type(e) for e in world.run("a")] == [Committed, Idle]
+    DeltaTable(main.path).restore(1)
+    before = DeltaTable(main.path).version()
+    world.rows("a", "2", 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, Parked), event
+    assert event.retry_at is None
+    assert "(RESTORE) changed rows" in event.reason
+    assert "rota adopt" in event.reason
+    assert "(of p-a: 0 to 2)" in event.reason
+    with pytest.raises(ForeignTable, match="RESTORE"):
+        skip(world.tree, world.pipeline, "p-a")
+    assert DeltaTable(main.path).version() == before
+    adopt(world.tree, [world.pipeline])
+    assert not world.tree.parked()
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+
+
 # --- what was given an offset keeps it ------------------------------------------------------------------------------
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane import columns, footers
+from rota.dataplane import columns, footers, replacing
 from rota.dataplane.ledger import Guards, Ledger
 from rota.dataplane.table import KEYS, Batch, Claimed
 from rota.errors import BadTransform, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -279,6 +279,110 @@ def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path
     write_deltalake(tmp_path / "main", pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
     with pytest.raises(ForeignTable):
         ledger(tmp_path).claim({"p": 1}, {"p": 0})
+
+
+# --- a table whose rows somebody else changed -----------------------------------------------------------------------
+
+
+def restored(table: Ledger) -> None:
+    DeltaTable(table.path).restore(2)
+
+
+def emptied(table: Ledger) -> None:
+    DeltaTable(table.path).delete("_offset >= 2")
+
+
+def filled(folder: Path, **more: Any) -> Ledger:
+    """Offsets 0 to 5 of p; after version 2 the table holds the first two."""
+    table = ledger(folder, **more)
+    for _ in range(3):
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed))
+    return table
+
+
+def go_on(table: Ledger) -> None:
+    claimed = table.claim({"p": 1}, {"p": 0})
+    table.commit(claimed, batch(table, claimed))
+
+
+@pytest.mark.parametrize("change", [restored, emptied], ids=["RESTORE", "DELETE"])
+def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
+    tmp_path: Path, change: Callable[[Ledger], None]
+) -> None:
+    """Its offsets stand where they stood: whoever went on would leave the hole for good. A replay fills it."""
+    table = filled(tmp_path)
+    change(table)
+    before = version(table.path)
+    for _ in range(2):
+        with pytest.raises(ForeignTable, match=r"version 5 \((RESTORE|DELETE)\) changed rows, .* then: rota adopt"):
+            go_on(table)
+    assert version(table.path) == before
+    assert ("(of p: 2 to 6)" in table.altered("p")) == (change is restored)
+    assert table.adopt() == 1
+    assert table.adopt() == 1
+    assert version(table.path) == before + 1, "adopted once"
+    lost = Claimed(None, 0, "", "", {}, {"p": 2}, {})
+    replacing.replace(table, batch(table, lost, ends={"p": 6}))
+    go_on(table)
+    assert damage(table.path, expected(p=8)) == NO_DAMAGE
+
+
+@pytest.mark.parametrize("change", [restored, emptied], ids=["RESTORE", "DELETE"])
+def test_without_looking_at_what_others_did_rows_are_gone(tmp_path: Path, change: Callable[[Ledger], None]) -> None:
+    table = filled(tmp_path, guards=Guards(untouched=False))
+    change(table)
+    go_on(table)
+    assert damage(table.path, expected(p=8))["lost"] == 4
+
+
+@pytest.mark.parametrize("change", [restored, emptied], ids=["RESTORE", "DELETE"])
+def test_what_takes_rows_refuses_the_commit_that_was_claimed_before(
+    tmp_path: Path, change: Callable[[Ledger], None]
+) -> None:
+    table = filled(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    made = batch(table, claimed)
+    change(table)
+    with pytest.raises(ForeignTable, match="changed rows"):
+        table.commit(claimed, made)
+
+
+@pytest.mark.parametrize("later", [0, 20], ids=["at once", "below other commits"])
+def test_what_slips_in_between_a_claim_and_its_commit_is_found_by_the_next(tmp_path: Path, later: int) -> None:
+    """Delta lets an append pass an append."""
+    from deltalake import write_deltalake
+
+    table = filled(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    made = batch(table, claimed)
+    write_deltalake(table.path, pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
+    assert table.commit(claimed, made) == 6
+    for number in range(later):
+        DeltaTable(table.path).alter.set_table_properties({"delta.checkpointInterval": str(100 + number)})
+    with pytest.raises(ForeignTable, match="WRITE"):
+        go_on(table)
+
+
+def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    DeltaTable(table.path).optimize.compact()
+    DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(table.path).alter.add_columns(Field("later", "long"))
+    DeltaTable(table.path).create_checkpoint()
+    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
+    assert not table.altered()
+    go_on(table)
+    assert damage(table.path, expected(p=8)) == NO_DAMAGE
+
+
+def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    DeltaTable(table.path).restore(3)
+    DeltaTable(table.path).optimize.compact()
+    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
+    with pytest.raises(ForeignTable, match="RESTORE"):
+        go_on(table)
 
 
 # --- columns --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""What somebody else did to the rows of a table of ours: a RESTORE, a DELETE, an append of its own.
+
+Law: the offsets of a table say which rows are in it only as long as nobody but rota adds or removes rows; a RESTORE by
+Delta keeps the offsets and takes the rows. Every commit of ours names in `rota.base` the version up to which the log was
+looked through for that, so that nothing can slip in between the look and the commit: the next look goes back to there.
+What moves rows between files without changing them (OPTIMIZE), removes files (VACUUM) or adds a column alters nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from rota.errors import EnvironmentFailed
+
+FEW = 16  # commits that are read first
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """The newest commit of somebody else that added or removed rows; `back_to`: the version that a RESTORE went back to."""
+
+    version: int
+    operation: str
+    back_to: int | None
+
+
+def altered(path: Path, table: DeltaTable) -> Altered | None:
+    """Looks from the newest version back to where a commit of ours has looked."""
+    seen, base, limit = 0, -1, FEW
+    while True:
+        entries = table.history(limit)
+        for entry in entries[seen:]:
+            version = int(str(entry["version"]))
+            if version <= base:
+                return None
+            if "rota.op" in entry:
+                base = max(base, _base(entry, version))
+            elif _changes_rows(path, version):
+                return Altered(version, str(entry.get("operation", "a commit")), _back_to(entry))
+        if len(entries) < limit:
+            return None
+        seen, limit = limit, limit * 8
+
+
+def _base(entry: Mapping[str, object], version: int) -> int:
+    """Up to where a commit of ours looked: a replay does not, and one from before `rota.base` is taken to have."""
+    said = str(entry.get("rota.base", version - 1))
+    return int(said) if said else -1
+
+
+def _changes_rows(path: Path, version: int) -> bool:
+    try:
+        lines = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    except OSError as error:
+        raise EnvironmentFailed(f"The log of {path} cannot be read ({error}). Check the disk and its rights") from error
+    actions = (action for line in lines for action in json.loads(line).items())
+    return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
+
+
+def _back_to(entry: Mapping[str, object]) -> int | None:
+    parameters = entry.get("operationParameters")
+    version = str(parameters.get("version")) if isinstance(parameters, dict) else ""
+    return int(version) if entry.get("operation") == "RESTORE" and version.isdigit() else None
