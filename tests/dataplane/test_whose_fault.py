@@ -215,6 +215,11 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     Faults(monkeypatch, lambda *_: None)
     assert isinstance(run(world, "a")["p-a"], Committed)
     world.rows("a", "01", 1)
+    with pytest.raises(ConfigError, match="p-a stands at 1 and is not parked: nothing is skipped"):
+        skip(world.tree, world.pipeline, "p-a")
+    source = Landing.of(world.pipeline)
+    assert source.given(("p-a",)) == {"p-a": 1}, "what is refused gives no offset"
+    source.fix(("p-a",))
     with pytest.raises(ConfigError, match=r"p-a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
         skip(world.tree, world.pipeline, "p-a")
     assert skip(world.tree, world.pipeline, "p-a", to=2) == (1, 2)
