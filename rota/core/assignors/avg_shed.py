@@ -14,6 +14,7 @@ import numpy as np
 
 from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen, remembered
+from rota.core.assignors.predicted import Predicted
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, lately, room, this_round
 from rota.core.eligibility import matching, rightful
@@ -37,6 +38,7 @@ MEMORY = {
     "planned": "names",
     "moved": "numbers",
     "predicted": "lists",
+    "predicted_at": "numbers",
     "at": "number",
     "round": "number",
 }
@@ -53,9 +55,9 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     keeps = rightful(snapshot, match)
     if not snapshot.workers:
         return Proposal(keeps, memory=dict(memory))
-    scores = Scores.of(snapshot, keeps, weights, past["predicted"])
     acts, number, due = this_round(snapshot, past["at"], past["round"])
-    shedding = _Round(snapshot, match, keeps, scores, settings, past, number)
+    predicted = Predicted.of(snapshot, Scores.of(snapshot, keeps, weights), past, number)
+    shedding = _Round(snapshot, match, keeps, predicted.added(), settings, past, number)
     if acts:
         shedding.run()
     shedding.place()
@@ -72,7 +74,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
             "hit_high": high,
             "planned": {p: w for p, w in sorted(planned.items()) if p in ids},
             "moved": immune | dict.fromkeys(moved, number),
-            "predicted": scores.predicted(snapshot, happens),
+            **predicted.remembered(snapshot, happens),
             "round": number,
         }
         if snapshot.now > 0:

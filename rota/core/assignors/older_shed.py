@@ -98,7 +98,7 @@ def _round(
     keeps = rightful(snapshot, match)
     if not snapshot.workers:
         return Proposal(keeps)
-    scores = Scores.of(snapshot, keeps, dict.fromkeys(RESOURCES, 1.0), {})
+    scores = Scores.of(snapshot, keeps, dict.fromkeys(RESOURCES, 1.0))
     acts, number, due = this_round(snapshot, past["at"], past["round"])
     usage, history = scores.now[0].copy(), settings.get("history", 0.9) if acts else 1.0
     for code, worker in enumerate(snapshot.workers):

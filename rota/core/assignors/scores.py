@@ -1,8 +1,7 @@
-"""What the shedders read of a worker: a score from its reported usage, its rate and throughput, corrected by what was
-moved since the report.
+"""What the shedders read of a worker: a score from its reported usage, its rate and throughput.
 
-Law: predicted load counts until the report catches up: as long as a worker reports exactly what it reported when
-partitions moved, the moved traffic is added to it.
+Law: the score is 100 x the largest weighted fraction; a rate or throughput that a worker does not report is the sum over
+the partitions that it keeps.
 """
 
 from collections.abc import Mapping
@@ -21,19 +20,17 @@ IMMUNE_ROUNDS = 30  # loadBalancerSheddingGracePeriodMinutes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """`now` and `said` are score, rate and throughput by worker, corrected and as reported: score = 100 x the largest
-    weighted fraction. `traffic` is rate and throughput by partition. `known` workers report usage, or hold nothing."""
+    """`now` is score, rate and throughput by worker, `told` which of them are reported and not sums. `traffic` is rate and
+    throughput by partition. `known` workers report usage, or hold nothing."""
 
     now: Floats  # 3 x workers
-    said: Floats
+    told: Bools
     known: Bools
     traffic: Floats  # 2 x partitions
 
     @classmethod
-    def of(
-        cls, snapshot: Snapshot, keeps: Codes, weights: Mapping[str, float], predicted: Mapping[str, list[float]]
-    ) -> "Scores":
-        """The scores of a snapshot; `predicted` holds, by worker, what it reported when partitions moved and the change."""
+    def of(cls, snapshot: Snapshot, keeps: Codes, weights: Mapping[str, float]) -> "Scores":
+        """The scores of a snapshot."""
         usage = [w.usage or {} for w in snapshot.workers]
         size = len(usage)
         bytes_known = not np.isnan(
@@ -42,31 +39,14 @@ class Scores:
         traffic = np.nan_to_num(
             np.stack((snapshot.rate, snapshot.throughput if bytes_known else snapshot.rate)), nan=0.0
         )
-        said = np.zeros((3, size))
-        said[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
+        now, told = np.zeros((3, size)), np.zeros((3, size), np.bool_)
+        now[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
+        told[0] = [any(r in u for r in RESOURCES) for u in usage]
         for row, name in ((1, "rate"), (2, "throughput")):
             sums = counted(keeps, size, traffic[row - 1])
-            own = row == 1 or bytes_known
-            said[row] = [u.get(name, total) if own else total for u, total in zip(usage, sums, strict=True)]
-        now = said.copy()
-        for code, worker in enumerate(snapshot.workers):
-            past = predicted.get(worker.id)
-            if past and list(past[:3]) == said[:, code].tolist():
-                now[:, code] = np.maximum(now[:, code] + past[3:], 0.0)
-        reports = np.fromiter((any(r in u for r in RESOURCES) for u in usage), np.bool_, size)
-        return cls(now, said, reports | (counted(keeps, size) == 0), traffic)
-
-    def predicted(self, snapshot: Snapshot, target: Codes) -> dict[str, list[float]]:
-        """What the next round must add: what still holds of the past, and what moves now."""
-        shift = self.now - self.said
-        for i in np.flatnonzero((target != snapshot.owner) & (target >= 0) & (snapshot.owner >= 0)).tolist():
-            giver, taker = int(snapshot.owner[i]), int(target[i])
-            share = self.traffic[0, i] / self.now[1, giver] if self.now[1, giver] > 0 else 0.0
-            change = np.array([self.now[0, giver] * min(share, 1.0), *self.traffic[:, i]])
-            shift[:, giver] -= change
-            shift[:, taker] += change
-        moved = np.flatnonzero(np.abs(shift).max(axis=0, initial=0.0) > 0)
-        return {snapshot.workers[c].id: [*self.said[:, c].tolist(), *shift[:, c].tolist()] for c in moved.tolist()}
+            told[row] = [name in u and (row == 1 or bytes_known) for u in usage]
+            now[row] = [u[name] if t else total for u, t, total in zip(usage, told[row], sums, strict=True)]
+        return cls(now, told, told[0] | (counted(keeps, size) == 0), traffic)
 
 
 def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tuple[bool, int, float]:
