@@ -51,10 +51,10 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
                 checkpoints[p] = Checkpoint(
                     offset=stands.offset, token=stands.token or 0, run_id="adopt", table=stands.table or ""
                 )
-            elif p in consumed:
+            elif p in consumed or tree.paths.checkpoint(p) in tree.quarantined:
                 checkpoints[p] = None
     meta = coordination.adopt(tree, greatest, checkpoints)
-    for partition in tree.parked():
+    for partition in tree.store.children(tree.paths.parked):
         with suppress(CoordinationError):
             unpark(tree, partition)
     offsets = {p: c.offset for p, c in checkpoints.items() if c}

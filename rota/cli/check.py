@@ -145,7 +145,7 @@ def _java() -> Probe:
 
 
 def _zookeeper(settings: "Settings") -> Iterator[Probe]:
-    """The server, the groups in it, and the Spark of each of their live workers."""
+    """The server, the groups in it, the Spark of each of their live workers, and their records."""
     from rota.coordination.client import connect
     from rota.coordination.tree import Tree, groups
 
@@ -155,6 +155,7 @@ def _zookeeper(settings: "Settings") -> Iterator[Probe]:
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
             for group in there:
                 yield from _spark(Tree(store, group))
+                yield from _records(Tree(store, group))
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -170,8 +171,14 @@ def _spark(tree: "Tree") -> Iterator[Probe]:
             yield Probe(f"Spark of {worker}", True, "none of its own: its runs start a local session")
             continue
         yield _reached(f"Spark of {worker}", endpoint)
-    for path, why in tree.quarantined.items():
-        yield Probe(f"record {path}", False, why)
+
+
+def _records(tree: "Tree") -> Iterator[Probe]:
+    """Each record that cannot be read, with what mends it."""
+    from rota.coordination.mending import unreadable
+
+    for one in unreadable(tree):
+        yield Probe(f"record {one.path}", False, one.why, one.mend)
 
 
 def _reached(name: str, endpoint: str) -> Probe:

@@ -1,25 +1,40 @@
-"""`rota retry <partition>`: a parked partition is tried again now."""
+"""`rota retry`: partitions that wait for a person are tried again now."""
 
 import click
 
 from rota.cli import view
 from rota.cli.group import group_option, opened
+from rota.errors import ConfigError
 from rota.settings import known
 
 
 @click.command("retry")
-@click.argument("partition")
+@click.argument("partitions", nargs=-1)
+@click.option("--pipeline", metavar="NAME", help="All of this pipeline's that wait.")
 @group_option
-def command(partition: str, group: str) -> None:
-    """Tries the parked PARTITION again at the next look, from the same offset."""
-    from rota.coordination import parking
+def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> None:
+    """Tries the parked PARTITIONS again at the next look, from the same offset.
 
+    An own record or a checkpoint of theirs that cannot be read is let go of: the next owner gets a new token, and the
+    table says how far it is.
+    """
+    from rota.coordination import mending
+
+    if bool(partitions) == (pipeline is not None):
+        raise ConfigError("Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA")
     with opened(group) as tree:
-        waiting = tree.store.children(tree.paths.parked)
-        if partition in tree.ids().keys() - set(waiting):
-            view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
-            return
-        known("parked partition", partition, waiting)
-        parked = tree.parked().get(partition)
-        parking.unpark(tree, partition)
-    view.done(f"{partition} is tried again; it was parked: {parked.record.reason if parked else 'nobody can read why'}")
+        ids = tree.ids()
+        if pipeline is not None:
+            known("pipeline", pipeline, set(ids.values()))
+            partitions = tuple(p for p, name in ids.items() if name == pipeline)
+        for partition in set(partitions) - ids.keys():
+            known("parked partition", partition, tree.store.children(tree.paths.parked))
+        waiting = mending.stuck(tree, partitions)
+        for partition in partitions:
+            if partition in waiting:
+                mending.go_on(tree, partition)
+                view.done(f"{partition} is tried again; {waiting[partition]}")
+            elif pipeline is None:
+                view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+    if pipeline is not None:
+        view.done(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")

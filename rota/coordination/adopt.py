@@ -3,7 +3,7 @@
 Laws:
 1. After it, every token of this group is above every token that the tables have seen.
 2. A checkpoint that was ahead of its table is set to what the table says, or removed where the table never heard of the
-   partition; only here may a checkpoint go back.
+   partition, whether it can be read or not; only here may a checkpoint go back.
 3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
 
 What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token

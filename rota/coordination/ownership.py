@@ -5,6 +5,8 @@ Laws:
    number of claimants one wins, and a worker whose session ended cannot claim at all.
 2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands.
 3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
+4. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
+   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token.
 
 Each guard can be removed for the tests that count the damage of its absence.
 """
@@ -12,10 +14,10 @@ Each guard can be removed for the tests that count the damage of its absence.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.coordination.records import Own, encode
-from rota.coordination.store import Check, Op, Set, settle, written
+from rota.coordination.records import Own, decode, encode
+from rota.coordination.store import Check, Node, Op, Set, settle, written
 from rota.coordination.tree import Tree
-from rota.errors import Conflict, NotOwner, Unknown
+from rota.errors import Conflict, NotOwner, Undecodable, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,16 @@ def release(
     _set(tree, ops, partition, Own(), own_version, guards)
 
 
+def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> bool:
+    """Sets the partition free if its own record cannot be read; whether that was so. Raises NotOwner where somebody was
+    faster, Unavailable, Unknown."""
+    node = tree.store.get(tree.paths.own(partition))
+    if node is None or _read(tree.paths.own(partition), node) is not None:
+        return False
+    _set(tree, (), partition, Own(), node.version, guards)
+    return True
+
+
 def _set(
     tree: Tree, checks: Sequence[Op], partition: str, record: Own, version: int, guards: Guards
 ) -> tuple[int, int]:
@@ -112,7 +124,15 @@ def _resolved(tree: Tree, path: str, record: Own, version: int) -> tuple[int, in
 
     The record at `version + 1` with this very owner is ours: only this incarnation writes its name, and only from
     `version` does it get there. A record that moved on otherwise was lost to somebody, which the next Conflict says."""
-    seen = tree.read(path, Own)
-    if seen is not None and seen.version == version + 1 and seen.record == record:
-        return seen.version, seen.node.mzxid
+    node = tree.store.get(path)
+    if node is not None and node.version == version + 1 and _read(path, node) == record:
+        return node.version, node.mzxid
     return None
+
+
+def _read(path: str, node: Node) -> Own | None:
+    """The own record; None where it cannot be read."""
+    try:
+        return decode(path, Own, node.data)
+    except Undecodable:
+        return None

@@ -58,7 +58,7 @@ def unreadable(tree: Tree, partition: str) -> str:
     checkpoints. A park that cannot be read is none the less one, and so is a checkpoint."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition)):
         if path in tree.quarantined:
-            return f"its record {path} cannot be read. Restore or delete it"
+            return f"its record {path} cannot be read. Restore it, or: rota retry {partition}"
     return ""
 
 

@@ -308,7 +308,7 @@ def decode(path: str, model: type[R], data: bytes) -> R:
         where = ".".join(str(p) for p in why["loc"])
         raise Undecodable(
             f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]}). "
-            f"It is left alone: restore it, or see `rota check`",
+            f"It is left alone; `rota check` says what mends it",
             path=path,
         ) from None
 

@@ -2,7 +2,7 @@
 
 Laws:
 1. A record that cannot be read is never taken for a missing or an empty one: a read of one raises Undecodable, a read
-   of many leaves it out and names it in `quarantined`.
+   of many leaves it out and names it in `quarantined`. Only what a person asks for replaces it (`mending.py`).
 2. A target is read between two equal heads, and a worker without an effective slot has no target (None), not an empty one.
 3. Own records are read before live nodes (`owned`, then `live`): the other order takes a worker that joined and claimed
    in between for dead.
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
-from rota.coordination.packed import MAX_IDS, pack
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -34,13 +33,13 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.store import MAX_DATA, PATIENCE, Check, Create, Node, Set, Store, settle
+from rota.coordination.room import check_room
+from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
-MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
 
 
@@ -155,32 +154,47 @@ class Tree:
         self.quarantined.pop(path, None)
         return record
 
-    def update(self, path: str, model: type[R], change: Callable[[R | None], R], checks: Sequence[Check] = ()) -> R:
+    def update(
+        self,
+        path: str,
+        model: type[R],
+        change: Callable[[R | None], R],
+        checks: Sequence[Check] = (),
+        *,
+        anew: bool = False,
+    ) -> R:
         """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
 
         `change` must be harmless to repeat: a lost reply is answered by reading and changing again. `checks` hold at the
-        instant of the write, or nothing is written: raises Conflict."""
+        instant of the write, or nothing is written: raises Conflict. `anew`, where a person asks for it: what cannot be
+        read is replaced as if it were not there; else raises Undecodable."""
         self.store.wait_active(PATIENCE)
         for attempt in range(TRIES):
-            seen = self.read(path, model)
-            record = change(seen.record if seen else None)
-            if seen is not None and seen.record == record:
+            node = self.store.get(path)
+            seen = None if node is None else self._decode(path, model, node)
+            if isinstance(seen, Undecodable):
+                if not anew:
+                    raise seen
+                seen = None
+            record = change(seen)
+            if seen == record:
                 return record
             data = encode(record)
             try:
-                self.store.multi([*checks, Create(path, data) if seen is None else Set(path, data, seen.version)])
+                self.store.multi([*checks, Create(path, data) if node is None else Set(path, data, node.version)])
             except (Conflict, Unknown) as error:
-                final = isinstance(error, Conflict) and (error.path != path or (error.cause, seen) == ("missing", None))
+                final = isinstance(error, Conflict) and (error.path != path or (error.cause, node) == ("missing", None))
                 if attempt == TRIES - 1 or final:
                     raise
                 settle(self.store)
             else:
+                self.quarantined.pop(path, None)
                 return record
         raise AssertionError("not reached")
 
     def put(self, path: str, record: R) -> R:
-        """The record is this one after it, whatever it was."""
-        return self.update(path, type(record), lambda _: record)
+        """The record is this one after it, whatever it was, readable or not."""
+        return self.update(path, type(record), lambda _: record, anew=True)
 
     def controller(self) -> Read[Controller]:
         """Who may publish."""
@@ -353,7 +367,7 @@ class Tree:
         mine = others.pop(pipeline, Partitions())
         fresh = tuple(sorted(wanted.keys() - set(mine.keys), key=str.encode))
         if fresh:
-            self._check_room(pipeline, {wanted[k] for k in fresh}, {f"{pipeline}-{k}" for k in mine.keys}, others)
+            check_room(self.group, pipeline, {wanted[k] for k in fresh}, {f"{pipeline}-{k}" for k in mine.keys}, others)
 
         def grown(now: Partitions | None) -> Partitions:
             now = now or Partitions()
@@ -362,24 +376,6 @@ class Tree:
 
         self.update(self.paths.pipeline(pipeline), Partitions, grown)
         return fresh
-
-    def _check_room(self, pipeline: str, fresh: set[str], mine: set[str], others: Mapping[str, Partitions]) -> None:
-        total = len(fresh) + len(mine) + sum(len(p.keys) for p in others.values())
-        if total > MAX_IDS:
-            raise ConfigError(
-                f"Group {self.group!r} would have {total} partitions, above {MAX_IDS}. Put {pipeline!r} into another group"
-            )
-        for other, record in others.items():
-            if shared := fresh.intersection(f"{other}-{key}" for key in record.keys):
-                raise ConfigError(
-                    f"Partition {min(shared)!r} would be of pipelines {other!r} and {pipeline!r}. Rename one of the two"
-                )
-        everything = fresh.union(mine, *([f"{other}-{key}" for key in p.keys] for other, p in others.items()))
-        if (size := len(pack(everything))) > MAX_PACKED:
-            raise ConfigError(
-                f"Group {self.group!r} would have {total} partitions whose ids take {size} bytes, above {MAX_PACKED}: the "
-                f"last worker left could not hold them all. Use shorter keys, or put {pipeline!r} into another group"
-            )
 
 
 def _meta(fields: Mapping[str, object]) -> Meta:

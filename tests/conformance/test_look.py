@@ -335,7 +335,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     end()
     assert "w2 left. 9500 of 19000 partitions moved" in rebalance(tree, "r2").sentence
 
-    monkeypatch.setattr("rota.coordination.tree.MAX_PACKED", MAX_DATA)
+    monkeypatch.setattr("rota.coordination.room.MAX_PACKED", MAX_DATA)
     tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
     end()
     for _ in range(2):  # without the guard it can never be published

@@ -165,8 +165,8 @@ def test_the_limits_are_on_the_page() -> None:
     from rota.coordination.packed import MAX_IDS
     from rota.coordination.publication import KEEP_EPOCHS
     from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
+    from rota.coordination.room import MAX_PACKED
     from rota.coordination.store import CLOCK, MAX_DATA
-    from rota.coordination.tree import MAX_PACKED
 
     for number in (MAX_DATA, MAX_IDS, MAX_PACKED):
         assert f"{number:,}" in SECTION

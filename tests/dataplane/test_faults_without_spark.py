@@ -16,6 +16,7 @@ from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
 from rota.coordination.membership import register_run
+from rota.coordination.mending import unreadable
 from rota.coordination.parking import park, unpark
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
@@ -451,6 +452,21 @@ def test_a_zombie_adds_no_column(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         table.commit(zombie, batch(table, zombie, late="long"))
     assert DeltaTable(table.path).version() == before
+
+
+def test_adopting_sets_checkpoints_and_parks_that_cannot_be_read(world: World) -> None:
+    """p-a goes on where its table is; p-b, of which the table never heard, begins anew."""
+    world.rows("a", "0", 1)
+    world.give("a", "b")
+    consumed(world, "p-a", 1)
+    paths, store = world.tree.paths, world.tree.store
+    for path in (paths.checkpoint("p-a"), paths.checkpoint("p-b"), paths.parking("p-a")):
+        store.create(path, b"\xff")
+    done = adopt(world.tree, [world.pipeline])
+    assert (done.offsets, done.anew) == ({"p-a": 1}, ("p-b",))
+    assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p-a": 1}
+    assert store.children(paths.parked) == ()
+    assert not unreadable(world.tree)
 
 
 # --- a table that changes hands -------------------------------------------------------------------------------------

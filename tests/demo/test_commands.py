@@ -17,6 +17,7 @@ from rota.cli import cli
 from rota.coordination import membership, ownership
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.parking import park
 from rota.coordination.publication import Audit, Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
 from rota.coordination.tree import Tree
@@ -187,6 +188,36 @@ def test_retry_also_lets_go_of_what_nobody_can_read(group: Group, run: Run) -> N
     group.tree.store.create(path, b"\xff")
     assert "nobody can read why" in run("retry", "flights-AA").output
     assert group.tree.store.get(path) is None
+
+
+def test_check_names_a_torn_own_record_and_retry_of_its_pipeline_lets_it_go_on(group: Group, run: Run) -> None:
+    tree, path = group.tree, group.tree.paths.own("flights-UA")
+    before = tree.owned()["flights-UA"]
+    tree.store.set(path, b"\xff", -1)
+    park(tree, "flights-AA", "bad")
+    probes = {p["name"]: p for p in run.json("check")["probes"]}
+    assert not probes[f"record {path}"]["works"]
+    assert "rota retry flights-UA" in probes[f"record {path}"]["fix"]
+    said = run("retry", "--pipeline", "flights").output
+    assert "flights-AA is tried again; it was parked: bad" in said
+    assert f"flights-UA is tried again; nobody could read {path}" in said
+    assert "2 of 3 partitions of flights are tried again" in said
+    assert tree.owned()["flights-UA"].incarnation is None
+    again = ownership.claim(tree, group.w2, "flights-UA", tree.owned()["flights-UA"].version)
+    assert again.token > before.token
+    assert not [p for p in run.json("check")["probes"] if p["name"].startswith("record ")]
+
+
+def test_retry_takes_many_partitions_or_one_pipeline(group: Group, run: Run) -> None:
+    for partition in ("flights-AA", "flights-B6"):
+        park(group.tree, partition, "bad")
+    assert run("retry", "flights-AA", "flights-B6").output.count("is tried again") == 2
+    assert group.tree.parked() == {}
+    for words in ((), ("flights-AA", "--pipeline", "flights")):
+        with pytest.raises(RotaError, match="Give partitions, or --pipeline"):
+            run("retry", *words)
+    with pytest.raises(RotaError, match=r"Unknown pipeline 'mine'. Known: flights"):
+        run("retry", "--pipeline", "mine")
 
 
 PIPELINE = """

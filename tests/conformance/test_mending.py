@@ -1,0 +1,202 @@
+"""What cannot be read is named with what mends it, and a person can let go of it: on both stores."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from rota.agent import PROOF, Agent
+from rota.coordination import membership, mending, ownership, wishes
+from rota.coordination.adopt import adopt
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.layout import worker_of
+from rota.coordination.parking import note_refusal, park
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
+from rota.coordination.store import Node, Op, Store
+from rota.coordination.tree import Tree
+from rota.errors import NotOwner, Undecodable
+from tests.conformance.worlds import World
+
+P = "flights-AA"
+
+
+class Life:
+    """A group with every record there is; w1 works on P under `right` in `run`."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        tree.grow("flights", ["AA"])
+        self.w1 = membership.join(tree, "w1", Live())
+        wishes.wish(tree, "w1", capacity=2.0)
+        publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
+        target = tree.target("w1")
+        assert target is not None
+        self.right = ownership.claim(tree, self.w1, P, 0, target.version)
+        self.run = membership.register_run(tree, "run-1", self.w1, [P])
+        self.done = Checkpoint(offset=1, token=self.right.token, run_id="run-1")
+        assert self.commits() == {P: None}
+        park(tree, P, "bad")
+        tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
+        note_refusal(tree, Refusal(partition=P, token=1, newer=2))
+
+    def commits(self) -> dict[str, object]:
+        """The checkpoint of the run of w1."""
+        return dict(write_checkpoints(self.tree, self.run, [Entry(self.right, self.done)]))
+
+    def every(self) -> list[str]:
+        """The path of every record."""
+        paths, store = self.tree.paths, self.tree.store
+        single = [paths.meta, paths.controller, paths.head, paths.wishes, paths.refused]
+        return single + [f"{folder}/{name}" for folder in paths.folders for name in store.children(folder)]
+
+
+@pytest.fixture
+def life(tree: Tree) -> Life:
+    return Life(tree)
+
+
+def tear(tree: Tree, path: str) -> None:
+    tree.store.set(path, b"\xff", -1)
+
+
+def test_every_record_that_cannot_be_read_is_named_with_what_mends_it(life: Life) -> None:
+    assert not mending.unreadable(life.tree)
+    everything = life.every()
+    assert len(everything) == len(mending.SINGLE) + len(mending.FOLDERS)
+    for path in everything:
+        tear(life.tree, path)
+    found = mending.unreadable(life.tree)
+    assert [one.path for one in found] == sorted(everything)
+    assert all(one.mend and "{" not in one.mend and one.why.startswith(one.path) for one in found)
+    mends = {one.path: one.mend for one in found}
+    assert f"rota retry {P}" in mends[life.tree.paths.own(P)]
+
+
+def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(life: Life, world: World) -> None:
+    tree, path = life.tree, life.tree.paths.own(P)
+    tear(tree, path)
+    assert mending.stuck(tree, [P]) == {P: "it was parked: bad"}
+    mending.go_on(tree, P)
+    assert tree.parked() == {}
+    assert tree.owned()[P].incarnation is None
+    assert tree.owned()[P].version > life.right.version
+    with pytest.raises(NotOwner):
+        ownership.release(tree, life.w1, P, life.right.version)
+    assert life.commits()[P] is not None, "the run under the former claim writes nothing any more"
+    other = Tree(world.connect(), tree.group)
+    w2 = membership.join(other, "w2", Live())
+    assert ownership.claim(other, w2, P, tree.owned()[P].version).token > life.right.token
+    assert not ownership.free_unreadable(tree, P), "what can be read stays"
+    mending.go_on(tree, P)
+    assert tree.owned()[P].incarnation == w2
+
+
+class Slow(Store):
+    """A store before whose next multi somebody else acts."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], object]) -> None:
+        self.inner, self.meanwhile = store, meanwhile
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def get(self, path: str) -> Node | None:
+        return self.inner.get(path)
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        self.meanwhile()
+        return self.inner.multi(ops)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_was_mended_meanwhile_is_not_set_free(life: Life, world: World, guarded: bool) -> None:
+    """Without the version in the write, an owner that just claimed would lose what it owns."""
+    tree, path = life.tree, life.tree.paths.own(P)
+    tear(tree, path)
+    other = world.connect()
+    slow = Tree(Slow(tree.store, lambda: other.set(path, encode(Own(owner=life.w1)), -1)), tree.group)
+    try:
+        ownership.free_unreadable(slow, P, ownership.Guards(version=guarded))
+    except NotOwner:
+        assert guarded
+    assert (tree.owned()[P].incarnation == life.w1) == guarded
+
+
+def test_a_lost_reply_of_setting_free_is_read_back(life: Life, world: World) -> None:
+    for what in ("reply", "request"):
+        tear(life.tree, life.tree.paths.own(P))
+        version = life.tree.store.get(life.tree.paths.own(P)).version  # type: ignore[union-attr]
+        world.lose(life.tree.store, what)
+        ownership.free_unreadable(life.tree, P)
+        assert (life.tree.owned()[P].incarnation, life.tree.owned()[P].version) == (None, version + 1)
+
+
+def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: Tree, world: World) -> None:
+    tree.grow("flights", ["AA"])
+    now = [0.0]
+    agent = Agent(
+        Tree(world.connect(), tree.group),
+        "w1",
+        Live(),
+        lambda *_, **__: None,
+        max_shutdown=120,
+        session_timeout=10,
+        clock=lambda: now[0],
+    )
+
+    def spin() -> None:
+        now[0] += PROOF  # it reads again also what was as it should be
+        for _ in range(3):
+            for _ in agent.cycle():
+                pass
+
+    spin()
+    publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
+    spin()
+    before = tree.owned()[P]
+    assert before.incarnation is not None
+    tear(tree, tree.paths.own(P))
+    spin()
+    assert tree.owned() == {}
+    assert mending.stuck(tree, [P]) == {P: f"nobody could read {tree.paths.own(P)}"}
+    mending.go_on(tree, P)
+    spin()
+    after = tree.owned()[P]
+    assert worker_of(after.incarnation or "") == "w1"
+    assert after.token > before.token
+
+
+def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life: Life) -> None:
+    tree, store = life.tree, life.tree.store
+    mending.go_on(tree, P)
+    assert tree.checkpoints()[P].record == life.done
+    for path in (tree.paths.checkpoint(P), tree.paths.parking(P)):
+        store.set(path, b"?", -1) if store.get(path) else store.create(path, b"?")
+    assert mending.stuck(tree, [P]) == {P: "it was parked: nobody can read why"}
+    mending.go_on(tree, P)
+    assert not mending.unreadable(tree)
+    assert (tree.checkpoints(), tree.parked()) == ({}, {})
+
+
+def test_wishes_that_cannot_be_read_begin_anew_where_a_person_says_so(life: Life) -> None:
+    tree = life.tree
+    for path in (tree.paths.wishes, tree.paths.worker("w1")):
+        tear(tree, path)
+    for wish in (lambda: wishes.pause(tree), lambda: wishes.cordon(tree, "w1"), lambda: wishes.pin(tree, P, "w1")):
+        with pytest.raises(Undecodable):
+            wish()
+    wishes.resume(tree)
+    wishes.uncordon(tree, "w1")
+    assert not mending.unreadable(tree)
+    assert tree.worker_wishes()["w1"].record.capacity is None
+
+
+def test_adopting_overwrites_a_checkpoint_that_cannot_be_read(life: Life) -> None:
+    tree = life.tree
+    membership.end_run(tree, life.run)
+    tear(tree, tree.paths.checkpoint(P))
+    adopt(tree, 5_000, {P: life.done})
+    assert tree.checkpoints()[P].record == life.done
+    tear(tree, tree.paths.checkpoint(P))
+    adopt(tree, 5_000, {P: None})
+    assert tree.checkpoints() == {}
