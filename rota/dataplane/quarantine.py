@@ -22,7 +22,7 @@ from rota.errors import DataError, TooManyBadRecords
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Counted = Callable[[], int]
 COUNT = "bad"
@@ -104,7 +104,7 @@ def _counted(frame: "DataFrame", source: Source, pipeline: Pipeline) -> tuple[di
 
     bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, CORRUPT))
     found = frame.groupBy(PARTITION).agg(
-        F.count(F.lit(1)), F.count_if(frame[CORRUPT].isNotNull()), F.min(bad_one), F.max(_data_column(frame))
+        F.count(F.lit(1)), F.count_if(frame[CORRUPT].isNotNull()), F.min(bad_one), F.count(_data_column(frame))
     )
     counts: dict[str, int] = {}
     refused: dict[str, DataError] = {}
@@ -127,9 +127,10 @@ def _example(source: Source, partition: str, offset: int, raw: str) -> str:
     return f"such as {at}{source.place(partition, offset)} (offset {offset}), {source.reason(raw)}"
 
 
-def _data_column(frame: "DataFrame") -> str:
-    """Any column of the data: Spark refuses a query that reads the raw text alone."""
-    return str(next(c for c in frame.columns if c not in (CORRUPT, PARTITION, OFFSET)))
+def _data_column(frame: "DataFrame") -> "Column":
+    """Any column of the data, of any type and name: Spark refuses a query that reads the raw text alone."""
+    name = next(c for c in frame.columns if c not in (CORRUPT, PARTITION, OFFSET))
+    return frame[f"`{name.replace('`', '``')}`"]
 
 
 def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source) -> None:

@@ -195,6 +195,19 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2), ("p-a", 3), ("p-b", 2)]
 
 
+@pytest.mark.parametrize("column", ["attrs map<string,string>", "`a.b` string", "`a``b` array<int>"])
+def test_a_bad_record_beside_columns_of_any_type_and_name(world: World, column: str) -> None:
+    """A map cannot be ordered, and a name with a dot is no path."""
+    world.write(
+        f'pipeline = Pipeline(source=source(schema="{column}, n long"), table=delta({{table!r}}), max_bad_ratio=0.5)\n'
+    )
+    world.give("a")
+    world.land("a", "0", ['{"n": 1}', "{torn", '{"n": 2}'])
+    assert kinds(world.run("a")) == {"p-a": Committed}
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2)]
+    assert damage(world.table / "main", {"p-a": {0: 2}}) == NO_DAMAGE
+
+
 def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: World) -> None:
     world.write(CSV)
     world.give("a")
