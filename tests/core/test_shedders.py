@@ -167,6 +167,80 @@ def test_rounds_are_a_minute_apart() -> None:
     assert [p.memory["avg-shed"]["round"] for p in (first, early, later)] == [1, 1, 2]
 
 
+NOW = {"hits_high": 1}
+
+
+@pytest.mark.parametrize(
+    ("scores", "rates", "options", "said"),
+    [
+        ([95, 5], [], {}, "w0 scores 90 above w1: round 1 of the 2 that it takes"),
+        ([35, 5], [], {}, "w0 scores 30 above w1: round 1 of the 8 that it takes"),
+        ([95, 60, 55, 5], [], {}, "w0 scores 90 above w3: round 1 of the 2 that it takes"),
+        ([5.4, 20], [], {}, "no two workers are 15 apart: w1 scores 14.6 above w0"),
+        ([95], [1.0], {}, "there are no two workers to compare"),
+        (
+            [95, 5],
+            [3000.0, 1000.0],
+            NOW,
+            "w0 scored 90 above w1 for long enough, but neither 800/s by rate nor 800/s by throughput is above "
+            "min_rate 1000 or min_throughput 1e+06",
+        ),
+        ([95, 5], [0.0, 0.0], NOW, "w0 scored 90 above w1 for long enough, but no more traffic is known of it"),
+        ([95, 5], [9000.0], NOW, "w0 is hot with one partition only"),
+        (
+            [95, 5],
+            [9000.0, 8000.0, 0.0],
+            NOW,
+            "w0 scored 90 above w1 for long enough, but none of its partitions can move: 2 above the 3400/s to move, "
+            "1 without known traffic",
+        ),
+    ],
+)
+def test_not_to_shed_has_its_own_reason(
+    scores: list[float], rates: list[float], options: dict[str, Any], said: str
+) -> None:
+    team = [Worker(f"w{i}", usage={"cpu": score / 100}) for i, score in enumerate(scores)]
+    parts = [Partition(f"p{i}", rate=rate) for i, rate in enumerate(rates)]
+    made = plan(Snapshot.of(team, parts, {p.id: "w0" for p in parts}), "avg-shed", options)
+    assert not made.moves
+    assert made.measures.reason == said
+
+
+@pytest.mark.parametrize(
+    ("cold", "memory", "said"),
+    [
+        (Worker("w1", usage={"cpu": 0.05}, max_partitions=0), {}, "2 without room on w1"),
+        (
+            Worker("w1", usage={"cpu": 0.05}),
+            {"moved": {"p0": 1, "p1": 1}, "round": 5},
+            "2 moved in the last 30 rounds",
+        ),
+        (Worker("w1", usage={"cpu": 0.05}, zone="b"), {}, "2 not allowed on w1"),
+    ],
+)
+def test_what_keeps_a_partition_where_it_is(cold: Worker, memory: dict[str, Any], said: str) -> None:
+    team = [Worker("w0", usage={"cpu": 0.95}, zone="a"), cold]
+    requires = {"zone": "a"} if cold.zone else {}
+    parts = [Partition(f"p{i}", rate=2e3, requires=requires) for i in range(2)]
+    snapshot = Snapshot.of(team, parts, {"p0": "w0", "p1": "w0"})
+    made = plan(snapshot, "avg-shed", {"hits_high": 1, "min_rate": 0, "share": 0.5}, {"avg-shed": memory})
+    assert made.measures.reason.endswith(f"but none of its partitions can move: {said}")
+
+
+def test_between_two_rounds_the_reason_is_the_clock() -> None:
+    state = worlds([20, 80])
+    made = plan(
+        Snapshot.of(state.workers, [], {}, now=1030.0), "avg-shed", {}, {"avg-shed": {"at": 1000.0, "round": 1}}
+    )
+    assert made.measures.reason == "the last round was 30 s ago, rounds are 60 s apart"
+
+
+def test_the_silent_are_named() -> None:
+    team = [Worker("w0", usage={"cpu": 0.9}), Worker("w1", usage={"cpu": 0.1}), Worker("w2")]
+    made = plan(Snapshot.of(team, [Partition("p")], {"p": "w2"}), "avg-shed")
+    assert made.measures.reason == "no usage reported by w2; w0 scores 80 above w1: round 1 of the 2 that it takes"
+
+
 def test_uniform_shed_serves_the_busiest_only() -> None:
     made = plan(worlds([10, 50, 80, 80]), "uniform-shed", {})
     assert {m.giver for m in made.moves} == {"w2"}

@@ -3,10 +3,14 @@
 Laws: the i-th lowest worker is paired with the i-th highest by score; a pair acts when its gap has stood long enough
 (`hits_low` rounds above `low`, `hits_high` above `high`); a share of the difference moves within the pair, never to the
 one least loaded worker of all. Counters, plans and the last movers are memory, a value in and out: of what happens,
-not of what a policy held back.
+not of what a policy held back. Not to shed says why, of the pair that comes nearest to it.
+
+Choices: scores are compared exactly (the Java cuts their difference to whole numbers before it sorts); a worker with one
+partition only is warned about and keeps it (the Java warns and goes on); lots are drawn from ids.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +20,7 @@ from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.predicted import Predicted
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, lately, room, this_round
+from rota.core.assignors.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, between, lately, room, this_round
 from rota.core.eligibility import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
 from rota.errors import ConfigError, shown
@@ -60,6 +64,8 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     shedding = _Round(snapshot, match, keeps, predicted.added(), settings, past, number)
     if acts:
         shedding.run()
+    else:
+        shedding.waits.append(between(snapshot, past["at"]))
     shedding.place()
     target = fitted(snapshot, match, keeps, shedding.target)
 
@@ -81,7 +87,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
             keep["at"] = snapshot.now if acts else past["at"]
         return {k: v for k, v in keep.items() if v not in ({}, None)}
 
-    return Proposal(target, shedding.why, remembers(target), shedding.note(), due=due, remembers=remembers)
+    return Proposal(target, shedding.why, remembers(target), shedding.note(target), due=due, remembers=remembers)
 
 
 def weighed(given: Any) -> dict[str, float]:
@@ -110,7 +116,8 @@ class _Round:
     hit_high: dict[str, float] = field(init=False)
     planned: dict[str, str] = field(init=False)
     reasons: dict[int, str] = field(default_factory=dict)
-    warned: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)  # of pairs that were due and did not move
+    waits: list[str] = field(default_factory=list)  # why no pair was due
     acted: list[tuple[list[int], dict[str, float], dict[str, float]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -141,6 +148,7 @@ class _Round:
             candidates.append((order[low], order[high], both, gap))
         if not candidates:
             self.hit_low, self.hit_high = {}, {}
+        self._say_who_waits(order, candidates)
         for cold, hot, both, gap in candidates:
             if any(self.hit_high.get(w, 0) >= self.settings["hits_high"] for w in both) or any(
                 self.hit_low.get(w, 0) >= self.settings["hits_low"] for w in both
@@ -150,6 +158,29 @@ class _Round:
                 self._clear(both)
                 self._shed(cold, hot, gap)
                 self.acted.append(([i for i in self.reasons if i not in had], hits[0], hits[1]))
+
+    def _say_who_waits(self, order: list[int], candidates: Sequence[tuple[int, int, set[str], float]]) -> None:
+        """If no pair is due: the one that will be first, or how near the two furthest apart are."""
+        names, score = [w.id for w in self.snapshot.workers], self.scores.now[0]
+        nearest = []
+        for cold, hot, both, gap in candidates:
+            for hits, needed in (
+                (self.hit_low, self.settings["hits_low"]),
+                (self.hit_high, self.settings["hits_high"]),
+            ):
+                if have := max((int(hits.get(w, 0)) for w in both), default=0):
+                    words = (
+                        f"{names[hot]} scores {gap:.0f} above {names[cold]}: round {have} of the {needed} that it takes"
+                    )
+                    nearest.append((needed - have, -gap, words))
+        if nearest:
+            self.waits.append(min(nearest)[2])
+        elif len(order) < 2:
+            self.waits.append("there are no two workers to compare")
+        else:
+            low, widest = self.settings["low"], score[order[-1]] - score[order[0]]
+            pair = f"{names[order[-1]]} scores {widest:.3g} above {names[order[0]]}"
+            self.waits.append(f"no two workers are {low:g} apart: {pair}")
 
     def _ascending(self) -> list[int]:
         """Workers that take part, from the lowest score; a busy worker without a report is left out."""
@@ -163,31 +194,53 @@ class _Round:
 
     def _shed(self, cold: int, hot: int, gap: float) -> None:
         """Moves a share of the difference in rate, or else in throughput, the largest that fit first."""
-        share = self.settings["share"]
-        _, rate, throughput = (self.scores.now[:, hot] - self.scores.now[:, cold]) * share
-        if rate > self.settings["min_rate"]:
+        settings, giver, taker = self.settings, self.snapshot.workers[hot].id, self.snapshot.workers[cold].id
+        _, rate, throughput = (self.scores.now[:, hot] - self.scores.now[:, cold]) * settings["share"]
+        words = f"{giver} scored {gap:.0f} above {taker} for long enough"
+        if rate > settings["min_rate"]:
             remaining, traffic = float(rate), self.scores.traffic[0]
-        elif throughput > self.settings["min_throughput"]:
+        elif throughput > settings["min_throughput"]:
             remaining, traffic = float(throughput), self.scores.traffic[1]
+        elif rate <= 0 and throughput <= 0:
+            self.warned.append(f"{words}, but no more traffic is known of it")
+            return
         else:
+            least = f"min_rate {settings['min_rate']:g} or min_throughput {settings['min_throughput']:g}"
+            self.warned.append(
+                f"{words}, but neither {rate:g}/s by rate nor {throughput:g}/s by throughput is above {least}"
+            )
             return
         held: Ints = np.flatnonzero(self.keeps == hot)
-        giver, taker = self.snapshot.workers[hot].id, self.snapshot.workers[cold].id
-        if len(held) == 1:
-            self.warned.append(f"{giver} is hot with one partition only")
+        if len(held) < 2:
+            self.warned.append(f"{giver} is hot with {'one partition only' if len(held) else 'no partition'}")
             return
-        free = int(room(self.snapshot, self.target)[cold])
+        free, unfit = int(room(self.snapshot, self.target)[cold]), Counter[str]()
         for i in sorted(held.tolist(), key=lambda i: (-traffic[i], i)):
             name = self.snapshot.partition_ids[i]
-            if not 0 < traffic[i] <= remaining or self._immune(name) or not free:
-                continue
-            if not self.match[self.snapshot.kind[i], cold]:
+            if against := self._against(i, float(traffic[i]), remaining, cold, free):
+                unfit[against] += 1
                 continue
             remaining -= float(traffic[i])
             free -= 1
             self.target[i] = cold
             self.planned[name] = taker
-            self.reasons[i] = f"{giver} scored {gap:.0f} above {taker} for long enough"
+            self.reasons[i] = words
+        if unfit.total() == len(held):
+            listed = ", ".join(f"{count} {against}" for against, count in sorted(unfit.items()))
+            self.warned.append(f"{words}, but none of its partitions can move: {listed}")
+
+    def _against(self, i: int, traffic: float, remaining: float, cold: int, free: int) -> str:
+        """What speaks against moving this partition to `cold`, if anything does."""
+        taker = self.snapshot.workers[cold].id
+        if traffic <= 0:
+            return "without known traffic"
+        if self._immune(self.snapshot.partition_ids[i]):
+            return f"moved in the last {self.settings['immune_rounds']} rounds"
+        if traffic > remaining:
+            return f"above the {remaining:g}/s to move"
+        if not self.match[self.snapshot.kind[i], cold]:
+            return f"not allowed on {taker}"
+        return "" if free else f"without room on {taker}"
 
     def _immune(self, name: str) -> bool:
         since = self.past["moved"].get(name)
@@ -228,10 +281,10 @@ class _Round:
         """The pair that a partition moved in."""
         return self.reasons.get(partition, "it made room for another")
 
-    def note(self) -> str:
-        """Why nothing was shed, if nothing was."""
+    def note(self, target: Codes) -> str:
+        """Why pairs that were due did not move; if nothing at all changes, why none was due."""
         silent = [w.id for w, known in zip(self.snapshot.workers, self.scores.known, strict=True) if not known]
         said = [*self.warned, *([f"no usage reported by {', '.join(silent[:5])}"] if silent else [])]
-        if not self.reasons and self.hit_low:
-            said.append(f"gaps stand for {max(self.hit_low.values()):g} rounds, {self.settings['hits_low']} are needed")
+        if not self.warned and (target == self.snapshot.owner).all():
+            said += self.waits
         return "; ".join(said)
