@@ -2,7 +2,8 @@
 
 Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
 cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
-own records, and what it no longer owns the table refuses.
+own records, and what it no longer owns the table refuses. A batch is told at least once: its checkpoint is written after
+it was told, so that what a run committed and could not tell is told by the next one, as healed.
 """
 
 import logging
@@ -209,8 +210,8 @@ class _Run:
         past = self.tables.main.reaching({p: at for p, at in known.items() if at < claimed.offsets[p]})
         for p, at in sorted(known.items()):
             untold = [one for one in past if p in one.ranges and one.ranges[p][1] > at]
-            self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
             yield from (_told(one, p, latest[p]) for one in reversed(untold))
+            self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 
     def _worked(
         self, spark: "SparkSession", ranges: Ranges, claimed: Claimed, latest: Mapping[str, int]
@@ -242,11 +243,11 @@ class _Run:
                 yield from (self._park(p, str(error), r[0], final=False) for p, r in kept.items())
                 return
             else:
-                self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
                 for p in kept:
                     if p in self.rights.parked:
                         self._unpark(p)
                     yield _told(committed, p, latest[p], healed=False)
+                self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
                 return
 
     def _committed(self, piece: Written, kept: Ranges, claimed: Claimed) -> Past:

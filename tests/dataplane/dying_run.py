@@ -4,11 +4,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rota import consume as verb
+from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.tree import Tree
 from rota.dataplane import job, session
@@ -16,7 +17,17 @@ from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.pipeline import load
 
-STEPS = ("indexed", "claimed", "in the job", "written", "set aside", "before the commit", "committed", "checkpointed")
+STEPS = (
+    "indexed",
+    "claimed",
+    "in the job",
+    "written",
+    "set aside",
+    "before the commit",
+    "committed",
+    "told",
+    "checkpointed",
+)
 
 
 def die() -> None:
@@ -54,6 +65,21 @@ def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
+    """Dies at the checkpoints of a batch, with those written `first` or not; where a partition begins is written before."""
+
+    def call(tree: Tree, run: str, entries: Sequence[Entry]) -> Any:
+        batch = any(entry.checkpoint.offset for entry in entries)
+        if batch and not first:
+            die()
+        result = real(tree, run, entries)
+        if batch:
+            die()
+        return result
+
+    return call
+
+
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "indexed": (Landing, "fix", dying(Landing.fix)),
@@ -63,7 +89,8 @@ def arm(step: str) -> None:
         "set aside": (Ledger, "commit", dying(Ledger.commit, "quarantine")),
         "before the commit": (Ledger, "commit", before(Ledger.commit)),
         "committed": (Ledger, "commit", dying(Ledger.commit, "main")),
-        "checkpointed": (verb, "write_checkpoints", dying(verb.write_checkpoints)),
+        "told": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=False)),
+        "checkpointed": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=True)),
     }
     owner, name, replacement = what[step]
     setattr(owner, name, replacement)
@@ -75,7 +102,9 @@ def main(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *k
     with connect(hosts, 1.0) as store:
         partitions = [pipeline.partition(k) for k in keys]
         events = verb.consume(Tree(store, group), pipeline, incarnation, partitions, f"died-{group}", session.opened)
-        list(events)
+        for event in events:
+            sys.stdout.write(f"{type(event).__name__} {event.partition}\n")
+            sys.stdout.flush()
     raise SystemExit(f"survived {step}")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from assets import names
 from dagster_project.definitions import compose
 from resources.spark import SparkResource
-from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.membership import join, register_run
@@ -265,13 +264,11 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
     held = bench.settled()
     config = {"incarnation": next(iter(held)), "partitions": ["a"]}
 
-    def cut(tree: Tree, run: str, entries: Sequence[Entry]) -> Mapping[str, object]:
-        if any(entry.checkpoint.offset for entry in entries):
-            raise KeyboardInterrupt
-        return write_checkpoints(tree, run, entries)
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("rota.consume.write_checkpoints", cut)
+        patch.setattr("assets.metadata.batch", cut)
         bench.materialize("batch", config)
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1
