@@ -4,6 +4,7 @@ Law: adding a file adds a pipeline and edits nothing else; a file that cannot be
 """
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -71,8 +72,9 @@ def delta(path: str) -> Delta:
 class Pipeline:
     """A source, a transform and a table. `name` and `module` are filled in by `load` from the file.
 
-    `transform(df) -> df` works row by row and keeps `_partition` and `_offset`. Past `max_bad_ratio` of bad records in
-    a batch the partition stops and says so. `requires` are the labels a worker must have for its partitions.
+    `transform(df) -> df` works row by row and keeps `_partition` and `_offset`; UDFs are made inside it. Past
+    `max_bad_ratio` of bad records in a batch the partition stops and says so. `requires` are the labels a worker must have
+    for its partitions.
     """
 
     source: Files
@@ -180,9 +182,9 @@ def _module(path: Path) -> ModuleType:
     except ConfigError:
         raise
     except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
-        raise ConfigError(
-            f"{path} raised {type(error).__name__}: {error}. Mend the file; the others are served"
-        ) from error
+        early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
+        mend = "Make UDFs and columns inside transform" if early else "Mend the file"
+        raise ConfigError(f"{path} raised {type(error).__name__}: {error}. {mend}; the others are served") from error
     return module
 
 

@@ -129,6 +129,16 @@ class DagsterDev:
         assert found["__typename"] == "LaunchRunSuccess", found
         return str(found["run"]["runId"])
 
+    def cancel(self, run: str) -> None:
+        """The button "Terminate" of a run."""
+        found = self.query(
+            """mutation C($runs: [String!]!) { terminateRuns(runIds: $runs, terminatePolicy: SAFE_TERMINATE) {
+                 ... on TerminateRunsResult { terminateRunResults { __typename
+                   ... on TerminateRunFailure { message } } } ... on PythonError { message } } }""",
+            runs=[run],
+        )["terminateRuns"]
+        assert [one["__typename"] for one in found["terminateRunResults"]] == ["TerminateRunSuccess"], found
+
     def backfill(self, assets: list[list[str]], partitions: list[str], config: Mapping[str, Any] | None = None) -> str:
         """A backfill of the assets' partitions as the page's dialog asks for it; its id."""
         found = self.query(

@@ -1,0 +1,64 @@
+"""A run that a person cancels on the page while Spark works for it: Spark stops, nothing is committed, nothing is lost."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.face.line import Line
+from tests.waiting import wait_until
+
+SLOW = """
+from rota import Pipeline, delta, files
+
+
+def waits(n):
+    \"\"\"At the gate, and shows that it does.\"\"\"
+    import os
+    import time
+
+    while not os.path.exists({gate!r}):
+        with open({beat!r} + str(os.getpid()), "w"):
+            pass
+        time.sleep(0.1)
+    return n
+
+
+def transform(df):
+    from pyspark.sql.functions import udf
+
+    return df.withColumn("m", udf(waits, "int")("n"))
+
+
+pipeline = Pipeline(
+    source=files("${{ROTA_LANDING}}/held", format="json", schema="n int", settle=0.2),
+    table=delta("${{ROTA_TABLES}}/held"), group="night", transform=transform,
+)
+"""
+
+
+@pytest.fixture
+def held(line: Line, tmp_path: Path) -> Path:
+    """The gate of pipeline `held`, whose batches wait until it is there and touch a file a process meanwhile."""
+    (line.pipelines / "held.py").write_text(SLOW.format(gate=str(tmp_path / "gate"), beat=str(tmp_path / "beat-")))
+    line.dev.reload()
+    return tmp_path / "gate"
+
+
+def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Line, held: Path) -> None:
+    def beating() -> set[Path]:
+        return {beat for beat in held.parent.glob("beat-*") if time.time() - beat.stat().st_mtime < 3}
+
+    line.land("held", "k", 1, 2)
+    first = wait_until(beating, 90)
+    (run,) = [r["runId"] for r in line.dev.runs() if r["jobName"].startswith("held__") and r["status"] == "STARTED"]
+    line.dev.cancel(run)
+    wait_until(lambda: next(r["status"] for r in line.dev.runs() if r["runId"] == run) == "CANCELED", 60, pause=0.5)
+    wait_until(lambda: not beating() & first, 60)
+    wait_until(beating, 90)  # the sensor found that the work is left and launched another
+    assert not line.rows("held")
+    with line.tree("night") as tree:
+        assert run not in {view.run_id for view in tree.runs()}
+        assert not tree.parked()
+    held.touch()
+    line.holds("held", {"k": [1, 2]}, 90)
