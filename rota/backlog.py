@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.coordination.layout import worker_of
+from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
@@ -16,7 +17,7 @@ from rota.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one incarnation has to do: partition -> (offset, latest)."""
+    """What one incarnation has to do in its next run: partition -> (offset, latest)."""
 
     incarnation: str
     worker: str
@@ -65,8 +66,22 @@ def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
         for p, (at, latest) in looked.items()
         if at < latest or p not in seen or p in parked
     }
-    work = (Work(i, worker_of(i), {p: behind[p] for p in ps if p in behind}) for i, ps in sorted(found.items()))
-    return tuple(one for one in work if one.lags)
+    mine = ((i, {p: behind[p] for p in ps if p in behind}) for i, ps in sorted(found.items()))
+    return tuple(Work(i, worker_of(i), _portion(tree, lags)) for i, lags in mine if lags)
+
+
+def _portion(tree: Tree, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
+    """As many as one run takes; the rest goes with the next. Whoever was consumed longest ago comes first, so that all
+    have their turn, and of those alike the ones with most lag."""
+    if len(first := next(portions(tuple(lags)))) == len(lags):
+        return lags
+    done = tree.checkpoints(lags)
+
+    def turn(p: str) -> tuple[int, int, str]:
+        at, latest = lags[p]
+        return done[p].node.mzxid if p in done else 0, at - latest, p
+
+    return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
 def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.membership import end_run, narrow_run, register_run
+from rota.coordination.membership import end_run, narrow_run, portions, register_run
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
@@ -99,7 +99,21 @@ def consume(
 
     Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
     """
-    node = register_run(tree, run_id, incarnation, tuple(partitions))
+    for some in portions(partitions):
+        yield from _batched(tree, pipeline, incarnation, some, run_id, connect, settings or {})
+
+
+def _batched(
+    tree: Tree,
+    pipeline: Pipeline,
+    incarnation: str,
+    partitions: tuple[str, ...],
+    run_id: str,
+    connect: "Connect",
+    settings: Mapping[str, str],
+) -> Iterator[Event]:
+    """As many as one run's node may name."""
+    node = register_run(tree, run_id, incarnation, partitions)
     try:
         held = rights(tree, incarnation, node, partitions)
         if held.dropped:
@@ -110,7 +124,7 @@ def consume(
         if held.held:
             tables = Tables.of(pipeline, tree.group, tree.meta().id)
             yield from _Run(tree, pipeline, Landing.of(pipeline), tables, held, run_id, node, incarnation).events(
-                connect, settings or {}
+                connect, settings
             )
     finally:
         with suppress(CoordinationError):

@@ -5,15 +5,20 @@ Laws:
    multi proves that the writer's session was alive when the write was ordered.
 2. A worker of another protocol than the group's does not join.
 3. A lost reply is resolved by reading back.
+4. However many partitions a worker owns, a run of its finds room for those it names.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from rota.coordination.layout import incarnation_of
 from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, settle
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+
+MAX_RUN = (
+    1_000  # partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
+)
 
 
 def join(tree: Tree, worker: str, live: Live) -> str:
@@ -44,6 +49,12 @@ def announce(tree: Tree, incarnation: str, live: Live) -> None:
 def leave(tree: Tree, incarnation: str) -> None:
     """Removes the live node; harmless if it is gone already."""
     _remove(tree, tree.paths.live(incarnation))
+
+
+def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The partitions as many at a time as one run's node may name."""
+    for start in range(0, len(partitions), MAX_RUN):
+        yield tuple(partitions[start : start + MAX_RUN])
 
 
 def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.layout import incarnation_of, parse_incarnation, worker_of
-from rota.coordination.records import Live
+from rota.coordination.records import Live, RunNode, encode
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict
 from tests.conformance.worlds import World, again
@@ -109,3 +109,11 @@ def test_a_run_that_goes_on_for_another_incarnation_says_so(tree: Tree) -> None:
     membership.register_run(tree, "run", first, ["p-a"])
     membership.register_run(tree, "run", second, ["p-b"])
     assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p-b",))]
+
+
+def test_a_runs_node_holds_as_many_partitions_as_it_may_name() -> None:
+    """Also with the longest ids; JSON of any number would be too large from some 5,000 on."""
+    longest = [f"{i:05}".ljust(128, "x") for i in range(3 * membership.MAX_RUN + 1)]
+    assert [len(some) for some in membership.portions(longest)] == [*3 * [membership.MAX_RUN], 1]
+    assert [p for some in membership.portions(longest) for p in some] == longest
+    encode(RunNode(incarnation=f"{'w' * 128}@{'0' * 16}", partitions=tuple(longest[: membership.MAX_RUN])))

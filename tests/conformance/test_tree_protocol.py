@@ -162,6 +162,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
 
 
 def test_the_limits_are_on_the_page() -> None:
+    from rota.coordination.membership import MAX_RUN
     from rota.coordination.packed import MAX_IDS
     from rota.coordination.publication import KEEP_EPOCHS
     from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
@@ -170,6 +171,7 @@ def test_the_limits_are_on_the_page() -> None:
 
     for number in (MAX_DATA, MAX_IDS, MAX_PACKED):
         assert f"{number:,}" in SECTION
+    assert f"at most {MAX_RUN:,} at a time" in SECTION
     assert f"the last {KEEP_EPOCHS}" in SECTION
     assert f"the last {MAX_REFUSALS} of" in SECTION
     assert f"the first {MAX_MOVES}" in SECTION
