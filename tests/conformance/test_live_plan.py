@@ -4,7 +4,8 @@ Every assignor can be chosen for a group in ZooKeeper, keeps its memory there, a
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from rota.cli.plan import command
 from rota.coordination import membership, wishes
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.records import Live
+from rota.coordination.records import Controller, Live, Loads
 from rota.coordination.tree import Tree
 from rota.core.assignors import ASSIGNORS
 from rota.rebalance import rebalance
@@ -44,20 +45,101 @@ def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
     world.close()
 
 
+def looked_at(tree: Tree, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `rota plan --from-zookeeper --json` prints."""
+    monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
+    arguments = ["--from-zookeeper", "--group", tree.group, "--json"]
+    said: dict[str, Any] = json.loads(CliRunner().invoke(command, arguments, catch_exceptions=False).stdout)
+    return said
+
+
+def report(tree: Tree, hot: float, cold: float) -> None:
+    """What w1 and w2 say of their processors; each partition has rows of its own."""
+    for view in tree.live():
+        use = hot if view.worker == "w1" else cold
+        live = Live(usage={"cpu": use, "rate": 1000 * use, "throughput": 1000 * use})
+        tree.update(tree.paths.live(view.incarnation), Live, lambda _, live=live: live)
+    tree.update(tree.paths.load("flights"), Loads, lambda _: Loads(rates={k: 20.0 + i for i, k in enumerate(KEYS)}))
+
+
+def an_interval_later(tree: Tree) -> None:
+    """What avg-shed remembers of its last round was a minute ago."""
+
+    def older(now: Controller | None) -> Controller:
+        assert now is not None
+        past = dict(now.memory["avg-shed"])
+        return now.model_copy(update={"memory": now.memory | {"avg-shed": past | {"at": past["at"] - 60}}})
+
+    tree.update(tree.paths.controller, Controller, older)
+
+
+def forgotten(tree: Tree) -> None:
+    """The ablation: the memory is lost between two epochs."""
+    tree.update(tree.paths.controller, Controller, lambda now: (now or Controller()).model_copy(update={"memory": {}}))
+
+
+@pytest.mark.parametrize("between", [an_interval_later, forgotten])
+def test_what_an_assignor_remembers_is_kept_between_epochs(real_group: Tree, between: Callable[[Tree], None]) -> None:
+    """The second round fires because of the first one's count, and of nothing else."""
+    tree = real_group
+    rebalance(tree, "run-1")
+    tree.found(assignor="avg-shed", options={"hits_high": 2, "min_rate": 0})
+    report(tree, 0.9, 0.1)
+    assert not rebalance(tree, "run-2").plan.moves
+    assert tree.controller().record.memory["avg-shed"]["hit_high"] == {"w1": 1, "w2": 1}
+    between(tree)
+    moves = rebalance(tree, "run-3").plan.moves
+    if between is forgotten:
+        assert not moves
+        return
+    assert {(m.giver, m.taker, m.reason) for m in moves} == {("w1", "w2", "w1 scored 80 above w2 for long enough")}
+    assert "hit_high" not in tree.controller().record.memory["avg-shed"]
+
+
+def same_but_for_the_time(memory: Mapping[str, Any]) -> dict[str, Any]:
+    return {who: {k: v for k, v in part.items() if k not in ("at", "voluntary_at")} for who, part in memory.items()}
+
+
+@pytest.mark.parametrize("budget", [None, 1])
+@pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
+def test_moves_reasons_and_memory_are_published_as_printed(
+    zookeeper: EmbeddedZooKeeper, real_group: Tree, monkeypatch: pytest.MonkeyPatch, assignor: str, budget: int | None
+) -> None:
+    """The first epoch, then one in which a worker joined, another drains, and the loads are uneven."""
+    tree = real_group
+    tree.found(assignor=assignor, budget=budget)
+    for epoch in (1, 2):
+        said = looked_at(tree, zookeeper, monkeypatch)
+        rebalance(tree, f"run-{epoch}")
+        published, (_, targets) = tree.epochs()[-1], tree.targets()
+        assert published.epoch == epoch
+        assert {w: sorted(t.partitions) for w, t in targets.items() if t.partitions} == {
+            w: sorted(held) for w, held in said["assignment"].items() if held
+        }
+        assert [(m.partition, m.giver, m.taker, m.reason) for m in published.moves] == [
+            (m["partition"], m["from"], m["to"], m["reason"]) for m in said["moves"]
+        ]
+        assert said["moves"]
+        memory = tree.controller().record.memory
+        assert same_but_for_the_time(memory) == same_but_for_the_time(said["memory"])
+        assert memory.keys() == said["memory"].keys()
+        report(tree, 0.9, 0.1)
+        membership.join(tree, "w3", Live())
+        wishes.drain(tree, "w2")
+
+
 def test_what_is_printed_is_what_is_published(
     zookeeper: EmbeddedZooKeeper, real_group: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = real_group
-    monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
-    arguments = ["--from-zookeeper", "--group", tree.group]
-    said = json.loads(CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False).stdout)
+    said = looked_at(tree, zookeeper, monkeypatch)
     assert tree.targets()[0].record.epoch == 0
     rebalance(tree, "run-1")
     _, targets = tree.targets()
     assert {w: sorted(t.partitions) for w, t in targets.items()} == said["assignment"]
     assert len(said["moves"]) == len(KEYS)
     wishes.drain(tree, "w2")
-    tables = CliRunner().invoke(command, arguments, catch_exceptions=False).stdout
+    tables = CliRunner().invoke(command, ["--from-zookeeper", "--group", tree.group], catch_exceptions=False).stdout
     assert "w2 is draining" in tables
     assert "5 moves (5 unavoidable), 0 placements." in tables
 
