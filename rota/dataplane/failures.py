@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|Read-only file system|Input/output error|Permission denied"
+    r"|Stale (?:NFS )?file handle|Transport endpoint is not connected|Remote I/O error|Host is down|Connection timed out"
     r"|OutOfMemoryError|Cannot allocate memory|ExecutorLostFailure|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
     r"|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"

@@ -9,6 +9,7 @@ Law: who may `shorten` ranges fails a partition only for its first offset, which
 stands before a broken file or a poison record is written first, and the rest is left to the next run.
 """
 
+import re
 import shutil
 import time
 import uuid
@@ -223,8 +224,8 @@ def _own(partition: str, error: RotaError) -> EnvironmentFailed:
 
 
 def _changed(partition: str, reason: str) -> SourceChanged:
-    step = f" {partition}" if reason.endswith("rota skip") else ""
-    return SourceChanged(f"{partition}: {reason}{step}", partition=partition)
+    steps = re.sub(r"rota (?:retry|skip)\b", rf"\g<0> {partition}", reason)
+    return SourceChanged(f"{partition}: {steps}", partition=partition)
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:

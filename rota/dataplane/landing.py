@@ -208,7 +208,10 @@ class Landing:
                     raise EnvironmentFailed(
                         f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                     ) from None
-                return f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, or: rota skip"
+                return (
+                    f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, then: rota retry. Or, "
+                    f"if it is gone for good: rota skip"
+                )
             except OSError as error:
                 raise EnvironmentFailed(
                     f"{self.root / file.path} cannot be read ({error}). Check its rights"

@@ -99,7 +99,10 @@ def test_the_rightful_run_parks_what_vanished(world: World) -> None:
     world.give("a")
     (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
     assert isinstance(event, Parked)
-    assert "vanished" in world.tree.parked()["p-a"].record.reason
+    assert world.tree.parked()["p-a"].record.reason == (
+        "p-a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p-a. Or, if it is gone "
+        "for good: rota skip p-a"
+    )
 
 
 # --- nothing unreadable is taken for less ---------------------------------------------------------------------------

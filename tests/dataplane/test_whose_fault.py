@@ -85,6 +85,12 @@ def test_what_a_message_quotes_is_data(text: str) -> None:
         "can't write, don't know why: No space left on device",
         "OSError: [Errno 13] Permission denied: '/data/x'",
         'Cannot run program "python3": error=2',
+        "java.io.IOException: Stale file handle",
+        "OSError: [Errno 116] Stale NFS file handle: '/data/x'",
+        "java.io.FileNotFoundException: /data/x (Transport endpoint is not connected)",
+        "java.io.IOException: Remote I/O error",
+        "java.io.IOException: Host is down",
+        "OSError: [Errno 110] Connection timed out: '/data/x'",
     ],
 )
 def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:
