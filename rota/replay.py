@@ -1,7 +1,9 @@
 """Read a past range again and put its rows in place of the old ones: a Dagster backfill with `replay` in its config.
 
 Law: a replay needs no ownership and moves no token, offset or checkpoint; it may run beside live consumption. It refuses a
-range that was not consumed yet, or that the source no longer has as a whole, before it writes anything.
+range that was not consumed yet, or that the source no longer has as a whole, before it writes anything. A file that was
+corrected in place is read as it is now, and counts as that from then on: first the table has its rows, then the index its
+size and time, so that whoever dies in between leaves a file that still shows as changed.
 """
 
 import uuid
@@ -58,7 +60,9 @@ def replay(
     Raises EnvironmentFailed, ForeignTable (nothing was written).
     """
     source, tables = Landing.of(pipeline), Tables.of(pipeline, tree.group, tree.meta().id)
-    refused = _refused(source, tables, ranges)
+    refused = _early(tables, ranges)
+    source = source.as_now({p: r for p, r in ranges.items() if p not in refused})
+    refused |= _not_whole(source, {p: r for p, r in ranges.items() if p not in refused})
     yield from (NotReplayed(p, reason) for p, reason in refused.items())
     wanted = {p: r for p, r in ranges.items() if p not in refused}
     if not wanted:
@@ -73,11 +77,11 @@ def replay(
             yield NotReplayed(piece.partition, str(piece.error))
             continue
         yield from (NotReplayed(p, str(error)) for p, error in piece.refused.items())
-        yield from _published(tables, piece, run_id)
+        yield from _published(source, tables, piece, run_id)
 
 
-def _refused(source: Landing, tables: Tables, ranges: Ranges) -> dict[str, str]:
-    """The partitions whose range cannot be replayed, with the reason."""
+def _early(tables: Tables, ranges: Ranges) -> dict[str, str]:
+    """The partitions whose range is none, or was not consumed yet, with the reason."""
     standing = tables.main.standing(tuple(ranges))
     refused: dict[str, str] = {}
     for p, (start, end) in ranges.items():
@@ -86,8 +90,11 @@ def _refused(source: Landing, tables: Tables, ranges: Ranges) -> dict[str, str]:
             refused[p] = f"[{start}, {end}) is no range. Give 0 <= from < to"
         elif end > offset:
             refused[p] = f"only offsets below {offset} were consumed. Give a range that ends there or before"
-    whole = {p: r for p, r in ranges.items() if p not in refused}
-    return refused | {p: f"the source no longer has the whole range: {why}" for p, why in source.broken(whole).items()}
+    return refused
+
+
+def _not_whole(source: Landing, ranges: Ranges) -> dict[str, str]:
+    return {p: f"the source no longer has the whole range: {why}" for p, why in source.broken(ranges).items()}
 
 
 def _endpoint(tree: Tree, ranges: Ranges) -> str | None:
@@ -98,7 +105,7 @@ def _endpoint(tree: Tree, ranges: Ranges) -> str | None:
     return next((e for i in (*owners, *live) if i and (e := live.get(i))), None)
 
 
-def _published(tables: Tables, piece: Written, run_id: str) -> Iterator[Replayed | NotReplayed]:
+def _published(source: Landing, tables: Tables, piece: Written, run_id: str) -> Iterator[Replayed | NotReplayed]:
     kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
     if not kept:
         return
@@ -113,6 +120,7 @@ def _published(tables: Tables, piece: Written, run_id: str) -> Iterator[Replayed
                 tables.quarantine, replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={})
             )
         version = replacing.replace(tables.main, batch)
+        source.index.keep(tuple(kept))
     except DataError as error:
         yield from (NotReplayed(p, str(error)) for p in kept)
         return

@@ -2,14 +2,14 @@
 
 Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
 its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
-see the same new file, one loses and looks again.
+see the same new file, one loses and looks again. Its size and time are those of when it was read last: `keep` writes them.
 """
 
 import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane.opening import created, opened, plain
 from rota.errors import EnvironmentFailed
@@ -48,9 +48,11 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of one source, `path` being its table."""
+    """The index of one source, `path` being its table. `renewed` (partition -> ordinal -> file): these files as they are
+    now, in place of what the table says of them."""
 
     path: Path
+    renewed: Mapping[str, Mapping[int, Landed]] = field(default_factory=dict)
 
     def files(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[Landed, ...]]:
         """The files of each partition; a file's place in the tuple is its ordinal. No index yet: empty."""
@@ -76,6 +78,38 @@ class FileIndex:
                 return {p: (*known[p], *files) for p, files in found.items()}
         raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
 
+    def keep(self, partitions: tuple[str, ...]) -> None:
+        """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
+        for _ in range(TRIES):
+            table = opened(self.path)
+            if table is None or not (actions := self._replaced(table, partitions)):
+                return
+            try:  # a compare-and-set of the version: a compaction may have moved the same rows
+                properties = CommitProperties(max_commit_retries=0)
+                table.create_write_transaction(
+                    actions, "append", table.schema(), partition_by=[], commit_properties=properties
+                )
+            except CommitFailedError:
+                continue
+            except (DeltaError, OSError) as error:
+                raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
+            return
+        raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
+
+    def _replaced(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+        """Each file of the index that says something else of a renewed file, written anew."""
+        actions: list[AddAction | RemoveAction] = []
+        for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+            rows = _rows(str(self.path / unquote(file["path"])))
+            now = tuple((p, o, self._renewed(p, o, was) if p in partitions else was) for p, o, was in rows)
+            if now != rows:
+                removed = RemoveAction(file["path"], True, int(time.time() * 1000), size=file["size_bytes"])
+                actions += [removed, self._written(now)]
+        return actions
+
+    def _renewed(self, partition: str, ordinal: int, was: Landed) -> Landed:
+        return self.renewed.get(partition, {}).get(ordinal, was)
+
     def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
         found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
         known = _READ.get(self.path, {})
@@ -84,29 +118,16 @@ class FileIndex:
         for rows in read.values():
             for partition, ordinal, file in rows:
                 if partition in found:
-                    found[partition][ordinal] = file
+                    found[partition][ordinal] = self._renewed(partition, ordinal, file)
         return {p: tuple(files[i] for i in range(len(files))) for p, files in found.items()}
 
     def _append(
         self, table: DeltaTable, known: Mapping[str, tuple[Landed, ...]], found: Mapping[str, list[Landed]]
     ) -> bool:
-        rows = [(p, len(known[p]) + i, f) for p, files in sorted(found.items()) for i, f in enumerate(files)]
-        name = f"{uuid.uuid4().hex}.parquet"
-        data = pa.table(
-            [
-                [p for p, _, _ in rows],
-                [i for _, i, _ in rows],
-                [f.path for _, _, f in rows],
-                [f.size for _, _, f in rows],
-                [f.modified for _, _, f in rows],
-            ],
-            schema=SCHEMA,
-        )
+        rows = tuple((p, len(known[p]) + i, f) for p, files in sorted(found.items()) for i, f in enumerate(files))
         moved = [Transaction(f"rota/{p}/index", len(known[p]) + len(files)) for p, files in found.items() if files]
         try:
-            pq.write_table(data, self.path / name)
-            size = (self.path / name).stat().st_size
-            action = AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps({"numRecords": len(rows)}))
+            action = self._written(rows)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
             table.create_write_transaction(
                 [action], "append", table.schema(), partition_by=[], commit_properties=properties
@@ -116,6 +137,15 @@ class FileIndex:
         except (DeltaError, OSError) as error:
             raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
         return True
+
+    def _written(self, rows: Rows) -> AddAction:
+        """A file of the index with these rows, which nobody sees yet."""
+        name = f"{uuid.uuid4().hex}.parquet"
+        columns = [[p, o, f.path, f.size, f.modified] for p, o, f in rows]
+        data = pa.table([list(column) for column in zip(*columns, strict=True)], schema=SCHEMA)
+        pq.write_table(data, self.path / name)
+        size = (self.path / name).stat().st_size
+        return AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps({"numRecords": len(rows)}))
 
     def _tidy(self) -> None:
         """Puts a long row of small files together; whoever loses that race leaves it to the next."""

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,20 @@ log = logging.getLogger(__name__)
 OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 HIDDEN = ("_", ".")
+LIVE = (  # what vanished, what changed
+    "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
+    "changed after it got its offset. Land it under a new name, then: rota skip",
+)
+AGAIN = (
+    "vanished. Bring it back, or give a range without it",
+    "changed while it was read again. Once nobody writes it any more, replay it",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files."""
+    """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files;
+    `told_of` says what became of a file, and the next step."""
 
     name: str
     root: Path
@@ -46,6 +55,7 @@ class Landing:
     index: FileIndex
     stage: Path
     clock: Callable[[], float] = time.time
+    told_of: tuple[str, str] = LIVE
 
     def __post_init__(self) -> None:
         if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
@@ -115,6 +125,13 @@ class Landing:
         files = self.index.files(tuple(ranges))
         reasons = {p: self._changed(files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: reason for p, reason in reasons.items() if reason}
+
+    def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
+        """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
+        them down. One that is gone stays as it was, and `broken` tells of it."""
+        files = self.index.files(tuple(ranges))
+        now = {p: {o: self._now(f) or f for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
+        return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Mapping[str, tuple[int, int]], attempt: str) -> "Iterator[DataFrame]":
@@ -201,27 +218,24 @@ class Landing:
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for"
         for offset, file in enumerate(files[start:end], start):
-            try:
-                now = (self.root / file.path).stat()
-            except FileNotFoundError:
-                if not self._mounted():
-                    raise EnvironmentFailed(
-                        f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
-                    ) from None
-                return (
-                    f"{file.path} (offset {offset}) vanished before it was consumed. Bring it back, then: rota retry. Or, "
-                    f"if it is gone for good: rota skip"
-                )
-            except OSError as error:
+            now = self._now(file)
+            if now is None and not self._mounted():
                 raise EnvironmentFailed(
-                    f"{self.root / file.path} cannot be read ({error}). Check its rights"
-                ) from error
-            if (now.st_size, now.st_mtime_ns) != (file.size, file.modified):
-                return (
-                    f"{file.path} (offset {offset}) changed after it got its offset. Land it under a new name, "
-                    f"then: rota skip"
+                    f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                 )
+            if now != file:
+                return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
         return ""
+
+    def _now(self, file: Landed) -> Landed | None:
+        """The file as it is now; None where it is gone."""
+        try:
+            stat = (self.root / file.path).stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise EnvironmentFailed(f"{self.root / file.path} cannot be read ({error}). Check its rights") from error
+        return Landed(file.path, stat.st_size, stat.st_mtime_ns)
 
     def _mounted(self) -> bool:
         """A disk that is away leaves nothing, or the empty folder on which it was mounted."""

@@ -107,6 +107,65 @@ def test_a_file_that_changed_or_vanished_breaks_its_range_only(tmp_path: Path) -
     assert "asked for" in one.broken({"p-z": (0, 2)})["p-z"]
 
 
+def test_what_is_read_again_is_kept_as_it_is_then_under_the_offset_it_has(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "x/2.json", "x/3.json", "y/1.json")
+    one.fix(("p-x", "p-y"))
+    land(tmp_path, "x/2.json", "x/3.json", "y/1.json", text='{"a": 2}{"a": 3}\n')
+    now = one.as_now({"p-x": (1, 2), "p-y": (0, 1)})
+    assert not now.broken({"p-x": (0, 2), "p-y": (0, 1)})
+    assert set(one.broken({"p-x": (1, 2), "p-y": (0, 1)})) == {"p-x", "p-y"}, "only the reader sees them so"
+    now.index.keep(("p-x",))
+    assert set(one.broken({"p-x": (0, 2), "p-y": (0, 1)})) == {"p-y"}
+    assert "x/3.json (offset 2) changed" in one.broken({"p-x": (0, 3)})["p-x"], "it was not read again"
+    version = opened(one.index.path).version()
+    now.index.keep(("p-x",))
+    assert opened(one.index.path).version() == version, "nothing new is written"
+    assert [one.place("p-x", i) for i in range(3)] == ["x/1.json", "x/2.json", "x/3.json"]
+    assert one.fix(("p-x", "p-y")) == {"p-x": 3, "p-y": 1}
+
+
+def test_what_changes_while_it_is_read_again_or_is_gone_breaks_its_range(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "y/1.json")
+    one.fix(("p-x", "p-y"))
+    (tmp_path / "land/y/1.json").unlink()
+    now = one.as_now({"p-x": (0, 1), "p-y": (0, 1)})
+    land(tmp_path, "x/1.json", text='{"a": 2}{"a": 3}\n')
+    broken = now.broken({"p-x": (0, 1), "p-y": (0, 1)})
+    assert broken["p-x"].startswith("x/1.json (offset 0) changed while it was read again")
+    assert broken["p-y"].startswith("y/1.json (offset 0) vanished. Bring it back, or give a range without it")
+
+
+@pytest.mark.parametrize("other", ["compaction", "new files"])
+def test_what_is_kept_beside_other_writers_of_the_index_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    one = source(tmp_path)
+    for name in "123":
+        land(tmp_path, f"x/{name}.json")
+        one.fix(("p-x",))
+    land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
+    real, armed = fileindex.FileIndex._replaced, [True]
+
+    def meanwhile(*args: object) -> object:
+        found = real(*args)  # type: ignore[arg-type]
+        if armed and armed.pop():
+            if other == "compaction":
+                opened(one.index.path).optimize.compact()
+            else:
+                land(tmp_path, "x/4.json")
+                one.fix(("p-x",))
+        return found
+
+    monkeypatch.setattr(fileindex.FileIndex, "_replaced", meanwhile)
+    one.as_now({"p-x": (0, 3)}).index.keep(("p-x",))
+    assert not one.broken({"p-x": (0, 3)})
+    files = opened(one.index.path).file_uris()
+    rows = sorted((o, f.path) for uri in files for _, o, f in fileindex._rows(uri))
+    assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
+
+
 def test_of_two_missing_settings_the_source_names_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROTA_LANDING", raising=False)
     monkeypatch.delenv("ROTA_TABLES", raising=False)

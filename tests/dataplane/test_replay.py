@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from rota.consume import Committed
 from rota.dataplane import quarantine, replacing
+from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.vacuum import vacuum
 from rota.errors import ConfigError, EnvironmentFailed, OffsetGap
@@ -209,6 +210,24 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
     assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
     assert isinstance(replayed(world, {"p-a": (0, 1)})["p-a"], Replayed)
     assert sum(found(world.table / "main").values()) == 8
+
+
+def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -> None:
+    """Its rows take the place of the wrong ones, and the file counts as what was read: no second copy of it is landed."""
+    world.give("a")
+    for name in "01":
+        world.rows("a", name, 4)
+    world.run("a")
+    world.rows("a", "0", 3, first=100)
+    assert isinstance(replayed(world, {"p-a": (0, 1)})["p-a"], Replayed)
+    rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
+    assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
+    source = Landing.of(world.pipeline)
+    assert not source.broken({"p-a": (0, 2)})
+    world.rows("a", "2", 1)
+    (event,) = world.run("a")
+    assert isinstance(event, Committed)
+    assert (event.start, event.end, source.place("p-a", 2)) == (2, 3, "a/2.json")
 
 
 def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) -> None:
