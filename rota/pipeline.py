@@ -1,9 +1,11 @@
 """What the user declares: a pipeline is a file in `pipelines/`, read by path; the file's name is its name.
 
-Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only.
+Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only. Two
+pipelines never share a table, however its path is spelled: each would consume into it what it reads.
 """
 
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from rota.errors import ConfigError
-from rota.settings import checked_id
+from rota.settings import VARIABLE, checked_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -210,7 +212,12 @@ def _unshared(
             raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
         if isinstance(item, Pipeline):
             for other in pipelines.values():
-                if other.table == item.table:
+                if _place(other.table) == _place(item.table):
                     raise ConfigError(
                         f"{path}: its table {item.table.path!r} is the one of pipeline {other.name!r}. Give it another path"
                     )
+
+
+def _place(table: Delta) -> str:
+    """Where the table is: one text for all spellings of a path. A variable that is not set here stays as it is."""
+    return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), table.path))

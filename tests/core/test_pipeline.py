@@ -48,6 +48,32 @@ def test_a_bad_file_is_refused_by_itself(tmp_path: Path, text: str, line: str) -
     assert line in catalog.refused["other.py"]
 
 
+@pytest.mark.parametrize(
+    "spelled", ["${ROTA_TABLES}/good/", "${ROTA_TABLES}/x/../good", "${OTHER}/good", "{folder}//good", "{folder}/link"]
+)
+def test_another_spelling_of_a_table_is_the_same_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str
+) -> None:
+    """Two pipelines would each write every row they read into it."""
+    folder = tmp_path / "tables"
+    (folder / "good").mkdir(parents=True)
+    (folder / "link").symlink_to("good")
+    for name in ("ROTA_TABLES", "OTHER"):
+        monkeypatch.setenv(name, str(folder))
+    (tmp_path / "good.py").write_text(GOOD.format(table="good", group="g"))
+    text = GOOD.format(table="good", group="g").replace("${ROTA_TABLES}/good", spelled.replace("{folder}", str(folder)))
+    (tmp_path / "other.py").write_text(text)
+    assert "is the one of pipeline 'good'" in load(tmp_path).refused["other.py"]
+
+
+def test_variables_that_are_not_set_make_no_two_tables_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROTA_TABLES", "OTHER"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "good.py").write_text(GOOD.format(table="x", group="g"))
+    (tmp_path / "other.py").write_text(GOOD.format(table="x", group="g").replace("ROTA_TABLES", "OTHER"))
+    assert not load(tmp_path).refused
+
+
 def test_no_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Set ROTA_PIPELINES"):
         load(tmp_path / "none")
