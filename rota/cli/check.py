@@ -136,7 +136,9 @@ def _java() -> Probe:
     from rota.dataplane.endpoint import archive
     from rota.java import find_java, java_version
 
-    starts = "Spark starts from its archive" if archive().exists() else "`rota prepare` halves the start of a Spark"
+    starts = (
+        "the archive of `rota prepare` is there" if archive().exists() else "`rota prepare` halves the start of a Spark"
+    )
     try:
         program = find_java()
     except RotaError as error:

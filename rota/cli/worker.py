@@ -252,7 +252,7 @@ class Process:
             self._launch(self.server)
         elif not self._ready and self.server.ready():
             self._ready, self._failures = True, 0
-            self.say("spark-ready", endpoint=self.server.url)
+            self.say("spark-ready", endpoint=self.server.url, prepared="yes" if self.server.mapped() else "no")
         elif self._ready and self.server.silent():
             self._end_silent(self.server, self.server.silence)
         elif not self._ready and time.monotonic() - self._launched > self.starting:

@@ -33,6 +33,7 @@ ADDRESS = "spark.connect.grpc.binding.address"
 PORT = "spark.connect.grpc.binding.port"
 OPTIONS = "spark.driver.extraJavaOptions"
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside, for 0.1 s
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 QUESTIONS = 6  # asked in that time, and all of them unanswered
 PATIENCE = 1.0  # seconds for one answer
@@ -65,7 +66,7 @@ class SparkSettings:
             PORT: str(port),
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            OPTIONS: f'{LIGHT} "-XX:SharedArchiveFile={archive()}"' if archive().exists() else LIGHT,
+            OPTIONS: f'{LIGHT} {CHECKED} "-XX:SharedArchiveFile={archive()}"' if archive().exists() else LIGHT,
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.log.structuredLogging.enabled": "false",
@@ -122,6 +123,13 @@ class SparkServer:
             raise EnvironmentFailed("The Spark server was not started. Call start() first")
         host, port = self._address
         return f"sc://{socket.getfqdn() if host == '0.0.0.0' else host}:{port}"
+
+    def mapped(self) -> bool:
+        """Whether the server started from the archive of `rota prepare` (Linux tells)."""
+        try:
+            return str(archive()) in Path(f"/proc/{self.pid}/maps").read_text()
+        except OSError:
+            return False
 
     def ready(self) -> bool:
         """Whether the process lives and answers."""

@@ -20,7 +20,6 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import cordon
 from rota.dataplane import session
-from rota.dataplane.endpoint import archive
 from rota.dataplane.pulse import unanswered
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
@@ -69,11 +68,12 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         assert first.hears(f"event=spark-ready endpoint={url}"), "it is advertised once it is ready"
+        assert "prepared=yes" in first.said("event=spark-ready")[0], (
+            "it started from the archive of `rota prepare`: make prepare"
+        )
         assert answer(url) == "45 600m"
 
         spark = spark_of(first)
-        mapped = Path(f"/proc/{spark}/maps").read_text()
-        assert str(archive()) in mapped, "every Spark starts from the archive of `rota prepare`: make prepare"
         assert os.getpgid(spark) == first.process.pid, "killing the worker's group kills its Spark"
         os.kill(spark, signal.SIGKILL)
         first.hears("event=spark-died")

@@ -1,5 +1,6 @@
 """The archive that a Spark starts from changes nothing but the time; tests/conformance/test_agent_spark.py sees it used."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,16 +14,20 @@ from tests.waiting import wait_until
 
 
 def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = endpoint.archive()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "a folder"))
     endpoint.archive().parent.mkdir(parents=True)
-    endpoint.archive().write_bytes(b"not what Java wrote")
+    shutil.copyfile(sound, endpoint.archive())
+    with endpoint.archive().open("r+b") as file:
+        file.seek(sound.stat().st_size // 3)
+        file.write(b"not what Java wrote")
     server = SparkServer("damaged", SparkSettings("local[1]", {"spark.driver.memory": "600m"}), tmp_path / "scratch")
     server.start()
     try:
         wait_until(server.ready, 60)
-        process = Path(f"/proc/{server.pid}")
-        assert f"-XX:SharedArchiveFile={endpoint.archive()}" in (process / "cmdline").read_text().split("\0")
-        assert str(endpoint.archive()) not in (process / "maps").read_text()
+        told = Path(f"/proc/{server.pid}/cmdline").read_text().split("\0")
+        assert f"-XX:SharedArchiveFile={endpoint.archive()}" in told
+        assert not server.mapped()
     finally:
         server.stop()
 
