@@ -1,9 +1,10 @@
 """From a proposal to a plan: what moves now under a policy, in which order, and why the rest waits.
 
-Laws: `plan` is a pure function. An unavoidable move (its owner is gone, may not hold it, or is over its cap) is exempt
-from budget and cooldown. Done one after the other, the moves keep every cap at every instant if any order can. Not to
-move is a result with a reason, and with a `due` if it waits. The memory is that of what happens, not of what is held
-back. From every interrupted prefix of its own moves a plan goes on to the same end.
+Laws: `plan` is a pure function. An unavoidable move (its owner is gone, may not hold it, or is over its cap, as it stands
+or by what must come to it) is exempt from budget and cooldown. Nobody's target is over its cap, whatever the budget; done
+one after the other, the moves keep every cap at every instant if any order can. Not to move is a result with a reason, and
+with a `due` if it waits. The memory is that of what happens, not of what is held back. From every interrupted prefix of
+its own moves a plan goes on to the same end.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import numpy as np
 
 from rota.core.assignors.options import part, remembered
 from rota.core.assignors.registry import BY_COUNT, Proposal, find
+from rota.core.budget import chosen
 from rota.core.eligibility import counted, matching, rightful
 from rota.core.measures import holders, imbalance, lowest_peak, mean_utilization, utilizations
 from rota.core.order import ordered
@@ -36,28 +38,27 @@ def plan(
     match = matching(snapshot)
     keeps = rightful(snapshot, match)
     forced = _unavoidable(snapshot, keeps, proposal.target)
-    chosen = _under(
+    now = _under(
         policy,
         snapshot,
         proposal,
-        keeps,
         forced,
         remembered("planner", part(memory, "planner"), {"voluntary_at": "number"}),
     )
-    target, placed = chosen.target, chosen.placed
+    target, placed = now.target, now.placed
     thought = proposal.memory
     if proposal.remembers and target is not proposal.target:
         thought = proposal.remembers(target)  # what was held back has not happened
     kept: dict[str, Any] = {assignor: dict(thought)} if thought else {}
-    if chosen.voluntary_at is not None:
-        kept["planner"] = {"voluntary_at": chosen.voluntary_at}
-    dues = [d for d in (proposal.due, chosen.due, *waits.values()) if d is not None]
+    if now.voluntary_at is not None:
+        kept["planner"] = {"voluntary_at": now.voluntary_at}
+    dues = [d for d in (proposal.due, now.due, *waits.values()) if d is not None]
     words = {code: f"{snapshot.name(code)} may return until {until:g}" for code, until in waits.items()}
     return Plan(
         Assignment(snapshot, target),
-        Moves(snapshot, target, placed, forced, proposal.why),
-        Left(snapshot, np.flatnonzero(target < 0), words),
-        _measures(snapshot, match, keeps, chosen, forced, proposal, assignor in BY_COUNT),
+        Moves(snapshot, target, placed, now.must, proposal.why),
+        Left(snapshot, np.flatnonzero(target < 0), words, proposal.target),
+        _measures(snapshot, match, keeps, now, proposal, assignor in BY_COUNT),
         due=min(dues, default=None),
         memory=kept,
     )
@@ -69,6 +70,7 @@ class _Chosen:
 
     target: Codes
     placed: Ints
+    must: Bools
     due: float | None = None
     voluntary_at: float | None = None
     reason: str = ""
@@ -114,62 +116,52 @@ def _unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
     return forced
 
 
-def _under(
-    policy: Policy, snapshot: Snapshot, proposal: Proposal, keeps: Codes, forced: Bools, memory: Mapping[str, Any]
-) -> _Chosen:
+def _under(policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools, memory: Mapping[str, Any]) -> _Chosen:
     """The moves that the policy allows now; what it holds back stays where it is."""
-    target, now = proposal.target, snapshot.now
-    last = memory.get("voluntary_at")
-    changed = target != snapshot.owner
-    voluntary = changed & ~forced
-    count = int(np.count_nonzero(voluntary))
+    now, last = snapshot.now, memory.get("voluntary_at")
     cooling = last is not None and policy.cooldown > 0 and last + policy.cooldown > now
-    budget = 0 if cooling else policy.budget
-    if budget is None or count <= budget:
-        placed = np.flatnonzero(changed & (target >= 0))
-        order = ordered(snapshot, target, placed, forced)
-        return _Chosen(target, order, voluntary_at=now if count and policy.cooldown else last if cooling else None)
-    order = ordered(snapshot, target, np.flatnonzero(changed), forced, budget)
-    cut = np.where(changed, keeps, target)
-    cut[order] = target[order]
-    moved = int(np.count_nonzero(voluntary[order]))
-    held = count - moved
-    if cooling and last is not None:
-        reason = (
-            f"{held} voluntary moves wait: the last were {now - last:g} s ago, the cooldown is {policy.cooldown:g} s"
-        )
-        due = last + policy.cooldown
-    else:
-        reason = f"{held} voluntary moves wait: the budget is {budget}"
-        due = now + policy.cooldown if budget else None
+    changed = np.flatnonzero(proposal.target != snapshot.owner)
+    target, making = chosen(snapshot, proposal.target, changed, forced, 0 if cooling else policy.budget)
+    must = forced.copy() if making else forced
+    must[making] = True
+    voluntary = changed[~must[changed]]
+    moved = int(np.count_nonzero(target[voluntary] != snapshot.owner[voluntary]))
+    placed = changed[(target[changed] >= 0) & (target[changed] != snapshot.owner[changed])]
+    placed = ordered(snapshot, target, placed, must)
     stamp = now if moved and policy.cooldown else last if cooling else None
-    return _Chosen(cut, order[target[order] >= 0], due=due, voluntary_at=stamp, reason=reason)
+    if target is proposal.target:
+        return _Chosen(target, placed, must, voluntary_at=stamp)
+    held = len(voluntary) - moved
+    if cooling and last is not None:
+        since = f"the last were {now - last:g} s ago, the cooldown is {policy.cooldown:g} s"
+        return _Chosen(target, placed, must, last + policy.cooldown, stamp, f"{held} voluntary moves wait: {since}")
+    due = now + policy.cooldown if policy.budget else None
+    return _Chosen(target, placed, must, due, stamp, f"{held} voluntary moves wait: the budget is {policy.budget}")
 
 
 def _measures(
     snapshot: Snapshot,
     match: Bools,
     keeps: Codes,
-    chosen: _Chosen,
-    forced: Bools,
+    now: _Chosen,
     proposal: Proposal,
     by_count: bool,
 ) -> Measures:
     able = holders(snapshot, match, keeps)
-    after = imbalance(snapshot, chosen.target, able, by_count)
-    givers = snapshot.owner[chosen.placed]
+    after = imbalance(snapshot, now.target, able, by_count)
+    givers = snapshot.owner[now.placed]
     had = givers != -1
     moves = int(np.count_nonzero(had))
-    reason = "; ".join(r for r in (proposal.note, chosen.reason) if r)
-    if not len(chosen.placed) and not reason:
-        reason = _why_nothing(snapshot, chosen.target, by_count)
+    reason = "; ".join(r for r in (proposal.note, now.reason) if r)
+    if not len(now.placed) and not reason:
+        reason = _why_nothing(snapshot, now.target, by_count)
     return Measures(
         imbalance_before=imbalance(snapshot, snapshot.owner, able, by_count),
         imbalance_after=after,
-        lower_bound=_lower_bound(snapshot, match, able, chosen, proposal, by_count, after),
+        lower_bound=_lower_bound(snapshot, match, able, now, proposal, by_count, after),
         moves=moves,
-        unavoidable_moves=int(np.count_nonzero(forced[chosen.placed] & had)),
-        placements=len(chosen.placed) - moves,
+        unavoidable_moves=int(np.count_nonzero(now.must[now.placed] & had)),
+        placements=len(now.placed) - moves,
         reason=reason,
     )
 
@@ -178,7 +170,7 @@ def _lower_bound(
     snapshot: Snapshot,
     match: Bools,
     able: Bools,
-    chosen: _Chosen,
+    now: _Chosen,
     proposal: Proposal,
     by_count: bool,
     after: float | None,
@@ -188,13 +180,13 @@ def _lower_bound(
         return None
     capacity = snapshot.team.capacity[able]
     if by_count and proposal.proven and (capacity == capacity[0]).all():
-        return after if chosen.target is proposal.target else imbalance(snapshot, proposal.target, able, True)
-    used = utilizations(snapshot, chosen.target, by_count)[able]
+        return after if now.target is proposal.target else imbalance(snapshot, proposal.target, able, True)
+    used = utilizations(snapshot, now.target, by_count)[able]
     mean = mean_utilization(used, capacity)
     if mean <= 0:
         return 1.0
     counting = replace(snapshot, load=np.ones(len(snapshot.load))) if by_count else snapshot
-    peak = lowest_peak(counting, match, able, chosen.target >= 0)
+    peak = lowest_peak(counting, match, able, now.target >= 0)
     return min(after, max(peak, proposal.lower_bound or 0.0) / mean)
 
 

@@ -12,12 +12,12 @@ from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, Lazy, Move, 
 class Moves(Lazy[Move]):
     """The moves of a plan in their order, made when looked at."""
 
-    __slots__ = ("forced", "indices", "snapshot", "target", "why")
+    __slots__ = ("indices", "must", "snapshot", "target", "why")
 
     def __init__(
-        self, snapshot: Snapshot, target: Codes, indices: Ints, forced: Bools, why: Callable[[int], str] | None
+        self, snapshot: Snapshot, target: Codes, indices: Ints, must: Bools, why: Callable[[int], str] | None
     ) -> None:
-        self.snapshot, self.target, self.indices, self.forced, self.why = snapshot, target, indices, forced, why
+        self.snapshot, self.target, self.indices, self.must, self.why = snapshot, target, indices, must, why
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -40,19 +40,20 @@ class Moves(Lazy[Move]):
             return f"{giver.id} is draining"
         if not matches(giver, (requires, pin)):
             return f"pinned to {taker}" if pin is not None else f"{giver.id} lacks {_wanted(requires)}"
-        if self.forced[i] and giver.max_partitions is not None:
+        if self.must[i] and giver.max_partitions is not None:
             over = int(counted(snapshot.owner, len(snapshot.workers))[code]) - giver.max_partitions
-            return f"{giver.id} was {over} over its cap of {giver.max_partitions}"
+            cap = f"its cap of {giver.max_partitions}"
+            return f"{giver.id} was {over} over {cap}" if over > 0 else f"{giver.id} made room under {cap}"
         return self.why(i) if self.why else f"{taker} is where it belongs"
 
 
 class Left(Lazy[Unassigned]):
-    """What nobody gets now, and why; `waits` names those that wait for something."""
+    """What nobody gets now, and why; `waits` names the gone workers that may return, `wanted` is who shall get it."""
 
-    __slots__ = ("indices", "snapshot", "waits")
+    __slots__ = ("indices", "snapshot", "waits", "wanted")
 
-    def __init__(self, snapshot: Snapshot, indices: Ints, waits: Mapping[int, str]) -> None:
-        self.snapshot, self.indices, self.waits = snapshot, indices, waits
+    def __init__(self, snapshot: Snapshot, indices: Ints, waits: Mapping[int, str], wanted: Codes) -> None:
+        self.snapshot, self.indices, self.waits, self.wanted = snapshot, indices, waits, wanted
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -61,7 +62,9 @@ class Left(Lazy[Unassigned]):
         """The partition at this place, by id."""
         i, snapshot = int(self.indices[index]), self.snapshot
         owner = int(snapshot.owner[i])
-        reason = self.waits.get(owner) or unplaceable(snapshot, i)
+        taker = snapshot.name(int(self.wanted[i]))
+        held = f"{taker} has no room until voluntary moves go on" if taker else ""
+        reason = self.waits.get(owner) or held or unplaceable(snapshot, i)
         return Unassigned(snapshot.partition_ids[i], snapshot.name(owner), reason)
 
 

@@ -111,32 +111,6 @@ def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
     assert again.memory == made.memory
 
 
-@pytest.mark.parametrize("assignor", NAMES)
-@given(case=cases())
-@settings(max_examples=25, deadline=None)
-def test_caps_hold_at_every_instant_of_the_hand_over(assignor: str, case: Any) -> None:
-    """Move after move, no worker passes its cap, unless all that is left are circles of full workers."""
-    workers, partitions, owners = case
-    made = plan(Snapshot.of(workers, partitions, owners), assignor)
-    cap = {w.id: w.max_partitions for w in workers if w.max_partitions is not None}
-    given_up = {u.partition for u in made.unassigned}
-    held = {w: sum(o == w and p not in given_up for p, o in owners.items()) for w in cap}
-    moves = list(made.moves)
-    for n, move in enumerate(moves):
-        if move.taker in cap:
-            rest = moves[n:]
-            if held[move.taker] + 1 > cap[move.taker]:
-                assert in_a_circle(move.taker, rest, held, cap)
-            held[move.taker] += 1
-        if move.giver in cap:
-            held[move.giver] -= 1
-
-
-def in_a_circle(taker: str, rest: Any, held: dict[str, int], cap: dict[str, int]) -> bool:
-    """Whether every remaining move goes into a full worker: no order could have begun with another."""
-    return all(m.taker in cap and held[m.taker] + 1 > cap[m.taker] for m in rest) or any(m.giver == taker for m in rest)
-
-
 @pytest.mark.parametrize("assignor", ["sticky", "sticky-load", "avg-shed", "hash"])
 def test_join_and_leave_move_only_what_they_must(assignor: str) -> None:
     parts = [Partition(f"p{i:03}", rate=1.0) for i in range(120)]
