@@ -94,15 +94,18 @@ class Shown:
 
     def checked(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
         """The outcome of each check, read back from the table's log and the checkpoints."""
+        from rota.dataplane.landing import Landing
         from rota.dataplane.ledger import Tables
+        from rota.rewritten import rewritten
 
         main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
         table = main.open()
         past = main.past(table.version() - checks.RECENT) if table else ()
         mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
-        *lasting, unparked = checks.specs(self.pipeline)
+        *lasting, unparked, unchanged = checks.specs(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):
             yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
         waiting = checks.parked(tree.parked(), self.pipeline)
         yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
+        yield checks.result(unchanged, rewritten(Landing.of(self.pipeline), past), mine, dg.AssetCheckSeverity.WARN)

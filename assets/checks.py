@@ -35,6 +35,9 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             "none_parked", asset=records, description="No partition waits for a person, or to be tried again."
         ),
+        dg.AssetCheckSpec(
+            "none_rewritten", asset=records, description="No file changed after it was consumed, of the newest ones."
+        ),
     ]
 
 

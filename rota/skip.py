@@ -2,8 +2,7 @@
 
 Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond what is there:
 what it skips has its offset in the index. The log says who skipped what. One offset alone is skipped only where the
-partition is parked for it. A skip that is refused writes nothing, and so gives no offsets either. What is skipped counts as
-it is then: that it changed before shows no more.
+partition is parked for it. A skip that is refused writes nothing, and so gives no offsets either.
 """
 
 import uuid
@@ -42,7 +41,6 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
             f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
         )
     _within(partition, standing.offset, _seen(source, source.fix, partition), end)
-    source.as_now({partition: (standing.offset, end)}).index.keep((partition,))
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))

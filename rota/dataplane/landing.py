@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -126,6 +126,11 @@ class Landing:
         reasons = {p: self._changed(files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: reason for p, reason in reasons.items() if reason}
 
+    def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
+        """Of these offsets those whose file is there and is not what the index says."""
+        files = self.index.files(tuple(offsets))
+        return {p: tuple(o for o in of if o < len(files[p]) and self._other(files[p][o])) for p, of in offsets.items()}
+
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
         them down. One that is gone stays as it was, and `broken` tells of it."""
@@ -236,6 +241,12 @@ class Landing:
         except OSError as error:
             raise EnvironmentFailed(f"{self.root / file.path} cannot be read ({error}). Check its rights") from error
         return Landed(file.path, stat.st_size, stat.st_mtime_ns)
+
+    def _other(self, file: Landed) -> bool:
+        try:
+            return (self._now(file) or file) != file
+        except EnvironmentFailed:
+            return False  # whoever reads it is told
 
     def _mounted(self) -> bool:
         """A disk that is away leaves nothing, or the empty folder on which it was mounted."""

@@ -10,10 +10,13 @@ import pytest
 
 import rota
 from rota.dataplane import fileindex
+from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
 from rota.dataplane.opening import opened
+from rota.dataplane.table import Past
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
+from rota.rewritten import rewritten
 
 
 def source(folder: Path, **more: object) -> Landing:
@@ -164,6 +167,58 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
     files = opened(one.index.path).file_uris()
     rows = sorted((o, f.path) for uri in files for _, o, f in fileindex._rows(uri))
     assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
+
+
+def grown(folder: Path, name: str) -> None:
+    """The writer comes back to a file that rested."""
+    with (folder / "land" / name).open("a") as file:
+        file.write('{"a": 2}\n')
+
+
+def commit(version: int, op: str = "commit", **ranges: tuple[int, int]) -> Past:
+    spans = {f"p-{key}": span for key, span in ranges.items()}
+    return Past(version, 0.0, op, "g", "", "", "", 0, {}, spans, {}, {}, 0.0)
+
+
+def test_a_file_written_in_two_parts_around_settle_is_stopped_or_told(tmp_path: Path) -> None:
+    """Before it is read it parks its partition; after that a look finds it, and a replay takes all of it."""
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "y/1.json", "z/1.json")
+    one.fix(("p-x", "p-y", "p-z"))
+    grown(tmp_path, "x/1.json")
+    assert "changed after it got its offset" in one.broken({"p-x": (0, 1)})["p-x"]
+    log = [commit(2, y=(0, 1), z=(0, 1))]
+    assert not rewritten(one, log)
+    grown(tmp_path, "y/1.json")
+    (tmp_path / "land/z/1.json").unlink()
+    assert one.latest(("p-y",)) == {"p-y": 1}, "it is not new"
+    assert rewritten(one, log) == {
+        "p-y": "y/1.json (offset 0) changed after being consumed: what is in there now is not in the table. A replay "
+        "takes it: from 0 to 1"
+    }
+    one.as_now({"p-y": (0, 1)}).index.keep(("p-y",))  # as a replay does
+    assert not rewritten(one, log)
+
+
+def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = source(tmp_path)
+    names = [f"x/{i}.json" for i in range(8)]
+    land(tmp_path, *names)
+    one.fix(("p-x",))
+    for name in names:
+        grown(tmp_path, name)
+    log = [commit(4, x=(4, 8)), commit(3, "skip", x=(3, 4)), commit(2, x=(2, 3)), commit(1, "claim")]
+    said = rewritten(one, log)["p-x"]
+    assert said.startswith("x/2.json (offset 2) and 4 more changed")
+    assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
+    looked: list[Landed] = []
+    real = Landing._now
+    monkeypatch.setattr(Landing, "_now", lambda self, file: looked.append(file) or real(self, file))
+    monkeypatch.setattr("rota.rewritten.LOOKED", 2)
+    assert rewritten(one, log)["p-x"].startswith("x/6.json (offset 6) and 1 more changed")
+    assert len(looked) == 2
 
 
 def test_of_two_missing_settings_the_source_names_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

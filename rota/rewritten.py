@@ -1,0 +1,48 @@
+"""Which files changed after they were consumed: what they hold now is in no table, until their offsets are replayed.
+
+Law: only looking, and at the newest consumed offsets alone, as the table's log names them: what was skipped, or stood before
+a partition's start, was not consumed. A file that is gone is nobody's fault: people tidy up what was consumed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+
+from rota.dataplane.landing import Landing
+from rota.dataplane.table import Past
+
+LOOKED = 1000  # consumed files of a pipeline that are looked at, the newest
+NAMED = 3  # ranges of a partition to replay
+
+
+def rewritten(source: Landing, past: Iterable[Past]) -> dict[str, str]:
+    """Partition -> its files that changed, with what to do; `past` is newest first."""
+    offsets = defaultdict[str, list[int]](list)
+    for partition, offset in islice(_consumed(past), LOOKED):
+        offsets[partition].append(offset)
+    found = {p: sorted(changed) for p, changed in source.rewritten(offsets).items() if changed}
+    return {p: _told(source, p, changed) for p, changed in found.items()}
+
+
+def _consumed(past: Iterable[Past]) -> Iterator[tuple[str, int]]:
+    for one in (p for p in past if p.op == "commit"):
+        for partition, (start, end) in one.ranges.items():
+            yield from ((partition, offset) for offset in reversed(range(start, end)))
+
+
+def _told(source: Landing, partition: str, changed: list[int]) -> str:
+    first = f"{source.place(partition, changed[0])} (offset {changed[0]})"
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    spans = [f"from {start} to {end}" for start, end in _spans(changed)]
+    rest = ", and so on" if len(spans) > NAMED else ""
+    return (
+        f"{first}{more} changed after being consumed: what is in there now is not in the table. A replay takes it: "
+        f"{', '.join(spans[:NAMED])}{rest}"
+    )
+
+
+def _spans(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    """The offsets as half-open ranges that hold no other: what was skipped in between stays out of a replay."""
+    for _, run in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
+        found = [offset for _, offset in run]
+        yield found[0], found[-1] + 1
