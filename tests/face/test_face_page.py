@@ -1,6 +1,7 @@
 """The page as a person sees it, found by text: the epoch, a worker's name, a partition's lag, the lineage."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp
     line.land("a", "x", 900)
     wait_until(lambda: ("a-x", 900) in line.rows("a"), 90, pause=0.5)
     epoch = line.epoch("day")
+    with line.tree("day") as tree:
+        offset = wait_until(lambda: (c := tree.checkpoints(["a-x"])) and c["a-x"].record.offset, 30)
+    wait_until(lambda: newest(line, "a", "checkpoints").get("x", {}).get("offset") == offset, 30, pause=0.5)
     wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=0.5)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
@@ -42,7 +46,9 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp
     picture(page, tmp_path, "page-assignment")
 
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=x")
-    expect(page.get_by_text("lag", exact=True).first).to_be_visible()
+    for label, number in (("lag", 0), ("offset", offset)):
+        row = page.get_by_role("row").filter(has=page.get_by_text(label, exact=True)).first
+        expect(row).to_have_text(re.compile(rf"^{label}\s*{number}$"))
     picture(page, tmp_path, "page-partition")
 
     # The page of all assets folds each group into one box: the lineage is told from an asset.
