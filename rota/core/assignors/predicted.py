@@ -1,10 +1,12 @@
 """What moved and no report shows yet.
 
 Law: predicted load counts until reports catch up. What moves is added to what its two workers report: all of it, while
-their reports stand still or go the other way; less by as much as they have moved towards it, each of score, rate and
-throughput for itself, at the furthest so far (so a report that jitters takes away its jitter once, not every round, and
-what has been shown is never expected again). After `CATCH_UP_ROUNDS` without a move the report is the truth. Of what a
-worker does not report nothing is predicted: sums over its partitions follow a move at once.
+their reports stand still or go the other way; less by as much as they have moved towards it, at the furthest so far (so
+a report that jitters takes away its jitter once, not every round, and what has been shown is never expected again). A
+report is one thing: what share of a move one of score, rate and throughput shows, all show, for a score is the largest
+of its resources and need not change at all; nine tenths are the whole, for what moves is an estimate. After
+`CATCH_UP_ROUNDS` without a move the report is the truth. Of what a worker does not report nothing is predicted: sums over
+its partitions follow a move at once.
 
 AvgShedder has no such thing; it trusts to reports being newer than its last move.
 """
@@ -19,6 +21,7 @@ from rota.core.assignors.scores import Scores
 from rota.core.values import Codes, Floats, Snapshot
 
 CATCH_UP_ROUNDS = 10  # ten minutes: the longest batch and the next report take three
+ENOUGH = 0.9  # of a move
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +46,9 @@ class Predicted:
                 continue
             before, wanted = np.array(entry[:3], float), np.array(entry[3:], float)
             told, report = reported.told[:, code], reported.now[:, code]
-            shown = np.where(told, np.clip((report - before) * np.sign(wanted), 0.0, np.abs(wanted)), 0.0)
-            rest[:, code] = wanted - np.sign(wanted) * shown
+            towards = (report - before) * np.sign(wanted)
+            shown = np.divide(towards, np.abs(wanted), out=np.zeros(3), where=told & (towards > 0))
+            rest[:, code] = wanted * (1.0 - shown.max()) if shown.max() < ENOUGH else 0.0
             seen[:, code] = np.where(shown > 0, report, before)
             since[code] = at
         return cls(number, reported, seen, rest, since)
