@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from rota.cli.plan import command
 from rota.core import document
-from rota.core.assignors import ASSIGNORS, avg_shed, older_shed, sticky_load
+from rota.core.assignors import ASSIGNORS, avg_shed, older_shed, settled, sticky_load
 from rota.errors import ConfigError
 
 CASE = {
@@ -182,5 +182,13 @@ def test_protocol_lists_every_option_and_memory() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     section = page.split("## `rota plan`")[1].split("\n## ")[0]
     options = {"budget", "tolerance", "move_price", "spread", "rate_percent", "throughput_ratio", "history", "weights"}
-    for name in {*ASSIGNORS, *avg_shed.OPTIONS, *avg_shed.MEMORY, *older_shed.MEMORY, *sticky_load.OPTIONS, *options}:
+    for name in {
+        *ASSIGNORS,
+        *avg_shed.OPTIONS,
+        *avg_shed.MEMORY,
+        *settled.MEMORY,
+        *older_shed.MEMORY,
+        *sticky_load.OPTIONS,
+        *options,
+    }:
         assert f"`{name}`" in section, name

@@ -69,7 +69,11 @@ DOCUMENT = st.fixed_dictionaries(
         "memory": like(
             st.dictionaries(
                 st.sampled_from([*sorted(ASSIGNORS), "planner"]),
-                like(st.dictionaries(st.sampled_from([*avg_shed.MEMORY, "usage", "voluntary_at"]), JUNK, max_size=3)),
+                like(
+                    st.dictionaries(
+                        st.sampled_from([*avg_shed.MEMORY, "settled", "usage", "voluntary_at"]), JUNK, max_size=3
+                    )
+                ),
                 max_size=2,
             )
         ),

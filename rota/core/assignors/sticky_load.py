@@ -1,7 +1,8 @@
 """`sticky-load`: the largest utilization (load/capacity) as low as `budget` voluntary moves allow.
 
 Laws, in rank order: valid and as many placed as possible; nothing voluntary while the imbalance is within `tolerance`,
-nor for a gain of less than a quarter of it (where no balance is possible, noise would move something at each look);
+nor for a gain of less than a quarter of it, nor while a placement that settled is as noise of +-10 % may show it
+(`settled.py`: exactly what holds; it takes the memory);
 at most `budget` voluntary moves; each of them worth `move_price` (the least gain in peak/mean for a move); the lowest
 peak that the search finds, with the fewest moves. The problem is NP-hard: the lower bound stands beside the result
 (Aggarwal, Motwani, Zhu, "The load rebalancing problem", 2006).
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from rota.core.assignors.loads import placed, within_caps
-from rota.core.assignors.options import Option, chosen
+from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.peaks import Peaks, few, many
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.scores import ROUND
+from rota.core.assignors.settled import MEMORY, NOISE, Band
 from rota.core.eligibility import matching, rightful
 from rota.core.measures import holders, mean_utilization, utilizations
 from rota.core.values import Codes, Floats, Snapshot
@@ -30,7 +32,7 @@ OPTIONS = {
 }
 
 
-def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
+def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
     """The target by load. A `tolerance` below 1 counts from 1: 0.05 means an imbalance of 1.05."""
     settings = chosen("sticky-load", options, OPTIONS)
     tolerance = settings["tolerance"] + (1.0 if settings["tolerance"] < 1 else 0.0)
@@ -47,16 +49,25 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     mean = mean_utilization(used[able], capacity[able])
     budget = settings["budget"]
     floor = _floor(snapshot, start, used, budget)
-    peak = float(used.max())
-    if mean <= 0 or peak <= tolerance * mean * (1 + 1e-12):
-        note = f"within the tolerance: {peak / mean if mean > 0 else 1:.3f} is not above {tolerance:g}"
-        return Proposal(start, None, {}, _if_settled(note, start, keeps), due, floor)
+    level = float(used.max()) / mean if mean > 0 else 1.0
+    band = Band(snapshot, match, settings, remembered("sticky-load", memory, MEMORY)["settled"])
+    was = band.settled_at(keeps, able, level, min(tolerance - 1, NOISE)) if mean > 0 else None
+    if level <= tolerance * (1 + 1e-12) or was is not None:
+        note = f"within the tolerance: {level:.3f} is not above {tolerance:g}"
+        if was is not None and level > tolerance:
+            note = f"{level:.3f} is no news: it settled at {was:.3f}, and loads are noisy"
+        kept = band.memory(start, level if was is None else was)
+        return Proposal(start, None, kept, _if_settled(note, start, keeps), due, floor)
     peaks = Peaks.of(snapshot, match, start, mean, settings["move_price"], tolerance)
     target = lowered(peaks, budget)
-    if _gain(snapshot, start, target, peak) < (tolerance - 1) / 4 * mean:
-        target = start  # noise alone would move something at each look where no balance is possible
-    note = "" if (target != start).any() else f"no move is worth its price: {peak / mean:.3f}"
-    return Proposal(target, _why(snapshot, used, mean), {}, _if_settled(note, target, keeps), due, floor)
+    if _gain(snapshot, start, target, level * mean) < (tolerance - 1) / 4 * mean:
+        target = start
+    moved = int(np.count_nonzero(target != start))
+    after = float(utilizations(snapshot, target, False).max()) / mean
+    ended = not moved or budget is None or moved < budget or after <= tolerance
+    note = "" if moved else f"no move is worth its price: {level:.3f}"
+    kept = band.memory(target, after) if ended else {}
+    return Proposal(target, _why(snapshot, used, mean), kept, _if_settled(note, target, keeps), due, floor)
 
 
 def _gain(snapshot: Snapshot, start: Codes, target: Codes, peak: float) -> float:
