@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,6 +110,18 @@ def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
     assert list(again.moves) == list(made.moves)
     assert again.assignment.as_dict() == made.assignment.as_dict()
     assert again.memory == made.memory
+
+
+@pytest.mark.parametrize("assignor", NAMES)
+@given(case=cases())
+@settings(max_examples=25, deadline=None)
+def test_a_plan_that_was_carried_out_is_followed_by_no_move(assignor: str, case: Any) -> None:
+    """The shedders move by reports of load, one step a round: without reports they too are done."""
+    workers, partitions, owners = case
+    team = [replace(w, usage=None) for w in workers]
+    made = plan(Snapshot.of(team, partitions, owners), assignor)
+    owners = {p: w for w, held in made.assignment.as_dict().items() for p in held}
+    assert not plan(Snapshot.of(team, partitions, owners), assignor, memory=made.memory).moves
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "sticky-load", "avg-shed", "hash"])

@@ -73,6 +73,17 @@ def test_rendezvous_follows_capacity() -> None:
 
 
 @pytest.mark.parametrize("assignor", NAMES)
+def test_what_a_cordoned_worker_is_over_its_cap_is_dealt_with_the_rest(assignor: str) -> None:
+    """It leaves before the slices are cut; dealt after them, it would move again at the next look."""
+    team = [Worker("w0"), Worker("w1"), Worker("w2", state="cordoned", max_partitions=0)]
+    parts = [Partition(f"p{i}") for i in range(6)]
+    held = plan(Snapshot.of(team, parts, {"p1": "w2", "p4": "w2"}), assignor).assignment.as_dict()
+    assert held == plan(Snapshot.of(team, parts, {}), assignor).assignment.as_dict()
+    owners = {p: w for w, some in held.items() for p in some}
+    assert not plan(Snapshot.of(team, parts, owners), assignor).moves
+
+
+@pytest.mark.parametrize("assignor", NAMES)
 def test_valid_under_every_wish(assignor: str) -> None:
     team = [
         Worker("w-0", max_partitions=2),

@@ -1,7 +1,8 @@
 """Baselines that look at nothing but who is there: rendezvous hash, contiguous, cyclic, StatefulSet ordinals.
 
 Law: the answer depends on the ids of active workers and partitions alone, except that what a cordoned worker holds stays
-with it, and that labels, pins and caps are obeyed (the nearest valid assignment).
+with it (up to its cap: the rest is dealt with all others), and that labels, pins and caps are obeyed (the nearest valid
+assignment). So a second answer moves nothing.
 """
 
 import re
@@ -14,7 +15,7 @@ import numpy as np
 from rota.core.assignors.fit import fitted
 from rota.core.assignors.options import Option, chosen
 from rota.core.assignors.registry import Proposal
-from rota.core.eligibility import matching, rightful
+from rota.core.eligibility import counted, matching, rightful
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 Deal = Callable[[int, int, int], Ints]  # (partitions, workers, how many were dealt before) -> place of each
@@ -51,7 +52,7 @@ def by_hash(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str,
     """Rendezvous: the worker with the highest score -capacity / ln(hash(partition, worker))."""
     chosen("hash", options, {})
     match = matching(snapshot)
-    keeps = rightful(snapshot, match)
+    keeps = _kept(snapshot, match)
     wish = _cordoned(snapshot, keeps)
     best = np.full(len(wish), -np.inf)
     names = [_number(name) for name in snapshot.partition_ids]
@@ -103,6 +104,17 @@ def _by_number(snapshot: Snapshot) -> Ints:
     return np.array(sorted(range(len(keys)), key=lambda i: (*keys[i], i)), np.int64)
 
 
+def _kept(snapshot: Snapshot, match: Bools) -> Codes:
+    """What may be kept. What a cordoned worker is over its cap it gives up before anything is dealt: else who leaves
+    would depend on who is there, and the answer on itself."""
+    keeps = rightful(snapshot, match)
+    stays = _cordoned(snapshot, keeps)
+    if not (counted(stays, len(snapshot.workers)) > snapshot.team.cap).any():
+        return keeps
+    fits = fitted(snapshot, match, keeps, stays) == stays
+    return np.where((stays < 0) | fits, keeps, np.int32(-1))
+
+
 def _cordoned(snapshot: Snapshot, keeps: Codes) -> Codes:
     """What stays on cordoned workers; nobody elsewhere."""
     if not snapshot.team.cordoned.any():
@@ -114,7 +126,7 @@ def _dealt(snapshot: Snapshot, deal: Deal, words: str, order: Ints, line: Ints |
     """Deals the partitions of each wish (labels, pin) over the active workers that match it, in `order`; the partitions
     in that of `line` (none: of their ids)."""
     match = matching(snapshot)
-    keeps = rightful(snapshot, match)
+    keeps = _kept(snapshot, match)
     wish = _cordoned(snapshot, keeps)
     rows, same = np.unique(match & snapshot.team.active, axis=0, return_inverse=True) if match.size else (match, None)
     before = 0
