@@ -7,8 +7,11 @@ it in another type, is refused before anything is written. Nullability is not co
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import Field, Schema
 
 from rota.dataplane.table import OFFSET, PARTITION
@@ -58,6 +61,15 @@ def added(table: str, batches: Iterable[str]) -> list[Field]:
         checked(batch, table, whole=False)
         fields.update({f.name: f for f in _fields(batch, set(_types(batch)) - there - set(fields))})
     return list(fields.values())
+
+
+def lacking(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
+    """The columns that a Parquet file has not, by name without case, as Spark reads it. None of what is no Parquet."""
+    try:
+        there = {name.lower() for name in pq.read_schema(file).names}
+    except (OSError, pa.ArrowInvalid):
+        return ()  # whoever reads it says what it is
+    return tuple(name for name in wanted if name.lower() not in there)
 
 
 def _fields(schema: str, names: set[str]) -> list[Field]:

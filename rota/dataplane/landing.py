@@ -13,17 +13,18 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.dataplane import names
+from rota.dataplane.columns import lacking
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import ConfigError, EnvironmentFailed
+from rota.errors import ConfigError, EnvironmentFailed, SourceChanged
 from rota.pipeline import Files, Pipeline
 from rota.settings import ID, expanded
 
@@ -146,7 +147,9 @@ class Landing:
             self._linked(stage, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            yield reader.options(**self._options()).load(str(stage))
+            frame = reader.options(**self._options()).load(str(stage))
+            self._complete(frame.columns, ranges)
+            yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -254,6 +257,21 @@ class Landing:
             return next(self.root.iterdir(), None) is not None
         except OSError:
             return False
+
+    def _complete(self, columns: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> None:
+        """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
+        if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
+            return
+        declared = [name for name in columns if name not in (PARTITION, OFFSET)]
+        files = self.index.files(tuple(ranges))
+        for partition, (start, end) in ranges.items():
+            for file in files[partition][start:end]:
+                if missing := lacking(self.root / file.path, declared):
+                    raise SourceChanged(
+                        f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
+                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {partition}",
+                        partition=partition,
+                    )
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
         files = self.index.files(tuple(ranges))

@@ -257,6 +257,29 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
     assert (event.rows, event.bad_rows) == (4, 0)
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_parquet_file_without_a_declared_column_parks_unless_null_is_wanted(world: World, wanted: bool) -> None:
+    """Spark reads null for what is not there: a producer who renames a column would empty it, and nobody would know."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    merged = ", options={'mergeSchema': 'true'}" if wanted else ""
+    world.write(f"pipeline = Pipeline(source=source(format='parquet'{merged}), table=delta({{table!r}}))\n")
+    world.give("a", "b")
+    for place, name in (("a/1", "word"), ("b/1", "WORD"), ("a/2", "words")):
+        file = world.folder / "land" / f"{place}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"n": pa.array([1], pa.int32()), name: ["w"]}), file)
+    events = world.until_idle("a", "b")
+    parked = [e.reason for e in events if isinstance(e, Parked)]
+    if wanted:
+        assert not parked
+    else:
+        assert [r for r in parked if "a/2.parquet has no column word" in r and "rota retry p-a" in r] == parked != []
+    good = {"p-a": {0: 1, 1: 1} if wanted else {0: 1}, "p-b": {0: 1}}
+    assert damage(world.table / "main", good) == NO_DAMAGE
+
+
 def test_a_file_that_is_no_parquet_parks_its_partition(world: World) -> None:
     world.write("pipeline = Pipeline(source=source(format='parquet'), table=delta({table!r}))\n")
     world.give("a")
