@@ -15,10 +15,11 @@ LOOKED = 1000  # consumed files of a pipeline that are looked at, the newest
 NAMED = 3  # ranges of a partition to replay
 
 
-def rewritten(source: Landing, past: Iterable[Past]) -> dict[str, str]:
-    """Partition -> its files that changed, with what to do; `past` is newest first."""
+def rewritten(source: Landing, past: Iterable[Past], only: str | None = None) -> dict[str, str]:
+    """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition."""
     offsets = defaultdict[str, list[int]](list)
-    for partition, offset in islice(_consumed(past), LOOKED):
+    consumed = ((p, offset) for p, offset in _consumed(past) if only in (None, p))
+    for partition, offset in islice(consumed, LOOKED):
         offsets[partition].append(offset)
     found = {p: sorted(changed) for p, changed in source.rewritten(offsets).items() if changed}
     return {p: _told(source, p, changed) for p, changed in found.items()}

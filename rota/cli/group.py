@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rota.coordination.tree import Tree
     from rota.pipeline import Catalog
 
+RECENT = 500  # versions of a table that are read back
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -67,3 +68,19 @@ def lags(tree: "Tree") -> dict[str, int]:
                 behind = backlog.lags(tree, pipeline, ids)
                 found.update({p: latest - offset for p, (offset, latest) in behind.items()})
     return found
+
+
+def rewritten(tree: "Tree", partition: str) -> str | None:
+    """What changed in its landing folder after it was consumed; None also where its source cannot be seen from here."""
+    from rota import rewritten
+    from rota.dataplane.landing import Landing
+    from rota.dataplane.ledger import Tables
+
+    with suppress(RotaError):
+        for pipeline in catalog().of_group(tree.group):
+            if tree.ids().get(partition) == pipeline.name:
+                main = Tables.of(pipeline, tree.group, tree.meta().id).main
+                table = main.open()
+                past = main.past(table.version() - RECENT) if table else ()
+                return rewritten.rewritten(Landing.of(pipeline), past, partition).get(partition)
+    return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, lags, opened
+from rota.cli.group import group_option, json_option, lags, opened, rewritten
 from rota.settings import known
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
         if done
         else None,
         "parked": view.parked(parked.record) if parked else None,
+        "rewritten": rewritten(tree, partition),
         "would_move": list(_would_move(tree, partition, target, counts)),
     }  # fmt: skip
 
@@ -98,6 +99,7 @@ def _draw(found: dict[str, Any]) -> None:
         ("offset", found["offset"], "" if found["lag"] is None else f"{found['lag']} behind"),
         ("last commit", last and last["run_id"], last and f"{view.clock(last['at'])}, {last['rows']:,} rows"),
         ("parked", found["parked"], ""),
+        ("rewritten", found["rewritten"], ""),
     ]
     view.show("", view.table(found["partition"], ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), "")
     view.show("What would make it move:", *(f"  {line}" for line in found["would_move"]))

@@ -22,7 +22,11 @@ from rota.coordination.publication import Audit, Publication, publish, take_cont
 from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
 from rota.coordination.tree import Tree
 from rota.core import Move
+from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Tables
+from rota.dataplane.table import Batch
 from rota.errors import RotaError
+from rota.pipeline import load
 from tests.demo.json_keys import documented, held
 
 KEYS = ("AA", "B6", "UA")
@@ -116,6 +120,26 @@ def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: 
     assert "w1 was 1 over its quota of 2" in text
     with pytest.raises(RotaError, match="flights-AA, flights-B6, flights-UA"):
         run("why", "flights-XX")
+
+
+def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "flights.py").write_text(
+        "from rota import Pipeline, delta, files\n"
+        f"source = files({str(tmp_path / 'land')!r}, format='json', schema='n int', settle=0.0)\n"
+        f"pipeline = Pipeline(source=source, table=delta({str(tmp_path / 'table')!r}))\n"
+    )
+    file = tmp_path / "land" / "UA" / "1.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"n": 1}\n')
+    pipeline = load(tmp_path).pipelines["flights"]
+    Landing.of(pipeline).fix(("flights-UA",))
+    main = Tables.of(pipeline, "default", group.tree.meta().id).main
+    claimed = main.claim({"flights-UA": 1}, {"flights-UA": 0})
+    main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights-UA": (0, 1)}))
+    assert run.json("why", "flights-UA")["rewritten"] is None
+    file.write_text('{"n": 1}\n{"n": 2}\n')
+    assert "UA/1.json (offset 0) changed after being consumed" in str(run.json("why", "flights-UA")["rewritten"])
+    assert run.json("why", "flights-AA")["rewritten"] is None
 
 
 def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
