@@ -5,12 +5,13 @@
    incarnation of the same worker, or was waited for during max_shutdown.
 3. `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
 4. `gap`: a batch is committed from exactly where the table stands: nothing lost, nothing twice.
-5. `cap`: no claim brings a worker over its cap, at no instant of a hand-over.
-6. `budget`: a plan takes no more voluntary moves than the policy allows.
+5. `cap`: no published target and no claim brings a worker over its cap, at no instant of a hand-over.
+6. `budget`: a plan takes no more voluntary moves than the policy allows, and none before the cooldown is over.
 7. `settled`: at the end every partition is owned by the worker that its target has named for longer than a hand-over
    may take.
 """
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ class Checker:
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
         self._epoch = 0
+        self._voluntary_at = -math.inf
+        self._caps: dict[str, int | None] = {}
         self._target: dict[str, str] = {}
         self._since: dict[str, float] = {}  # partition -> when its target became what it is
 
@@ -66,11 +69,15 @@ class Checker:
             self.breach("gap", f"{partition} was committed from {start} while the table stood at {stood}")
 
     def planned(self, plan: Plan) -> None:
-        """The budget holds."""
-        budget = self.sim.world.policy.budget
+        """Budget and cooldown hold; what is published next is judged by the caps that this plan has read."""
+        policy, snapshot = self.sim.world.policy, plan.assignment.snapshot
         voluntary = plan.measures.moves - plan.measures.unavoidable_moves
-        if budget is not None and voluntary > budget:
-            self.breach("budget", f"{voluntary} voluntary moves in one plan, the budget is {budget}")
+        if policy.budget is not None and voluntary > policy.budget:
+            self.breach("budget", f"{voluntary} voluntary moves in one plan, the budget is {policy.budget}")
+        if voluntary and snapshot.now < self._voluntary_at + policy.cooldown:
+            self.breach("budget", f"a voluntary move {snapshot.now - self._voluntary_at:.1f} s after the last")
+        self._voluntary_at = snapshot.now if voluntary else self._voluntary_at
+        self._caps = {w.id: w.max_partitions for w in snapshot.workers}
 
     def _published(self) -> None:
         head, targets = self.sim.reader.targets()
@@ -79,6 +86,9 @@ class Checker:
         self._epoch = head.record.epoch
         seen: dict[str, str] = {}
         for worker, target in targets.items():
+            cap = self._caps.get(worker)
+            if cap is not None and len(target.partitions) > cap:
+                self.breach("cap", f"{worker} shall hold {len(target.partitions)} partitions, its cap is {cap}")
             for partition in target.partitions:
                 if partition in seen:
                     self.breach("disjoint", f"{partition} stands in the targets of {seen[partition]} and {worker}")

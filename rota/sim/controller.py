@@ -87,7 +87,8 @@ class Controller:
         yield self.sim.late("")
         look = look_at(self.tree)
         meta = look.basis.meta
-        policy = Policy(meta.budget, meta.cooldown, meta.grace)
+        guards = self.sim.ablation
+        policy = Policy(meta.budget, meta.cooldown, meta.grace) if guards.policy else Policy()
         result = plan(look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy)
         yield self.sim.late("")
         self.sim.checker.planned(result)

@@ -37,6 +37,7 @@ class Ablation:
     ownership: Owning = field(default_factory=Owning)
     table: bool = True
     publication: Publishing = field(default_factory=Publishing)
+    policy: bool = True  # the controller keeps to budget, cooldown and grace
 
     @property
     def removed(self) -> bool:

@@ -1,9 +1,10 @@
 """The worlds: what the seeds warn of and what users of such systems complain about, each small enough to be read."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
-from rota.core import Partition, Worker
+from rota.core import Partition, Policy, Worker
 from rota.errors import ConfigError
 from rota.sim.world import Happening, Timing, World
 
@@ -229,6 +230,31 @@ def controller_dies() -> World:
     )
 
 
+def paced() -> World:
+    """At most one voluntary move every 8 s, and 40 s in which a worker may return: one joins, one crashes and is back in
+    time, one crashes and is not, one is drained. w04 may hold only as many as there are for it."""
+    team = tuple(replace(w, max_partitions=7) if w.id == "w04" else w for w in _team(6))
+    happenings = (
+        Happening(120, "join", "w06"),
+        Happening(240, "crash", "w02"),
+        Happening(265, "restart", "w02"),
+        Happening(360, "crash", "w03"),
+        Happening(480, "restart", "w03"),
+        Happening(600, "drain", "w05"),
+        Happening(720, "undrain", "w05"),
+    )
+    return World(
+        "paced",
+        "one voluntary move in 8 s, 40 s to return: one joins, one is back in time, one is not, one is drained",
+        team,
+        _parts(36, 2),
+        happenings,
+        900,
+        later=frozenset({"w06"}),
+        policy=Policy(budget=1, cooldown=8, grace=40),
+    )
+
+
 WORLDS: dict[str, Callable[[], World]] = {
     "join-storm": join_storm,
     "rolling-restart": rolling_restart,
@@ -244,6 +270,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "cap-cut": cap_cut,
     "hiccups": hiccups,
     "controller-dies": controller_dies,
+    "paced": paced,
 }
 
 

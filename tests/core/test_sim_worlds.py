@@ -55,6 +55,19 @@ def test_a_controller_that_dies_between_two_writes_changes_nothing_or_everything
     assert all(read.record.newest <= head for read in simulation.reader.assigns().values())
 
 
+def test_a_policy_paces_what_is_voluntary_and_waits_for_who_may_return() -> None:
+    """w02 is back within 40 s and keeps all it had; what w03 and w05 had to give moves at once, the rest one in 8 s."""
+    simulation = Simulation(world("paced"))
+    simulation.run()
+    moved = [e for e in simulation.reader.epochs() if e.epoch > 1 and e.moves]
+    assert not [e for e in moved if 240 <= e.at < 400]
+    at_once = [(e.moves[0].giver, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
+    assert at_once == [("w03", 6), ("w05", 6)]
+    paced = [e for e in moved if not e.measures["unavoidable_moves"]]
+    assert [len(e.moves) for e in paced] == [1] * len(paced)
+    assert len(paced) == 18
+
+
 def test_clocks_that_disagree_change_nothing() -> None:
     assert run("clock-skew").doubly == 0
 
