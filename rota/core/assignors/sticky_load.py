@@ -2,9 +2,10 @@
 
 Laws, in rank order: valid and as many placed as possible; nothing voluntary while the imbalance is within `tolerance`,
 nor for a gain of less than a quarter of it, nor while a placement that settled is as noise of +-10 % may show it
-(`settled.py`: exactly what holds; it takes the memory);
-at most `budget` voluntary moves; each of them worth `move_price` (the least gain in peak/mean for a move); the lowest
-peak that the search finds, with the fewest moves. The problem is NP-hard: the lower bound stands beside the result
+(`settled.py`: exactly what holds; it takes the memory); at most `budget` voluntary moves; each of them worth `move_price`
+(the least gain in peak/mean for a move); the lowest peak, with the fewest moves: of all sets of moves where a budget of
+up to 4 leaves few enough (`sets.py`), else the lowest that a beam and a descent find, which is not proven to be the
+lowest. The problem is NP-hard: the lower bound stands beside the result
 (Aggarwal, Motwani, Zhu, "The load rebalancing problem", 2006).
 """
 
@@ -19,6 +20,7 @@ from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.peaks import Peaks, few, many
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.scores import ROUND
+from rota.core.assignors.sets import best_of_all, countable
 from rota.core.assignors.settled import MEMORY, NOISE, Band
 from rota.core.eligibility import matching, rightful
 from rota.core.measures import holders, mean_utilization, utilizations
@@ -82,7 +84,8 @@ def lowered(peaks: Peaks, budget: int | None) -> Codes:
     budget a move must gain a thousandth of the mean, or thousands would polish what nobody can see."""
     if budget is None:
         return many(replace(peaks, price=max(peaks.price, peaks.mean / 1000)), None)
-    target = few(peaks, min(budget, FEW))
+    first = min(budget, FEW)
+    target = best_of_all(peaks, first) if countable(peaks, first) else few(peaks, first)
     spent = int(np.count_nonzero(target != peaks.start))
     if budget <= FEW or spent >= budget:
         return target
