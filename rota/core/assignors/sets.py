@@ -1,7 +1,7 @@
 """Lowering the highest utilization by trying every set of moves, where there are few enough.
 
 Law: with at most `budget` moves no valid set costs less (peak, plus the price of each move); of those that cost the same
-the one with the fewest moves.
+the one with the fewest moves, then the one that leaves the others most even.
 """
 
 from math import comb
@@ -44,9 +44,10 @@ def best_of_all(peaks: Peaks, budget: int) -> Codes:
         held[index, taker[move]] += 1
         chosen = np.column_stack((chosen[state], move))
         cost = np.where((held <= np.maximum(room, 0)).all(axis=1), used.max(axis=1) + peaks.price * moves, np.inf)
-        at = int(cost.argmin()) if len(cost) else -1
-        if at >= 0 and cost[at] < cheapest * (1 - 1e-12):
-            best, cheapest = chosen[at], float(cost[at])
+        lowest = float(cost.min(initial=np.inf))
+        if lowest < cheapest * (1 - 1e-12):
+            tied = np.flatnonzero(cost <= lowest * (1 + 1e-12))
+            best, cheapest = chosen[tied[(used[tied] ** 2 * speed).sum(axis=1).argmin()]], lowest
     target = start.copy()
     target[row[best]] = taker[best]
     return target
