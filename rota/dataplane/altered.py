@@ -7,7 +7,7 @@ What moves rows between files without changing them (OPTIMIZE), removes files (V
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,17 @@ def altered(path: Path, table: DeltaTable) -> Altered | None:
         if len(entries) < limit:
             return None
         seen, limit = limit, limit * 8
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same offsets in as few ranges as hold no other."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 def _base(entry: Mapping[str, object], version: int) -> int:

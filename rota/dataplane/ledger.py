@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
-from rota.dataplane.altered import altered
+from rota.dataplane.altered import altered, joined
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -95,9 +95,11 @@ class Ledger:
             return ""
         taken = ""
         if partition is not None and found.back_to is not None:
-            ranges = [one.ranges[partition] for one in self.past(found.back_to) if partition in one.ranges]
-            if ranges:
-                taken = f" (of {partition}: {ranges[-1][0]} to {ranges[0][1]})"
+            past = (
+                one for one in self.past(found.back_to) if one.op in ("commit", "replay")
+            )  # what was skipped is not read
+            spans = joined(one.ranges[partition] for one in past if partition in one.ranges)
+            taken = f" (of {partition}: {', '.join(f'{start} to {end}' for start, end in spans)})" if spans else ""
         return (
             f"{self.path}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at it, "
             f"then: rota adopt; rows that are gone come back by a replay of their offsets{taken}"

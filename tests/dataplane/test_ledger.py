@@ -364,6 +364,16 @@ def test_what_slips_in_between_a_claim_and_its_commit_is_found_by_the_next(tmp_p
         go_on(table)
 
 
+def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    table.commit(claimed, Batch("s", "who", "", "", 0, {"p": (6, 7)}, op="skip"))
+    go_on(table)
+    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
+    restored(table)
+    assert table.altered("p").endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
+
+
 def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).optimize.compact()
