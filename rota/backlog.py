@@ -121,7 +121,7 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
         owner = own[p].incarnation if p in own else None
         target = targets.get(worker_of(owner)) if owner else None
         if owner is None:
-            why[p] = "nobody owns it"
+            why[p] = unreadable(tree, p) or "nobody owns it"
         elif owner not in live:
             why[p] = f"its owner {owner} is gone"
         elif live[owner] is None:

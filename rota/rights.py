@@ -44,7 +44,7 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
         elif live[incarnation].record is None:
             dropped[p] = f"what {incarnation} announces cannot be read"
         elif reason := _not_owned(own.get(p), incarnation):
-            dropped[p] = reason
+            dropped[p] = unreadable(tree, p) or reason
         elif target is not None and p not in target:
             dropped[p] = f"epoch {epoch} gives it to another worker"
         elif p in elder:

@@ -29,6 +29,8 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explained(tree: "Tree", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError with the partitions there are."""
+    from rota.coordination.parking import unreadable
+
     known("partition", partition, tree.ids())
     own = tree.owned([partition]).get(partition)
     live = tree.newest(tree.live())
@@ -64,7 +66,7 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": view.parked(parked.record) if parked else None,
+        "parked": view.parked(parked.record) if parked else unreadable(tree, partition) or None,
         "rewritten": rewritten(tree, partition),
         "would_move": list(_would_move(tree, partition, target, counts)),
     }  # fmt: skip

@@ -54,9 +54,9 @@ def waiting(parked: Parked, now: float) -> bool:
 
 
 def unreadable(tree: Tree, partition: str) -> str:
-    """Why the partition must be left alone though nothing readable says so; call it after reading what is parked and the
-    checkpoints. A park that cannot be read is none the less one, and so is a checkpoint."""
-    for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition)):
+    """Why the partition must be left alone though nothing readable says so; call it after reading what is parked, the
+    checkpoints and who owns it. A park that cannot be read is none the less one, and so are the others."""
+    for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
         if path in tree.quarantined:
             return f"its record {path} cannot be read. Restore it, or: rota retry {partition}"
     return ""

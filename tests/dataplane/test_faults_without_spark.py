@@ -108,15 +108,16 @@ def test_the_rightful_run_parks_what_vanished(world: World) -> None:
 # --- nothing unreadable is taken for less ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["parking", "checkpoint", "live"])
+@pytest.mark.parametrize("kind", ["parking", "checkpoint", "own", "live"])
 def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: str) -> None:
-    """Unreadable is neither "not parked", nor "never consumed", nor "without a Spark of its own"."""
+    """Unreadable is neither "not parked", nor "never consumed", nor "nobody's", nor "without a Spark of its own"."""
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")
     path = {
         "parking": world.tree.paths.parking("p-a"),
         "checkpoint": world.tree.paths.checkpoint("p-a"),
+        "own": world.tree.paths.own("p-a"),
         "live": world.tree.paths.live(world.incarnation),
     }[kind]
     store = world.tree.store
