@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-FIRST = ("face", "demo/test_demo_end_to_end.py", "dataplane", "conformance")  # the longest first, the pure ones last
+LINES = ("face/", "demo/test_demo_end_to_end.py", "demo/test_up.py")  # each runs a `dagster dev`: never two at a time
+FIRST = (*LINES, "dataplane/", "conformance/")  # the longest first, the pure ones last
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,5 +14,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     where = {item: item.path.relative_to(TESTS).as_posix() for item in items}
     items.sort(key=lambda item: next((i for i, name in enumerate(FIRST) if where[item].startswith(name)), len(FIRST)))
     for item in items:
-        face = where[item].startswith("face/")
-        item.add_marker(pytest.mark.xdist_group("face" if face else where[item]))
+        item.add_marker(pytest.mark.xdist_group("lines" if where[item].startswith(LINES) else where[item]))
