@@ -45,7 +45,7 @@ test-fast: setup
 
 # Two at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare browser
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 demo: setup prepare
 	$(BIN)/rota demo
