@@ -32,7 +32,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_load_side_by_side(tmp_pat
     ("text", "line"),
     [
         ("raise ValueError('no')", "raised ValueError: no"),
-        ("from pyspark.sql.functions import udf\nudf('int')(len)", "Make UDFs and columns inside transform"),
+        ("raise RuntimeError('[SESSION_OR_CONTEXT_NOT_EXISTS] x')", "Make UDFs and columns inside transform"),
         ("x = 1", "declares neither"),
         (GOOD.format(table="good", group="g"), "is the one of pipeline 'good'"),
         (GOOD.format(table="other", group="bad group"), "Bad group id"),

@@ -34,6 +34,9 @@ class Deaf:
         self.pid: int | None = None
         self.answers, self.starts = True, 0
 
+    def mapped(self) -> bool:
+        return False
+
     def start(self) -> int:
         self.starts += 1
         self.pid = self.starts

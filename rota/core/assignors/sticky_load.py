@@ -85,7 +85,9 @@ def lowered(peaks: Peaks, budget: int | None) -> Codes:
     if budget is None:
         return many(replace(peaks, price=max(peaks.price, peaks.mean / 1000)), None)
     first = min(budget, FEW)
-    target = best_of_all(peaks, first) if countable(peaks, first) else few(peaks, first)
+    target = best_of_all(peaks, first) if countable(peaks, first) else peaks.start
+    if not (target != peaks.start).any():  # too many to try, or several are equally hot: one after the other
+        target = few(peaks, first)
     spent = int(np.count_nonzero(target != peaks.start))
     if budget <= FEW or spent >= budget:
         return target
