@@ -99,8 +99,7 @@ class Shown:
         from rota.rewritten import rewritten
 
         main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
-        table = main.open()
-        past = main.past(table.version() - checks.RECENT) if table else ()
+        past = main.recent()
         mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
         *lasting, unparked, unchanged = checks.specs(self.pipeline)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rota.dataplane.table import Past, Standing
     from rota.rebalance import Rebalanced
 
-RECENT = 500  # versions of the table that a check reads back
-
 
 def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
     """The checks of the three assets."""

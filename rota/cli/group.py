@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rota.coordination.tree import Tree
     from rota.pipeline import Catalog
 
-RECENT = 500  # versions of a table that are read back
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -80,7 +79,5 @@ def rewritten(tree: "Tree", partition: str) -> str | None:
         for pipeline in catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
                 main = Tables.of(pipeline, tree.group, tree.meta().id).main
-                table = main.open()
-                past = main.past(table.version() - RECENT) if table else ()
-                return rewritten.rewritten(Landing.of(pipeline), past, partition).get(partition)
+                return rewritten.rewritten(Landing.of(pipeline), main.recent(), partition).get(partition)
     return None

@@ -25,6 +25,7 @@ from rota.settings import expanded
 ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
 TRIES = 100
+RECENT = 500  # versions of a table that a check reads back
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,11 @@ class Ledger:
         table = self.open()
         entries = table.history(table.version() - since) if table and table.version() > since else []
         return tuple(one for entry in entries if (one := told(entry)))
+
+    def recent(self) -> tuple[Past, ...]:
+        """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
+        table = self.open()
+        return tuple(one for entry in (table.history(RECENT) if table else ()) if (one := told(entry)))
 
     def reaching(self, offsets: Mapping[str, int]) -> tuple[Past, ...]:
         """The commits, newest first, back to where each partition stood at its offset."""
