@@ -133,10 +133,11 @@ class Job:
         return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
 
     def _parted(self, ranges: Ranges) -> tuple[list[Failed], Ranges]:
-        """The partitions whose source changed, and the ranges that can be read: where that may be, up to the change."""
+        """The partitions whose source changed or cannot be looked at, and the ranges that can be read: where that may
+        be, up to there."""
         broken = self.source.broken(ranges)
         intact = {p: (a, self._unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
-        failed = [Failed(p, _changed(p, reason)) for p, reason in broken.items() if intact[p][0] == intact[p][1]]
+        failed = [Failed(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
         out = {one.partition for one in failed}
         return failed, {p: r for p, r in intact.items() if p not in out}
 
@@ -176,7 +177,7 @@ class Job:
             footers.plain(data)
             files = footers.read(self.folder / "main", attempt, ranges)
             if broken := self.source.broken(ranges):
-                raise SourceChanged(next(iter(broken.values())))
+                raise next(iter(broken.values()))
             if not counted or not counted():
                 return Written(attempt, ranges, files, time.monotonic() - began)
             bad = quarantine.gathered(frame, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges)
@@ -223,8 +224,11 @@ def _own(partition: str, error: RotaError) -> EnvironmentFailed:
     )
 
 
-def _changed(partition: str, reason: str) -> SourceChanged:
-    steps = re.sub(r"rota (?:retry|skip)\b", rf"\g<0> {partition}", reason)
+def _named(partition: str, error: RotaError) -> RotaError:
+    """The error of a file; where it changed, its next steps name the partition."""
+    if not isinstance(error, SourceChanged):
+        return error
+    steps = re.sub(r"rota (?:retry|skip)\b", rf"\g<0> {partition}", str(error))
     return SourceChanged(f"{partition}: {steps}", partition=partition)
 
 

@@ -2,7 +2,7 @@
 
 Law: names may come late and out of order, and files may be half-written when they are first seen: nothing is lost, because
 a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file. A
-folder that cannot be listed keeps its own partition waiting and no other.
+folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
 """
 
 import bz2
@@ -24,7 +24,7 @@ from rota.dataplane.columns import lacking
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import ConfigError, EnvironmentFailed, SourceChanged
+from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.pipeline import Files, Pipeline
 from rota.settings import ID, expanded
 
@@ -108,7 +108,7 @@ class Landing:
         try:
             self._landed(partition, frozenset())
         except OSError as error:
-            return f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
+            return _blind(error, partition)
         return ""
 
     def first(self, latest: int) -> int:
@@ -121,22 +121,22 @@ class Landing:
         files = self.index.files(tuple(starts))
         return {p: (at, at + self._fitting(files[p][at : latest[p]])) for p, at in starts.items()}
 
-    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
+    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
         """See `Source.broken`."""
         files = self.index.files(tuple(ranges))
-        reasons = {p: self._changed(files[p], start, end) for p, (start, end) in ranges.items()}
-        return {p: reason for p, reason in reasons.items() if reason}
+        errors = {p: self._broken(p, files[p], start, end) for p, (start, end) in ranges.items()}
+        return {p: error for p, error in errors.items() if error}
 
     def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
         """Of these offsets those whose file is there and is not what the index says."""
         files = self.index.files(tuple(offsets))
-        return {p: tuple(o for o in of if o < len(files[p]) and self._other(files[p][o])) for p, of in offsets.items()}
+        return {p: tuple(o for o in of if o < len(files[p]) and self._again(files[p][o]) != files[p][o]) for p, of in offsets.items()}
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
-        them down. One that is gone stays as it was, and `broken` tells of it."""
+        them down. One that is gone, or cannot be looked at, stays as it was, and `broken` tells of it."""
         files = self.index.files(tuple(ranges))
-        now = {p: {o: self._now(f) or f for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
+        now = {p: {o: self._again(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
     @contextmanager
@@ -222,7 +222,16 @@ class Landing:
             taken += 1
         return taken
 
+    def _broken(self, partition: str, files: tuple[Landed, ...], start: int, end: int) -> RotaError | None:
+        try:
+            reason = self._changed(files, start, end)
+        except OSError as error:
+            self.keys()  # raises where it is not the partition's own fault
+            return EnvironmentFailed(_blind(error, partition))
+        return SourceChanged(reason, partition=partition) if reason else None
+
     def _changed(self, files: tuple[Landed, ...], start: int, end: int) -> str:
+        """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for"
         for offset, file in enumerate(files[start:end], start):
@@ -236,20 +245,19 @@ class Landing:
         return ""
 
     def _now(self, file: Landed) -> Landed | None:
-        """The file as it is now; None where it is gone."""
+        """The file as it is now; None where it is gone. Raises OSError."""
         try:
             stat = (self.root / file.path).stat()
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise EnvironmentFailed(f"{self.root / file.path} cannot be read ({error}). Check its rights") from error
         return Landed(file.path, stat.st_size, stat.st_mtime_ns)
 
-    def _other(self, file: Landed) -> bool:
+    def _again(self, file: Landed) -> Landed:
+        """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""
         try:
-            return (self._now(file) or file) != file
-        except EnvironmentFailed:
-            return False  # whoever reads it is told
+            return self._now(file) or file
+        except OSError:
+            return file
 
     def _mounted(self) -> bool:
         """A disk that is away leaves nothing, or the empty folder on which it was mounted."""
@@ -308,6 +316,10 @@ def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: f
             continue  # it vanished meanwhile
         if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
             yield Landed(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _blind(error: OSError, partition: str) -> str:
+    return f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
 
 
 def _folder(entry: "os.DirEntry[str]") -> bool:

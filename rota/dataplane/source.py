@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
+from rota.errors import RotaError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -50,8 +52,9 @@ class Source(Protocol):
         """The ranges of one run: at most the source's largest batch, at least one offset where there is one."""
         ...
 
-    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
-        """The partitions whose range is no longer what it was when its offsets were given, with the reason."""
+    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
+        """The partitions whose range is no longer what it was when its offsets were given (SourceChanged), or has what
+        cannot be looked at now (EnvironmentFailed). Raises EnvironmentFailed where that is nobody's own fault."""
         ...
 
     def read(

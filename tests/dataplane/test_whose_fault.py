@@ -15,6 +15,7 @@ from rota.dataplane.job import ALONE, Failed, Job, Written
 from rota.dataplane.landing import Landing
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
+from tests.dataplane.test_landing import unlooked
 from tests.dataplane.world import World
 
 DISK = "java.io.IOException: No space left on device"
@@ -151,6 +152,30 @@ def test_a_full_disk_is_not_tried_by_every_partition(world: World, monkeypatch: 
         run(world, keys)
     assert sum(len(one) == 1 for one in faults.jobs) == ALONE
     assert len(faults.jobs) < 2 * ALONE + 6
+
+
+def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
+    landed(world, "abc", files=2)
+    Landing.of(world.pipeline).fix(("p-a", "p-b", "p-c"))
+    Faults(monkeypatch, lambda *_: None)
+    away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
+    for file in away:
+        unlooked(file)
+    events = [e for _ in range(2) for e in run(world, "abc").values()]
+    assert {e.partition: (e.start, e.end) for e in events if isinstance(e, Committed)} == {
+        "p-b": (0, 1), "p-c": (0, 2),
+    }  # fmt: skip
+    parked = {p: one.record for p, one in world.tree.parked().items()}
+    assert set(parked) == {"p-a", "p-b"}
+    assert parked["p-a"].reason.startswith(f"{away[0]} cannot be looked at (Too many levels of symbolic links)")
+    for file in away:
+        file.with_name(f"_{file.name}").replace(file)
+    world.server.clock = lambda: max(one.retry_at or 0.0 for one in parked.values())
+    assert {p: e.end for p, e in run(world, "abc").items() if isinstance(e, Committed)} == {"p-a": 2, "p-b": 2}
+    assert not world.tree.parked()
 
 
 # --- what a park names is what a skip takes -------------------------------------------------------------------------
