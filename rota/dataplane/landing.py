@@ -130,7 +130,8 @@ class Landing:
     def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
         """Of these offsets those whose file is there and is not what the index says."""
         files = self.index.files(tuple(offsets))
-        return {p: tuple(o for o in of if o < len(files[p]) and self._again(files[p][o]) != files[p][o]) for p, of in offsets.items()}
+        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in offsets.items()}
+        return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
