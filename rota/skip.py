@@ -14,7 +14,7 @@ from rota.coordination.tree import Tree
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
 from rota.dataplane.table import Batch
-from rota.errors import ConfigError, CoordinationError
+from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.pipeline import Pipeline
 from rota.restored import forgotten
 
@@ -42,6 +42,12 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
         )
     _within(partition, standing.offset, _seen(source, source.fix, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
+    if claimed.newer:
+        raise Fenced(
+            f"{partition} was taken over just now: {main.path} has seen token {claimed.newer[partition]}. Nothing was "
+            f"skipped; see `rota why {partition}`",
+            partitions=(partition,),
+        )
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
     with suppress(CoordinationError):  # the skip is in the table: whoever repeated it would skip one more

@@ -268,6 +268,23 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
     assert main.standing(("p-a",))["p-a"].offset == 1
 
 
+def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "01":
+        world.rows("a", name, 1)
+    world.give("a")
+    main = consumed(world, "p-a", 1)
+
+    def meanwhile(source: Landing, partitions: tuple[str, ...]) -> dict[str, int]:
+        taken(world, "w2", "a")
+        main.claim({"p-a": world.tree.owned(("p-a",))["p-a"].token}, {"p-a": 0})
+        return {"p-a": 2}
+
+    monkeypatch.setattr(Landing, "fix", meanwhile)
+    with pytest.raises(Fenced, match=r"p-a was taken over just now: .* Nothing was skipped; see `rota why p-a`"):
+        skip(world.tree, world.pipeline, "p-a", to=2)
+    assert main.standing(("p-a",))["p-a"].offset == 1
+
+
 def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
     """Else the sensor launches a run each time it looks, and each finds nothing to do."""
     for key in "ab":
