@@ -14,12 +14,14 @@ def forgotten(source: Source, main: Ledger, standing: Mapping[str, Standing]) ->
     """The partitions whose table consumed offsets that the index has not given, with the reason; nothing may be given
     in them. `standing` was read from the table before: a commit comes after the offsets that it consumed."""
     given = source.given(tuple(standing))
+    ahead = {p: given[p] for p, one in standing.items() if (one.offset or 0) > given[p]}
+    past = main.reaching(ahead)  # none, where a partition only begins at an offset that it has not reached yet
     return {
         p: (
-            f"{main.path} is at {one.offset}, and the index has given {given[p]} offsets: an older one was restored, or "
+            f"{main.path} is at {standing[p].offset}, and the index has given {at} offsets: an older one was restored, or "
             f"it was lost. Bring its index back, then: rota retry {p}. Without a copy of it nobody knows which files "
             f"were read: move {main.path.parent} away, then rota adopt, and all files that are there are read anew"
         )
-        for p, one in standing.items()
-        if (one.offset or 0) > max(given[p], source.first(given[p])) and main.reaching({p: given[p]})
+        for p, at in ahead.items()
+        if any(p in one.ranges and one.ranges[p][1] > at for one in past)
     }

@@ -284,6 +284,19 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
     assert "the index has given 0 offsets" in event.reason
 
 
+@pytest.mark.parametrize("start", [0, 5])
+def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
+    """The table's own offset is where it stands, whatever the file declares by now."""
+    landed(world, "a", files=2)
+    Faults(monkeypatch, lambda *_: None)
+    assert isinstance(run(world, "a")["p-a"], Committed)
+    shutil.rmtree(world.table / "index")
+    world.write(f"pipeline = Pipeline(source=source(start={start}), table=delta({{table!r}}))\n")
+    event = run(world, "a")["p-a"]
+    assert isinstance(event, Parked), event
+    assert "the index has given 0 offsets" in event.reason
+
+
 def test_a_start_that_was_lowered_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An offset ahead of the index that no commit reached is where it was told to begin, not a lost index."""
     world.write("pipeline = Pipeline(source=source(start=3), table=delta({table!r}))\n")
