@@ -119,6 +119,8 @@ class FileIndex:
             for partition, ordinal, file in rows:
                 if partition in found:
                     found[partition][ordinal] = self._renewed(partition, ordinal, file)
+        if holes := [p for p, files in found.items() if len(files) <= max(files, default=-1)]:
+            raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
         return {p: tuple(files[i] for i in range(len(files))) for p, files in found.items()}
 
     def _append(
@@ -157,12 +159,22 @@ class FileIndex:
                 return
 
 
+def _lost(index: Path, what: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        f"{index} {what}. Bring it back. Without a copy of it nobody knows which files were read: move {index.parent} "
+        f"away, then rota adopt, and all files that are there are read anew"
+    )
+
+
 def _local(uri: str) -> str:
     return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
 
 
 def _rows(file: str) -> Rows:
-    """The rows of one file of the index; such a file never changes."""
-    rows = pq.ParquetFile(file).read().to_pydict()
+    """The rows of one file of the index; such a file never changes. Raises EnvironmentFailed."""
+    try:
+        rows = pq.ParquetFile(file).read().to_pydict()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _lost(Path(file).parent, f"cannot be read ({error})") from error
     names = ("partition", "ordinal", "path", "size", "modified")
     return tuple((p, o, Landed(path, size, at)) for p, o, path, size, at in zip(*(rows[n] for n in names), strict=True))

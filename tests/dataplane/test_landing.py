@@ -4,6 +4,7 @@ import errno
 import gzip
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,29 @@ def test_a_process_keeps_one_copy_of_an_index_and_reads_no_file_of_it_twice(
     assert one.given(("p-x",)) == {"p-x": 90}
     assert sum(map(len, fileindex._READ[one.index.path].values())) == 90
     assert len(read) == len(set(read))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda index: next(index.glob("*.parquet")).unlink(), "No such file"),
+        (lambda index: next(index.glob("*.parquet")).write_bytes(b""), "file size is 0"),
+        (lambda index: opened(index).delete("ordinal = 0"), "has lost rows of p-x"),
+    ],
+    ids=["gone", "empty", "rows deleted"],
+)
+def test_a_damaged_index_is_one_line_with_the_way_on(
+    tmp_path: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    one = source(tmp_path)
+    for name in ("x/1.json", "x/2.json"):
+        land(tmp_path, name)
+        one.fix(("p-x",))
+    damage(one.index.path)
+    fileindex._READ.clear()
+    for look in (one.latest, one.fix):
+        with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
+            look(("p-x",))
 
 
 def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
