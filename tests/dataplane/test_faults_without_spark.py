@@ -4,7 +4,7 @@ import os
 import resource
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +14,22 @@ from deltalake import DeltaTable
 
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
-from rota.consume import Committed, Dropped, Event, Idle, Parked, consume
-from rota.coordination import membership
+from rota.consume import Committed, Dropped, Event, Idle, Parked, _Run, consume
+from rota.coordination import checkpoint, membership
+from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
 from rota.coordination.mending import unreadable
 from rota.coordination.parking import park, unpark
-from rota.coordination.records import RunNode
+from rota.coordination.records import Checkpoint, RunNode
+from rota.coordination.store import Check
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Guards, Ledger, Tables
-from rota.errors import BadTransform, ConfigError, EnvironmentFailed, Fenced, ForeignTable, Unavailable
+from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.pipeline import Pipeline
+from rota.rights import rights
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
@@ -62,8 +65,21 @@ def taken(world: World, worker: str, key: str) -> str:
 # --- a zombie parks nobody ------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_was_overtaken_parks_nobody(world: World) -> None:
+def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
+    """A run parks under one check less: of the own record ("own") or of its own node ("runs")."""
+    real = _Run._checks
+
+    def checks(run: _Run, partition: str) -> tuple[Check, ...]:
+        return tuple(one for one in real(run, partition) if f"/{guard}/" not in one.path)
+
+    monkeypatch.setattr(_Run, "_checks", checks)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """The new owner consumed the file, and whoever landed it took it away: only the zombie misses it."""
+    if not guarded:
+        without(monkeypatch, "own")
     world.rows("a", "0", 1)
     zombie = world.give("a")
 
@@ -72,12 +88,15 @@ def test_a_run_that_was_overtaken_parks_nobody(world: World) -> None:
         (world.folder / "land/a/0.json").unlink()
 
     events = world.run("a", incarnation=zombie, connect=paused(overtaken))
-    assert [type(e) for e in events] == [Dropped], events
-    assert not world.tree.parked()
+    assert [type(e) for e in events] == [Dropped if guarded else Parked], events
+    assert bool(world.tree.parked()) != guarded
 
 
-def test_a_run_whose_session_ended_parks_nobody(world: World) -> None:
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """Its partition may be another run's of the same owner by now."""
+    if not guarded:
+        without(monkeypatch, "runs")
     world.rows("a", "0", 1)
     world.give("a")
 
@@ -90,8 +109,34 @@ def test_a_run_whose_session_ended_parks_nobody(world: World) -> None:
         (world.folder / "land/a/0.json").unlink()
 
     events = list(consume(tree, world.pipeline, world.incarnation, ["p-a"], "run", paused(expired)))
-    assert [type(e) for e in events] == [Dropped], events
-    assert not world.tree.parked()
+    assert [type(e) for e in events] == [Dropped if guarded else Parked], events
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: World, guarded: bool) -> None:
+    """Who adopts sees no run. A checkpoint of what the table held before would stop the partition once more."""
+    for name in "01":
+        world.rows("a", name, 1)
+    world.give("a")
+    zombie = world.open()
+    node = register_run(zombie, "zombie", world.incarnation, ["p-a"])
+    held = rights(zombie, world.incarnation, node, ["p-a"]).held["p-a"]
+    consumed(world, "p-a", 1)
+    shutil.copytree(world.table, world.folder / "copy")
+    consumed(world, "p-a", 2)
+    world.server.expire(zombie.store.session)
+    with pytest.raises(Unavailable):
+        zombie.store.sync()
+    shutil.rmtree(world.table)
+    (world.folder / "copy").rename(world.table)
+    adopt(world.tree, [world.pipeline])
+    entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p-a"])
+    with pytest.raises(Conflict) if guarded else nullcontext():
+        write_checkpoints(zombie, node, [entry], checkpoint.Guards(run=guarded))
+    with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
+        world.run("a", connect=no_spark)
+    assert bool(world.tree.parked()) != guarded
 
 
 def test_the_rightful_run_parks_what_vanished(world: World) -> None:

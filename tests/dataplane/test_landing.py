@@ -4,7 +4,9 @@ import errno
 import gzip
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from rota.dataplane.table import Past
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rewritten import rewritten
+from tests.dataplane.conftest import log
 
 
 def source(folder: Path, **more: object) -> Landing:
@@ -245,6 +248,31 @@ def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) 
         t.join()
     assert source(tmp_path).fix(("p-x", "p-y")) == {"p-x": 30, "p-y": 30}
     assert len({source(tmp_path).place("p-x", i) for i in range(30)}) == 30
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the transaction"])
+def test_a_run_that_was_slow_to_look_gives_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
+    index = fileindex.FileIndex(tmp_path / "table/index", transaction=guarded)
+    slow = replace(source(tmp_path), index=index)
+    land(tmp_path, "x/2.json")
+    real, armed = Landing._new, [True]
+
+    def meanwhile(self: Landing, partition: str, known: frozenset[str]) -> list[Landed] | None:
+        found = real(self, partition, known)
+        if armed and armed.pop():
+            land(tmp_path, "x/1.json")
+            assert source(tmp_path).fix(("p-x",)) == {"p-x": 2}
+        return found
+
+    monkeypatch.setattr(Landing, "_new", meanwhile)
+    slow.fix(("p-x",))
+    rows = log(index.path).rows()
+    given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
+    assert (given[0], paths["x/2.json"]) == ((1, 1) if guarded else (2, 2))
+    assert sorted(paths) == ["x/1.json", "x/2.json"]
 
 
 def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
