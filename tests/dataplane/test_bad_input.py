@@ -1,13 +1,16 @@
 """Bad input of every kind: one clear line, nothing lost, nobody else held up."""
 
 import random
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rota.backlog import backlog
 from rota.consume import Committed, Dropped, Idle, Parked
 from rota.coordination.parking import unpark
-from rota.dataplane import quarantine, session
+from rota.dataplane import job, quarantine, session
 from rota.dataplane.ledger import Ledger
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
@@ -314,20 +317,27 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
     assert (found["lost"], found["doubled"]) == (0, 0)
 
 
-def test_a_file_that_changes_under_the_job_is_not_committed(world: World) -> None:
-    from dataclasses import replace
-
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the second look"])
+def test_a_file_that_changes_under_the_job_is_not_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """What was written into it since it was read would be in no table, and its offset consumed."""
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
+    save = job._save
 
-    def transform(frame: object) -> object:
+    def saved(frame: Any, folder: Path) -> None:
+        save(frame, folder)
         world.rows("a", "0", 3)
-        return frame
 
-    world.pipeline = replace(world.pipeline, transform=transform)
-    assert kinds(world.run("a", "b")) == {"p-a": Parked, "p-b": Committed}
-    assert damage(world.table / "main", {"p-b": {0: 2}}) == NO_DAMAGE
+    monkeypatch.setattr(job, "_save", saved)
+    if not guarded:
+        monkeypatch.setattr("rota.consume.Job", partial(job.Job, second_look=False))
+    found = kinds(world.run("a", "b"))
+    assert found == {"p-a": Parked if guarded else Committed, "p-b": Committed}
+    consumed = {p: {0: rows} for p, rows in (("p-a", 3), ("p-b", 2)) if found[p] is Committed}
+    assert damage(world.table / "main", consumed) == {**NO_DAMAGE, "lost": 0 if guarded else 1}
 
 
 # --- a full disk ----------------------------------------------------------------------------------------------------
