@@ -3,7 +3,8 @@
 Law: what a job wrote is named by its attempt and seen by nobody until a commit names its files. A job that fails on data
 or transform is bisected over its partitions, so that the poison one is found and the others go on. So is one that failed
 like the environment while Spark lives: what fails alone while others go through is its own fault; what nobody gets
-through, of all or of the first `ALONE`, is everybody's, and parks nobody.
+through, of all or of the first `ALONE`, is everybody's, and parks nobody. Which are the first is another draw in each run:
+else those that fail would come first for ever, and none of the others would have its turn.
 
 Law: who may `shorten` ranges fails a partition only for its first offset, which nobody else gets through either: what
 stands before a broken file or a poison record is written first, and the rest is left to the next run.
@@ -16,6 +17,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,9 +117,12 @@ class Job:
         elif len(ranges) == 1:
             yield from self._bisected(self._shorter(ranges))
         else:
-            names = sorted(ranges)
+            names = sorted(ranges, key=self._draw)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
                 yield from self._bisected({p: ranges[p] for p in half})
+
+    def _draw(self, partition: str) -> bytes:
+        return sha256(f"{self.run_id} {partition}".encode()).digest()
 
     def _accepted(self, result: Written) -> Iterator[Written | Failed]:
         """What was written, and what a refused partition comes to without its second half."""

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,6 +133,7 @@ def test_what_nobody_gets_through_parks_nobody_for_it(
 def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where one went through before: what died under the others is not theirs."""
     landed(world, "abcd")
+    monkeypatch.setattr(Job, "_draw", lambda _, partition: partition)
     lives = [True, False]
     monkeypatch.setattr(failures, "alive", lambda _: lives.pop(0))
     faults = Faults(monkeypatch, lambda p, _: DISK if p > "p-b" else None)
@@ -141,6 +143,21 @@ def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pyte
     assert not world.tree.parked()
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {
         f"p-{k}": int(k in "ab") for k in "abcd"
+    }
+
+
+def test_those_that_fail_alone_do_not_come_first_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as files that a producer made with umask 077: as many as are tried alone, and first by name."""
+    keys = "abcdefgh"
+    landed(world, keys)
+    Faults(monkeypatch, lambda p, _: "Permission denied" if p in [f"p-{k}" for k in keys[:ALONE]] else None)
+    for _ in range(3):
+        with suppress(EnvironmentFailed):
+            run(world, keys)
+    offsets = {p: one.record.offset for p, one in world.tree.checkpoints().items()}
+    assert offsets == {f"p-{k}": int(k not in keys[:ALONE]) for k in keys}
+    assert {p: one.record.retry_at is not None for p, one in world.tree.parked().items()} == {
+        f"p-{k}": True for k in keys[:ALONE]
     }
 
 
