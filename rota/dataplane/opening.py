@@ -18,6 +18,10 @@ def opened(path: Path) -> DeltaTable | None:
         return None
     except OSError as error:
         raise EnvironmentFailed(f"{path} cannot be read ({plain(error)}). Check the disk and its rights") from error
+    except DeltaError as error:
+        raise EnvironmentFailed(
+            f"{path} is no table that can be read ({plain(error)}). Bring its _delta_log back from a copy, then: rota adopt"
+        ) from error
 
 
 def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] | None = None) -> DeltaTable:
@@ -32,5 +36,6 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
 
 
 def plain(error: Exception) -> str:
-    """What delta-rs says, in one line and without its colours and arrows."""
-    return " ".join(re.sub(r"\s*↳\s*", ": ", re.sub(r"\x1b\[[\d;]*m", "", str(error))).split())
+    """What delta-rs says, in one line of some length and without its colours, arrows and stacks."""
+    said = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
+    return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,7 +121,7 @@ def _making_room(table: DeltaTable, ledger: Ledger, batch: Batch) -> _Room:
     actions: list[AddAction | RemoveAction] = []
     kept: list[DataFile] = []
     for path, size in holding.items():
-        rows = pq.ParquetFile(ledger.path / path).read()
+        rows = _rows(ledger.path / path)
         gone = _within(rows, batch.ranges)
         if not pc.any(gone).as_py():
             continue
@@ -155,6 +156,16 @@ def _may_hold(said: Mapping[str, object], partition: str, wanted: tuple[int, int
         return False
     first, last = said.get(f"min.{OFFSET}"), said.get(f"max.{OFFSET}")
     return not (isinstance(first, int) and isinstance(last, int)) or (first < wanted[1] and last >= wanted[0])
+
+
+def _rows(file: Path) -> pa.Table:
+    try:
+        return pq.ParquetFile(file).read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise EnvironmentFailed(
+            f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or take it out "
+            f"by DeltaTable.repair(), then rota adopt, and replay all that stood in it"
+        ) from error
 
 
 def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:

@@ -395,6 +395,23 @@ def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
         go_on(table)
 
 
+@pytest.mark.parametrize("torn", [True, False], ids=["half a commit", "a commit missing"])
+def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -> None:
+    table = filled(tmp_path)
+    newest, *_, oldest = sorted((table.path / "_delta_log").glob("*.json"), reverse=True)
+    if torn:
+        newest.write_bytes(newest.read_bytes()[:50])
+    else:
+        newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
+    for look in (table.past, table.altered, table.adopt, lambda: table.standing(("p",))):
+        with pytest.raises(
+            EnvironmentFailed, match=r"main is no table that can be read \(.*Bring its _delta_log back"
+        ) as said:
+            look()
+        assert "\n" not in str(said.value)
+        assert "unknown" not in str(said.value)
+
+
 # --- columns --------------------------------------------------------------------------------------------------------
 
 

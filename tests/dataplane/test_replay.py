@@ -20,7 +20,7 @@ from rota.dataplane import quarantine, replacing
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.vacuum import vacuum
-from rota.errors import ConfigError, EnvironmentFailed, OffsetGap
+from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.replay import NotReplayed, Replayed, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.test_ledger import META, batch, ledger
@@ -74,6 +74,23 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     table = filled(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
         replacing.replace(table, again(table, 4, 7))
+    assert found(table.path) == once(p=6, q=6)
+
+
+def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    lost = next(f for f in log(table.path).files if f.parent.name == "p")
+    start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
+    lost.unlink()
+    with pytest.raises(
+        EnvironmentFailed, match=rf"{lost} cannot be read .* by DeltaTable\.repair\(\), then rota adopt"
+    ):
+        replacing.replace(table, again(table, start, start + 2))
+    DeltaTable(table.path).repair()
+    with pytest.raises(ForeignTable, match="FSCK"):
+        table.claim({"p": 5}, {"p": 0})
+    table.adopt()
+    replacing.replace(table, again(table, start, start + 2))
     assert found(table.path) == once(p=6, q=6)
 
 
