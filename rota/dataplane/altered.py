@@ -62,12 +62,16 @@ def _base(entry: Mapping[str, object], version: int) -> int:
     return int(said) if said else -1
 
 
-def _changes_rows(path: Path, version: int) -> bool:
+def entry(path: Path, version: int) -> str:
+    """What the log says at this version, as it is written there."""
     try:
-        lines = (path / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+        return (path / "_delta_log" / f"{version:020}.json").read_text()
     except OSError as error:
         raise EnvironmentFailed(f"The log of {path} cannot be read ({error}). Check the disk and its rights") from error
-    actions = (action for line in lines for action in json.loads(line).items())
+
+
+def _changes_rows(path: Path, version: int) -> bool:
+    actions = (action for line in entry(path, version).splitlines() for action in json.loads(line).items())
     return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
 
 

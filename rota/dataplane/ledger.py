@@ -1,7 +1,8 @@
 """The Delta table as a ledger: data files, offsets and tokens of all partitions of a batch in one log entry.
 
 Law: a commit is a compare-and-set of every partition's offset and token, because the offset was read on the very handle
-that commits (delta-rs refuses a transaction id that moved since the handle's snapshot, and compares nothing else). After
+that commits (delta-rs refuses a transaction id that moved since the handle's snapshot, and compares nothing else), and the
+log still has what it said there: a copy that took the table's place meanwhile moved nothing, and is another table. After
 any failure the table is opened again and history, token and offset decide what happened: a conflict alone is no fence.
 """
 
@@ -15,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
-from rota.dataplane.altered import altered, joined
+from rota.dataplane.altered import altered, entry, joined
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -37,6 +38,7 @@ class Guards:
     snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
     history: bool = True  # after a failure, look for the commit in the log before trying again
     there: bool = True  # a table that was there before is not made anew
+    lineage: bool = True  # commit only where the log still has what the claim saw
     untouched: bool = True  # a table whose rows somebody else changed is left alone
 
 
@@ -124,7 +126,7 @@ class Ledger:
             wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
             wanted += self.identity(table) if wanted else []
             if not wanted:
-                return _claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
+                return self._claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
                 self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
@@ -139,7 +141,7 @@ class Ledger:
         self._untouched(table)
         self._unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
-        return _claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
+        return self._claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: Claimed, batch: Batch, follows: bool = True) -> int:
         """See `Table.commit`."""
@@ -154,6 +156,7 @@ class Ledger:
             claimed = self._widened(claimed, batch)
             table = claimed.snapshot if self.guards.snapshot else self.there()
             assert isinstance(table, DeltaTable)
+            self._in_place(claimed)
             try:
                 said = metadata(batch, self.group, claimed.tokens)
                 self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
@@ -256,6 +259,21 @@ class Ledger:
             added, "append", table.schema(), partition_by=[], commit_properties=properties
         )  # fmt: skip
 
+    def _claimed(
+        self, table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
+    ) -> Claimed:
+        version, schema = table.version(), table.schema().to_json()
+        said = entry(self.path, version)
+        return Claimed(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
+
+    def _in_place(self, claimed: Claimed) -> None:
+        """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
+        if self.guards.lineage and entry(self.path, claimed.version) != claimed.entry:
+            raise EnvironmentFailed(
+                f"{self.path} is not the one of the claim: another copy took its place. Nothing was written; the next run "
+                f"looks at what is there"
+            )
+
     def _untouched(self, table: DeltaTable) -> None:
         if reason := self._altered(table):
             raise ForeignTable(f"{reason}. Nothing was written")
@@ -325,13 +343,6 @@ def survivable(path: Path, error: Exception) -> None:
 def added_file(file: DataFile) -> AddAction:
     """The file as the log names it."""
     return AddAction(file.path, file.size, {}, file.modified, True, file.statistics)
-
-
-def _claimed(
-    table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
-) -> Claimed:
-    schema = table.schema().to_json()
-    return Claimed(table, table.version(), str(table.metadata().id), schema, tokens, offsets, newer)
 
 
 def _adopted(table: DeltaTable) -> int | None:

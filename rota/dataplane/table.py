@@ -48,7 +48,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A snapshot of the table in which every token is the claimant's own: the base of the compare-and-set.
+    """A snapshot of the table in which every token is the claimant's own: the base of the compare-and-set. `entry` is what
+    the log says at its version.
 
     `offsets` are the partitions' next unread offsets; `newer` are those that were not claimed because the table has
     seen a greater token (partition -> that token).
@@ -61,6 +62,7 @@ class Claimed:
     tokens: Mapping[str, int]
     offsets: Mapping[str, int]
     newer: Mapping[str, int]
+    entry: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ The checker reads the log as JSON and the files with pyarrow (see conftest); it 
 """
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -393,6 +395,28 @@ def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
     replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
     with pytest.raises(ForeignTable, match="RESTORE"):
         go_on(table)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before(tmp_path: Path, guarded: bool) -> None:
+    """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
+    the offsets that the copy does not have would be passed over."""
+    table = ledger(tmp_path, guards=Guards(lineage=guarded))
+    first = table.claim({"p": 1}, {"p": 0})
+    table.commit(first, batch(table, first))
+    shutil.copytree(table.path, tmp_path / "copy")
+    second = table.claim({"p": 1}, {"p": 0})
+    table.commit(second, batch(table, second))
+    late = table.claim({"p": 1}, {"p": 0})
+    made = batch(table, late)
+    shutil.rmtree(table.path)
+    (tmp_path / "copy").rename(table.path)
+    table.claim({"q": 1}, {"q": 0})
+    with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
+        table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
+    stands = table.standing(("p",))["p"].offset or 0
+    wrong = damage(table.path, expected(p=stands))
+    assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["half a commit", "a commit missing"])
