@@ -189,7 +189,7 @@ class _Run:
     def _restored(self, standing: Mapping[str, Standing]) -> Iterator[Parked | Dropped]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
         main = self.tables.main
-        touched, lost = main.altered(), forgotten(self.source, main, standing)
+        touched, lost = main.altered(self.rights.held), forgotten(self.source, main, standing)
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and still(self.tree, own):
@@ -203,8 +203,8 @@ class _Run:
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
-            elif touched:
-                yield self._park(p, main.altered(p), offset, final=True)
+            elif p in touched:
+                yield self._park(p, touched[p], offset, final=True)
             elif p in lost:
                 yield self._park(p, lost[p], offset, final=True)
 

@@ -7,7 +7,7 @@ any failure the table is opened again and history, token and offset decide what 
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
-from rota.dataplane.altered import altered, entry, joined
+from rota.dataplane.altered import Altered, altered, entry, joined
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -87,25 +87,28 @@ class Ledger:
             f"written. To take it over: rota adopt"
         )
 
-    def altered(self, partition: str | None = None) -> str:
-        """What somebody else did to the rows since we last looked, and the next step; empty if nothing. For one partition
-        it names the offsets that a RESTORE took."""
+    def altered(self, partitions: Iterable[str]) -> dict[str, str]:
+        """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
+        that a RESTORE took; empty if nothing."""
         table = self.open()
-        return self._altered(table, partition) if table else ""
+        if table is None or (found := self._altered(table)) is None:
+            return {}
+        past = self.past(found.back_to) if found.back_to is not None else ()
+        taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
+        spans = {p: joined(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
+        said = self._said(found)
+        return {
+            p: f"{said} (of {p}: {', '.join(f'{start} to {end}' for start, end in of)})" if of else said
+            for p, of in spans.items()
+        }
 
-    def _altered(self, table: DeltaTable, partition: str | None = None) -> str:
-        if not self.guards.untouched or (found := altered(self.path, table)) is None:
-            return ""
-        taken = ""
-        if partition is not None and found.back_to is not None:
-            past = (
-                one for one in self.past(found.back_to) if one.op in ("commit", "replay")
-            )  # what was skipped is not read
-            spans = joined(one.ranges[partition] for one in past if partition in one.ranges)
-            taken = f" (of {partition}: {', '.join(f'{start} to {end}' for start, end in spans)})" if spans else ""
+    def _altered(self, table: DeltaTable) -> Altered | None:
+        return altered(self.path, table) if self.guards.untouched else None
+
+    def _said(self, found: Altered) -> str:
         return (
             f"{self.path}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at it, "
-            f"then: rota adopt; rows that are gone come back by a replay of their offsets{taken}"
+            f"then: rota adopt; rows that are gone come back by a replay of their offsets"
         )
 
     def identity(self, table: DeltaTable) -> list[Transaction]:
@@ -275,8 +278,8 @@ class Ledger:
             )
 
     def _untouched(self, table: DeltaTable) -> None:
-        if reason := self._altered(table):
-            raise ForeignTable(f"{reason}. Nothing was written")
+        if found := self._altered(table):
+            raise ForeignTable(f"{self._said(found)}. Nothing was written")
 
     def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""

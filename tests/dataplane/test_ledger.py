@@ -320,7 +320,7 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
         with pytest.raises(ForeignTable, match=r"version 5 \((RESTORE|DELETE)\) changed rows, .* then: rota adopt"):
             go_on(table)
     assert version(table.path) == before
-    assert ("(of p: 2 to 6)" in table.altered("p")) == (change is restored)
+    assert ("(of p: 2 to 6)" in table.altered(["p"])["p"]) == (change is restored)
     assert table.adopt() == 1
     assert table.adopt() == 1
     assert version(table.path) == before + 1, "adopted once"
@@ -373,7 +373,7 @@ def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: P
     go_on(table)
     replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
     restored(table)
-    assert table.altered("p").endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
+    assert table.altered(["p"])["p"].endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
 
 
 def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     DeltaTable(table.path).alter.add_columns(Field("later", "long"))
     DeltaTable(table.path).create_checkpoint()
     replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
-    assert not table.altered()
+    assert not table.altered(["p"])
     go_on(table)
     assert damage(table.path, expected(p=8)) == NO_DAMAGE
 
@@ -427,7 +427,7 @@ def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -
         newest.write_bytes(newest.read_bytes()[:50])
     else:
         newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
-    for look in (table.past, table.altered, table.adopt, lambda: table.standing(("p",))):
+    for look in (table.past, lambda: table.altered(["p"]), table.adopt, lambda: table.standing(("p",))):
         with pytest.raises(
             EnvironmentFailed, match=r"main is no table that can be read \(.*Bring its _delta_log back"
         ) as said:
