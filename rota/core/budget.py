@@ -63,43 +63,58 @@ class _Rooms:
         for move in wish[::-1].tolist():
             giver, taker = int(self.owner[move]), int(target[move])
             self.leaving.setdefault(giver, {}).setdefault(taker, []).append(move)
-        self.refused: dict[tuple[int, int], float] = {}  # for how many moves there was no chain, since the last one
+        self.refused: dict[tuple[int, int], float] = {}
+        # (taker, home) -> for how many moves there was no chain; rooms that close and moves that are done open none
 
     def take(self, move: int, most: float = np.inf) -> list[int]:
         """Takes `move` and the fewest moves that make room for it, itself first; nothing if that takes more than `most`."""
         home = -1 if self.column[move] < 0 else int(self.owner[move])
-        key = int(self.target[move]), home
-        if self.refused.get(key, 0) >= most:
+        if self.refused.get((int(self.target[move]), home), 0) >= most:
             return []
         chain = self._chain(move, home, most)
         if not chain:
-            self.refused[key] = most
             return []
-        self.refused.clear()
         for taken in chain:
             if self.column[taken] >= 0:
-                waiting = self.leaving[int(self.owner[taken])][int(self.target[taken])]
-                waiting.pop(-1 if waiting[-1] == taken else waiting.index(taken))
+                self._leaves(taken)
             self.column[taken] = self.target[taken]
-        self.room[int(self.target[chain[-1]])] -= 1
-        if home >= 0:
+        end = int(self.target[chain[-1]])
+        if home >= 0 and end != home:
             self.room[home] += 1
+            self.refused.clear()
+        if end != home:
+            self.room[end] -= 1
         return chain
+
+    def _leaves(self, move: int) -> None:
+        """A move that is done makes no more room."""
+        takers, taker = self.leaving[int(self.owner[move])], int(self.target[move])
+        waiting = takers[taker]
+        waiting.pop(-1 if waiting[-1] == move else waiting.index(move))
+        if not waiting:
+            del takers[taker]
 
     def _chain(self, move: int, home: int, most: float) -> list[int]:
         """From `move` on, each move goes where the next one leaves, the last one where there is room: in the end also
         where `move` itself leaves."""
-        into = {int(self.target[move]): move}
-        line = deque((worker, 1) for worker in into)
+        first = int(self.target[move])
+        into, line = {first: move}, deque([(first, 1)])
+        if self.room[first] > 0:
+            return [move]
+        shut = self.refused if home < 0 else {}  # of a placement, which has no bound: nobody there leads to room
         while line:
             worker, length = line.popleft()
-            if self.room[worker] > 0 or worker == home:
-                chain = [into[worker]]
-                while chain[-1] != move:
-                    chain.append(into[int(self.owner[chain[-1]])])
-                return chain[::-1]
-            for taker, moves in self.leaving.get(worker, {}).items() if length < most else ():
-                if moves and taker not in into:
-                    into[taker] = moves[-1]
-                    line.append((taker, length + 1))
+            if length >= most:
+                break
+            for taker, moves in self.leaving.get(worker, {}).items():
+                if taker in into or (taker, home) in shut:
+                    continue
+                into[taker] = moves[-1]
+                if self.room[taker] > 0 or taker == home:
+                    chain = [into[taker]]
+                    while chain[-1] != move:
+                        chain.append(into[int(self.owner[chain[-1]])])
+                    return chain[::-1]
+                line.append((taker, length + 1))
+        self.refused |= {(worker, home): most for worker in (into if home < 0 else [first])}
         return []
