@@ -135,8 +135,10 @@ def _under(policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools
     if cooling and last is not None:
         since = f"the last were {now - last:g} s ago, the cooldown is {policy.cooldown:g} s"
         return _Chosen(target, placed, must, last + policy.cooldown, stamp, f"{held} voluntary moves wait: {since}")
-    due = now + policy.cooldown if policy.budget else None
-    return _Chosen(target, placed, must, due, stamp, f"{held} voluntary moves wait: the budget is {policy.budget}")
+    waiting = f"{held} voluntary moves wait: the budget is {policy.budget}"
+    if policy.budget and (target == np.maximum(snapshot.owner, -1)).all():  # another look would find the same
+        return _Chosen(target, placed, must, None, stamp, f"{waiting}, and allows none of them within the caps")
+    return _Chosen(target, placed, must, now + policy.cooldown if policy.budget else None, stamp, waiting)
 
 
 def _measures(
