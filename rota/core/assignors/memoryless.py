@@ -63,7 +63,8 @@ def by_hash(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str,
         score = _scores(numbers, _number(worker.id), worker.capacity)
         better = ~stays & match[snapshot.kind, code] & (score > best)
         wish[better], best[better] = code, score[better]
-    return Proposal(fitted(snapshot, match, keeps, wish), _why(snapshot, wish, "its hash belongs to {taker}"))
+    target = fitted(snapshot, match, keeps, wish)
+    return Proposal(target, _why(snapshot, wish, target, "its hash belongs to {taker}"))
 
 
 def _scores(numbers: np.ndarray, salt: int, capacity: float) -> Floats:
@@ -138,7 +139,8 @@ def _dealt(snapshot: Snapshot, deal: Deal, words: str, order: Ints, line: Ints |
         if len(able) and len(members):
             wish[members] = able[deal(len(members), len(able), before)]
             before += len(members)
-    return Proposal(fitted(snapshot, match, keeps, wish), _why(snapshot, wish, words))
+    target = fitted(snapshot, match, keeps, wish)
+    return Proposal(target, _why(snapshot, wish, target, words))
 
 
 def _in_order(picked: Bools, order: Ints) -> Ints:
@@ -146,9 +148,10 @@ def _in_order(picked: Bools, order: Ints) -> Ints:
     return found
 
 
-def _why(snapshot: Snapshot, wish: Codes, words: str) -> Callable[[int], str]:
+def _why(snapshot: Snapshot, wish: Codes, target: Codes, words: str) -> Callable[[int], str]:
     def why(partition: int) -> str:
-        taker = int(wish[partition])
-        return words.format(taker=snapshot.workers[taker].id if taker >= 0 else "another")
+        name = snapshot.workers[wish[partition]].id  # who moves has a wish: somebody active may take it
+        said = words.format(taker=name)
+        return said if target[partition] == wish[partition] else f"{said}, but {name} is full"
 
     return why

@@ -54,7 +54,8 @@ def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
         return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
     freedom = _freedom(snapshot, keeps, own, seats)
     released, taken = traded(freedom) if pays(freedom) else spread(freedom)
-    return Proposal(realise(keeps, snapshot.source, released, taken), why)
+    held = own + (taken - released).sum(axis=0)  # not `seats`: who has one in a tie was open until now
+    return Proposal(realise(keeps, snapshot.source, released, taken), quota_reason(snapshot, own, held))
 
 
 def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Freedom:

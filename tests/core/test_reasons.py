@@ -1,0 +1,75 @@
+"""Reasons are true: whatever a move says of its two workers is so in the state before or after it."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core import Move, Partition, Plan, Snapshot, Worker, plan
+from tests.core.exact_solver import may_hold
+from tests.core.test_caps import Case, crowded
+from tests.core.test_sticky_laws import cases
+
+BY_LAW = ["sticky", "hash", "range", "round-robin", "ordinal"]
+
+
+def untrue(case: Case, made: Plan) -> list[Move]:
+    """The moves whose reason is not so."""
+    workers, partitions, owners = case
+    team, parts = {w.id: w for w in workers}, {p.id: p for p in partitions}
+    after = {w: len(held) for w, held in made.assignment.as_dict().items()}
+    had = Counter(owners.values())
+    kept = Counter(w for p, w in owners.items() if w in team and may_hold(team[w], parts[p], w))
+    takers = {m.taker for m in made.moves}
+
+    def true(move: Move) -> bool:
+        giver, part, said = team.get(move.giver or ""), parts[move.partition], move.reason
+        if giver is None:
+            return said == (f"{move.giver} left" if move.giver else "it had no owner")
+        if giver.state == "draining":
+            return said == f"{giver.id} is draining"
+        if not may_hold(giver, part, giver.id):
+            return said.startswith(f"{giver.id} lacks ") or said == f"pinned to {part.pin}" == f"pinned to {move.taker}"
+        if found := re.fullmatch(rf"{giver.id} was (\d+) over its cap of (\d+)", said):
+            return int(found[2]) == giver.max_partitions == had[giver.id] - int(found[1])
+        if found := re.fullmatch(rf"{giver.id} was (\d+) over its quota of (\d+)", said):
+            return int(found[2]) == after.get(giver.id, 0) == kept[giver.id] - int(found[1]) < kept[giver.id]
+        if said.startswith(f"{giver.id} made room"):
+            return giver.id in takers
+        found = re.fullmatch(r"its (?:slice|hash|turn) (?:belongs to|is) (\w+)(?:'s)?(?:, but \1 is full)?", said)
+        if found is None or not said.endswith("is full"):
+            return found is not None and found[1] == move.taker
+        return found[1] != move.taker and after.get(found[1], 0) == team[found[1]].max_partitions
+
+    return [m for m in made.moves if not true(m)]
+
+
+@pytest.mark.parametrize("assignor", BY_LAW)
+@given(case=cases(most=10), seed=st.integers(0, 1_000_000))
+@settings(max_examples=60, deadline=None)
+def test_every_reason_is_so(assignor: str, case: Any, seed: int) -> None:
+    for one in (case, crowded(seed)):
+        workers, partitions, owners = one
+        assert not untrue(one, plan(Snapshot.of(workers, partitions, owners), assignor))
+
+
+def test_who_has_the_seat_in_a_tie_of_sources_is_not_over_its_quota() -> None:
+    """w1 and w2 hold two each and one of them may: the sources decide that it is w2."""
+    team = [Worker(f"w{i}") for i in range(1, 4)]
+    source = {"p0": "a", "p1": "a", "p2": "b", "p3": "a"}
+    owners = {"p0": "w1", "p1": "w1", "p2": "w2", "p3": "w2"}
+    case: Case = (team, [Partition(p, source=s) for p, s in source.items()], owners)
+    made = plan(Snapshot.of(*case))
+    assert [m.reason for m in made.moves] == ["w1 was 1 over its quota of 1"]
+
+
+def test_who_was_wished_for_and_is_full_is_not_the_taker() -> None:
+    team = [Worker("w1", max_partitions=1), Worker("w2"), Worker("w3")]
+    made = plan(Snapshot.of(team, [Partition(f"p{i}") for i in range(6)], {f"p{i}": "w3" for i in range(6)}), "range")
+    assert {m.partition: (m.taker, m.reason) for m in made.moves if m.partition in ("p0", "p1")} == {
+        "p0": ("w1", "its slice belongs to w1"),
+        "p1": ("w2", "its slice belongs to w1, but w1 is full"),
+    }
