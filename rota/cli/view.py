@@ -47,7 +47,7 @@ def show(*parts: object) -> None:
 
 
 def text(cell: object) -> str:
-    """A value as a person reads it: `-` for none, thousands apart, two digits after the point."""
+    """A value as a person reads it, on one line: `-` for none, thousands apart, two digits after the point."""
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, bool):
@@ -58,7 +58,7 @@ def text(cell: object) -> str:
         return f"{cell:,.2f}"
     if isinstance(cell, (tuple, list, frozenset, set)):
         return " ".join(sorted(map(str, cell)) if isinstance(cell, (set, frozenset)) else map(str, cell)) or "-"
-    return str(cell)
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(cell))
 
 
 def bar(share: float) -> str:

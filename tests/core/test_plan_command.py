@@ -66,6 +66,14 @@ def test_tables_name_moves_and_reasons() -> None:
     assert "1 move (1 unavoidable), 0 placements." in said
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028", "\x1b[2J"])
+def test_a_table_keeps_a_line_a_row_whatever_a_label_is(end: str) -> None:
+    partition = {"id": "p", "requires": {"disk": f"a{end}b"}}
+    said = run(given=json.dumps({"workers": [{"id": "w1"}], "partitions": [partition], "owners": {"p": "w1"}})).stdout
+    assert f"no worker has disk=a{ascii(end)[1:-1]}b" in said
+    assert end == "\n" or end not in said
+
+
 def test_nothing_to_move_says_why() -> None:
     assert (
         "Nothing moves: counts are as even as they can be."
