@@ -40,8 +40,9 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What only computes, and no virtual time: under half a minute.
 test-fast: setup
-	$(BIN)/python -m pytest -q tests/core
+	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder tests/core
 
 # Two at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare browser

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.core.handover.table import Commit, Table
+from tests.sim.handover.table import Commit, Table
 
 
 @dataclass(slots=True)

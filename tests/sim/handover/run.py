@@ -15,10 +15,10 @@ from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, Unavailable, Unknown
-from tests.core.handover.table import Broken, Conflicted, File, Handle
+from tests.sim.handover.table import Broken, Conflicted, File, Handle
 
 if TYPE_CHECKING:
-    from tests.core.handover.world import World
+    from tests.sim.handover.world import World
 
 Steps = Generator[float, None, None]
 

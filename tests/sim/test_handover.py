@@ -14,8 +14,8 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards, Looked
-from tests.core.handover.run import RunGuards
-from tests.core.handover.world import Ablation, World
+from tests.sim.handover.run import RunGuards
+from tests.sim.handover.world import Ablation, World
 
 CHUNK = 15
 RESTLESS = 0.2  # many hand-overs, for guards whose window is narrow

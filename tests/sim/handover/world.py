@@ -1,7 +1,7 @@
 """The hand-over in virtual time: agents and runs as separate actors, a controller, a launcher, and faults between steps.
 
 One seed, one history. `World(seed, faults=True).play()` returns the world with its checker; `damage` must be empty.
-`python -m tests.core.handover.world SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
+`python -m tests.sim.handover.world SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards
 from rota.errors import Conflict
-from tests.core.handover.checker import Checker
-from tests.core.handover.run import Config, RunGuards, consume, replay
-from tests.core.handover.table import Table
+from tests.sim.handover.checker import Checker
+from tests.sim.handover.run import Config, RunGuards, consume, replay
+from tests.sim.handover.table import Table
 
 SESSION = 4.0
 MAX_SHUTDOWN = 12.0
@@ -413,7 +413,7 @@ class World:
         """What went wrong, and the one line that plays it again."""
         how = "" if self.rate else " --no-faults"
         said = "; ".join(self.checker.said[:3])
-        return f"seed {self.seed}: {said}. Again: PYTHONPATH=. python -m tests.core.handover.world {self.seed}{how}"
+        return f"seed {self.seed}: {said}. Again: PYTHONPATH=. python -m tests.sim.handover.world {self.seed}{how}"
 
     def observe(self) -> None:
         """Show the judge what is new."""
