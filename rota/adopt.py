@@ -14,7 +14,7 @@ from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
 from rota.dataplane.ledger import Tables
-from rota.errors import ConfigError, CoordinationError
+from rota.errors import CoordinationError
 from rota.pipeline import Pipeline
 
 
@@ -29,17 +29,15 @@ class Adopted:
 
 def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
-    main = Tables.of(pipeline, tree.group, tree.meta().id).main
+    main = Tables.of(pipeline, tree.group, "").main  # whose it is does not matter here
     return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
     """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive."""
-    if runs := tree.runs():
-        raise ConfigError(f"Run {runs[0].run_id} of group {tree.group!r} is alive. Stop its runs, then: rota adopt")
-    greatest, checkpoints = 0, dict[str, Checkpoint | None]()
+    meta, greatest, checkpoints = coordination.legible(tree), 0, dict[str, Checkpoint | None]()
     for pipeline in pipelines:
-        tables = Tables.of(pipeline, tree.group, tree.meta().id)
+        tables = Tables.of(pipeline, tree.group, meta.id)
         for ledger in (tables.main, tables.quarantine):
             if ledger.open():
                 greatest = max(greatest, ledger.adopt())

@@ -262,7 +262,7 @@ def _fold(tree: Tree) -> None:
         for pipeline, record in tree.partitions().items():
             named = {key: checkpoints.get(f"{pipeline}-{key}") for key in record.keys}
             batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
-            if batches:
+            if batches and tree.paths.load(pipeline) not in tree.quarantined:  # the others go on
                 span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0
                 tree.update(tree.paths.load(pipeline), Loads, _folding(batches, span))
     except RotaError as error:

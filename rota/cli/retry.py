@@ -7,6 +7,8 @@ from rota.cli.group import group_option, opened
 from rota.errors import ConfigError
 from rota.settings import known
 
+GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA"
+
 
 @click.command("retry")
 @click.argument("partitions", nargs=-1)
@@ -16,13 +18,18 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
     """Tries the parked PARTITIONS again at the next look, from the same offset.
 
     An own record or a checkpoint of theirs that cannot be read is let go of: the next owner gets a new token, and the
-    table says how far it is.
+    table says how far it is. Without PARTITIONS, the group's own records that cannot be read begin anew.
     """
     from rota.coordination import mending
 
-    if bool(partitions) == (pipeline is not None):
-        raise ConfigError("Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA")
+    if partitions and pipeline is not None:
+        raise ConfigError(GIVE)
     with opened(group) as tree:
+        if not partitions and pipeline is None:
+            if not (made := mending.begin_anew(tree)):
+                raise ConfigError(f"Every record of group {group!r} that begins anew can be read. {GIVE}")
+            view.done(f"Begun anew: {', '.join(made)}. See `rota check`")
+            return
         ids = tree.ids()
         if pipeline is not None:
             known("pipeline", pipeline, set(ids.values()))

@@ -5,11 +5,13 @@ Laws:
 2. A checkpoint that was ahead of its table is set to what the table says, or removed where the table never heard of the
    partition, whether it can be read or not; only here may a checkpoint go back.
 3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
+4. Settings that cannot be read begin anew under a new id: no table carries it, so none goes on before it is adopted.
 
 What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token
 above that of a current own record, a checkpoint ahead of its table.
 """
 
+import secrets
 from collections.abc import Mapping
 
 from rota.coordination.records import Checkpoint, Meta
@@ -21,14 +23,7 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint 
     """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
     given checkpoints to what their tables say (None: nothing). The settings as they are then. Raises ConfigError while
     runs are alive."""
-    if runs := tree.runs():
-        raise ConfigError(
-            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
-            f"Stop them (or the daemon), then adopt"
-        )
-    there = (f"{tree.paths.runs}/{name}" for name in tree.store.children(tree.paths.runs))
-    if unread := [path for path in there if path in tree.quarantined]:
-        raise ConfigError(f"{unread[0]} is a run's node that cannot be read: it may be alive. End its run, then adopt")
+    _idle(tree)
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
     for partition, checkpoint in (checkpoints or {}).items():
         path = tree.paths.checkpoint(partition)
@@ -37,6 +32,26 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint 
         elif tree.store.get(path) is not None:
             tree.store.delete(path)
     return meta
+
+
+def legible(tree: Tree) -> Meta:
+    """The settings, begun anew where they cannot be read; the sensor brings back what the code declares. Raises
+    ConfigError while runs are alive."""
+    _idle(tree)
+    if not tree.there():
+        raise ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
+    return tree.update(tree.paths.meta, Meta, lambda now: now or Meta(id=secrets.token_hex(16)), anew=True)
+
+
+def _idle(tree: Tree) -> None:
+    if runs := tree.runs():
+        raise ConfigError(
+            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
+            f"Stop them (or the daemon), then adopt"
+        )
+    there = (f"{tree.paths.runs}/{name}" for name in tree.store.children(tree.paths.runs))
+    if unread := [path for path in there if path in tree.quarantined]:
+        raise ConfigError(f"{unread[0]} is a run's node that cannot be read: it may be alive. End its run, then adopt")
 
 
 def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:

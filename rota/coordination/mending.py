@@ -2,7 +2,9 @@
 
 Laws: nothing here happens by itself, for a record of a newer rota is unreadable too. A person who asks for it loses what
 nobody can read, and no more: an own record becomes free (`ownership.free_unreadable`), a checkpoint and a park are removed
-at the version that was read; the table says how far the partition is.
+at the version that was read; the table says how far the partition is. A record of the group begins anew from what else is
+there, at the version that was read: the head at the epoch of the newest audit, which was made with it; the controller at
+a term that nobody had; a pipeline with the partitions that have a target or an owner.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,24 +31,25 @@ from rota.coordination.records import (
     RunNode,
     Slots,
     WorkerWishes,
+    encode,
 )
+from rota.coordination.store import Delete, Node, Op, Set
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner
 
-COPY = "Restore it from a copy of ZooKeeper's data"
-HARMLESS = "Only the history misses it; restore it, or delete the node"
+HARMLESS = "Only the history misses it; restore it, or: rota retry (the history goes on without)"
 SINGLE: dict[str, tuple[type[Record], str]] = {
-    "meta": (Meta, COPY),
-    "controller": (Controller, COPY),
-    "head": (Head, COPY),
+    "meta": (Meta, "Restore it, or end all runs, then: rota adopt (the group gets a new id, its tables go over to it)"),
+    "controller": (Controller, "Restore it, or: rota retry (it begins anew, without what the assignor remembers)"),
+    "head": (Head, "Restore it, or: rota retry (it begins anew at the epoch of the newest entry of the history)"),
     "wishes": (GroupWishes, "Restore it, or: rota resume (it begins anew, without pins)"),
     "refused": (Refusals, HARMLESS),
 }
 FOLDERS: dict[str, tuple[type[Record], str]] = {
     "workers": (WorkerWishes, "Restore it, or: rota uncordon {name} (it begins anew, without wishes)"),
     "live": (Live, "Start the worker anew: it goes with its session"),
-    "partitions": (Partitions, COPY),
-    "load": (Loads, "The loads of {name} stand still; restore it, or delete the node"),
+    "partitions": (Partitions, "Restore it, or: rota retry (it begins anew with what has a target or an owner)"),
+    "load": (Loads, "The loads of {name} stand still; restore it, or: rota retry (they are measured anew)"),
     "assign": (Slots, "Nothing to do: the next rebalance writes it anew"),
     "own": (Own, "Restore it, or: rota retry {name} (it is set free, its former owner is fenced)"),
     "checkpoints": (Checkpoint, "Restore it, or: rota retry {name} (the next run writes what the table says)"),
@@ -112,6 +115,46 @@ def go_on(tree: Tree, partition: str) -> None:
         with suppress(Conflict):  # somebody wrote one that can be read
             tree.store.delete(path, node.version)
     unpark(tree, partition)
+
+
+def begin_anew(tree: Tree) -> tuple[str, ...]:
+    """The paths of the group's own records that could not be read and that nothing keeps from going on any more: head,
+    controller, partitions, loads and history. Those of a partition, a worker or a run have verbs of their own, and meta
+    has `adopt`. Raises Conflict where somebody was faster."""
+    torn = [one.path for one in unreadable(tree)]
+    made: list[str] = []
+    for path in sorted(torn, key=lambda path: path != tree.paths.head):  # the head first: it says what targets are
+        node = tree.store.get(path)
+        if node is not None and (op := _anew(tree, path, node)) is not None:
+            tree.store.multi([op])
+            tree.quarantined.pop(path, None)
+            made.append(path)
+    return tuple(made)
+
+
+def _anew(tree: Tree, path: str, node: Node) -> Op | None:
+    """What lets the group go on without what nobody can read; None: it is not to be had here."""
+    paths, folder = tree.paths, path.rpartition("/")[0]
+    if path == paths.head:
+        epochs = [int(name) for name in tree.store.children(paths.epochs) if name.isdigit()]
+        return Set(path, encode(Head(epoch=max(epochs, default=0))), node.version)
+    if path == paths.controller:  # each term was a write of its own
+        return Set(path, encode(Controller(term=node.version + 1)), node.version)
+    if path == paths.refused:
+        return Set(path, encode(Refusals()), node.version)
+    if folder == paths.partitions:
+        return Set(path, encode(Partitions(keys=_keys(tree, path.rpartition("/")[2]))), node.version)
+    return Delete(path, node.version) if folder in (paths.loads, paths.epochs) else None
+
+
+def _keys(tree: Tree, pipeline: str) -> tuple[str, ...]:
+    """The keys of the pipeline that have a target or an owner: an id belongs to the longest name that begins it."""
+    pipelines = sorted(tree.store.children(tree.paths.partitions), key=len, reverse=True)
+    own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_id(p)], Own)
+    ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.owner}
+    ids |= {p for target in tree.targets()[1].values() for p in target.partitions}
+    whose = {p: next((name for name in pipelines if p.startswith(f"{name}-")), "") for p in ids}
+    return tuple(sorted((p[len(pipeline) + 1 :] for p, name in whose.items() if name == pipeline), key=str.encode))
 
 
 def _held(tree: Tree, partition: str) -> Iterable[str]:

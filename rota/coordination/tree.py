@@ -254,12 +254,13 @@ class Tree:
                 return None
             if before.version != after.version:
                 continue
-            slots = self._decode(path, Slots, assign)
-            if isinstance(slots, Undecodable):
-                raise slots
-            if (
-                target := target_of(slots, decode(self.paths.head, Head, after.data).epoch, assign.version)
-            ) is not None:
+            slots, head = self._decode(path, Slots, assign), self._decode(self.paths.head, Head, after)
+            for record in (slots, head):
+                if isinstance(record, Undecodable):
+                    raise record
+            assert isinstance(slots, Slots)
+            assert isinstance(head, Head)
+            if (target := target_of(slots, head.epoch, assign.version)) is not None:
                 return target
         return None
 

@@ -49,6 +49,34 @@ def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
     assert not agent.done.clean
 
 
+def test_a_head_that_cannot_be_read_is_said_and_moves_nothing() -> None:
+    server, said = MemoryServer(), list[tuple[str, object]]()
+    tree = Tree(server.connect(), "g")
+    tree.found()
+    tree.grow("p", "a")
+    agent = Agent(
+        Tree(server.connect(), "g"),
+        "w1",
+        Live(),
+        lambda word, /, **facts: said.append((word, facts.get("path"))),
+        max_shutdown=120,
+        session_timeout=10,
+    )
+
+    def cycle() -> None:
+        for _ in agent.cycle():
+            pass
+
+    cycle()
+    rebalance(tree, "r1")
+    cycle()
+    tree.store.set(tree.paths.head, b"{", -1)
+    cycle()
+    cycle()
+    assert said[1:] == [("claimed", None), ("unreadable", tree.paths.head)]
+    assert tree.owned()["p-a"].incarnation == agent.state.incarnation
+
+
 def test_a_wish_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:
     """The next life of the worker claims what its target still names, and nothing new."""
     server = MemoryServer()

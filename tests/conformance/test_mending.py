@@ -1,20 +1,21 @@
 """What cannot be read is named with what mends it, and a person can let go of it: on both stores."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from rota.agent import PROOF, Agent
 from rota.coordination import membership, mending, ownership, wishes
-from rota.coordination.adopt import adopt
+from rota.coordination.adopt import adopt, legible
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.layout import worker_of
 from rota.coordination.parking import note_refusal, park
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
-from rota.coordination.store import Node, Op, Store
+from rota.coordination.store import Node, Op, Set, Store
 from rota.coordination.tree import Tree
-from rota.errors import NotOwner, Undecodable
+from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from tests.conformance.worlds import World
 
 P = "flights-AA"
@@ -103,6 +104,12 @@ class Slow(Store):
     def get(self, path: str) -> Node | None:
         return self.inner.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        return self.inner.get_many(paths)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        return self.inner.children(path)
+
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         self.meanwhile()
         return self.inner.multi(ops)
@@ -176,6 +183,96 @@ def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life:
     mending.go_on(tree, P)
     assert not mending.unreadable(tree)
     assert (tree.checkpoints(), tree.parked()) == ({}, {})
+
+
+@pytest.mark.parametrize("folder", ["head", "controller", "refused", "partitions", "load", "epochs", "all of them"])
+def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, folder: str) -> None:
+    """No target changes by it, nobody who published before publishes again, and the next epoch is the next number."""
+    tree = life.tree
+    before, stale = tree.targets(), take_control(tree)
+    torn = [path for path in life.every() if any(f"/{folder}" in path for folder in GROUPS[folder])]
+    for path in torn:
+        tear(tree, path)
+    assert sorted(mending.begin_anew(tree)) == sorted(torn)
+    assert mending.unreadable(tree) == ()
+    assert tree.quarantined == {}
+    assert tree.targets()[1] == before[1]
+    assert tree.partitions()["flights"].keys == ("AA",)
+    if "controller" in GROUPS[folder]:
+        with pytest.raises(Conflict):
+            publish(tree, stale, Publication({}))
+    done = publish(tree, take_control(tree), Publication({"w2": frozenset({P})}))
+    assert done.epoch == before[0].record.epoch + 1
+    assert mending.begin_anew(tree) == (), "what can be read stays"
+
+
+GROUPS = {f: (f,) for f in ("head", "controller", "refused", "partitions", "load", "epochs")}
+GROUPS["all of them"] = tuple(GROUPS)
+
+
+def test_a_controller_begun_anew_has_a_term_that_nobody_had(life: Life) -> None:
+    tree = life.tree
+    had = [take_control(tree).number for _ in range(3)]
+    tear(tree, tree.paths.controller)
+    mending.begin_anew(tree)
+    assert tree.controller().record.term > max(had)
+
+
+class Careless(Slow):
+    """Writes whatever version is there: the guard taken away."""
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        return super().multi([replace(op, version=-1) if isinstance(op, Set) else op for op in ops])
+
+
+@pytest.mark.parametrize(("kind", "back"), [(Slow, False), (Careless, True)])
+def test_a_head_that_was_mended_meanwhile_does_not_go_back(life: Life, world: World, kind: type, back: bool) -> None:
+    other = Tree(world.connect(), life.tree.group)
+    tear(life.tree, life.tree.paths.head)
+
+    def meanwhile() -> None:
+        mending.begin_anew(other)
+        publish(other, take_control(other), Publication({"w2": frozenset({P})}))
+
+    try:
+        mending.begin_anew(Tree(kind(life.tree.store, meanwhile), life.tree.group))
+    except Conflict:
+        assert not back
+    assert (life.tree.head().record.epoch, set(life.tree.targets()[1])) == ((1, {"w1"}) if back else (2, {"w1", "w2"}))
+
+
+def test_what_mends_itself_or_has_a_verb_of_its_own_is_left_alone(life: Life) -> None:
+    others = [path for path in life.every() if not any(f"/{folder}" in path for folder in GROUPS["all of them"])]
+    for path in others:
+        tear(life.tree, path)
+    assert mending.begin_anew(life.tree) == ()
+    assert [one.path for one in mending.unreadable(life.tree)] == sorted(others)
+
+
+def test_a_partition_goes_to_the_longest_pipeline_that_begins_its_name(tree: Tree) -> None:
+    """Also where two pipelines are torn, and without what was forgotten."""
+    names = {"a": ("1", "2"), "a-b": ("1", "2")}
+    for name, keys in names.items():
+        tree.grow(name, keys)
+    placed = {"w1": frozenset({"a-1", "a-b-1"}), "w2": frozenset({"a-2", "a-b-2"})}
+    term = publish(tree, take_control(tree), Publication({**placed, "w3": frozenset({"a-9"})})).term
+    publish(tree, term, Publication(placed))
+    for name in names:
+        tear(tree, tree.paths.pipeline(name))
+    assert set(mending.begin_anew(tree)) == {tree.paths.pipeline(name) for name in names}
+    assert {name: record.keys for name, record in tree.partitions().items()} == names
+
+
+def test_settings_that_cannot_be_read_begin_anew_under_a_new_id_once_no_run_is_alive(life: Life) -> None:
+    tree, before = life.tree, life.tree.meta()
+    tear(tree, tree.paths.meta)
+    with pytest.raises(ConfigError, match="run-1"):
+        legible(tree)
+    membership.end_run(tree, life.run)
+    assert mending.begin_anew(tree) == ()
+    after = legible(tree)
+    assert after.id != before.id
+    assert legible(tree) == after == tree.meta(), "what can be read stays"
 
 
 def test_wishes_that_cannot_be_read_begin_anew_where_a_person_says_so(life: Life) -> None:

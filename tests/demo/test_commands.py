@@ -239,6 +239,11 @@ def test_retry_takes_many_partitions_or_one_pipeline(group: Group, run: Run) -> 
         park(group.tree, partition, "bad")
     assert run("retry", "flights-AA", "flights-B6").output.count("is tried again") == 2
     assert group.tree.parked() == {}
+    load = group.tree.paths.load("flights")
+    group.tree.store.create(load, b"?")
+    assert load in run("check").output
+    assert f"Begun anew: {load}." in run("retry").output
+    assert group.tree.loads() == {}
     for words in ((), ("flights-AA", "--pipeline", "flights")):
         with pytest.raises(RotaError, match="Give partitions, or --pipeline"):
             run("retry", *words)

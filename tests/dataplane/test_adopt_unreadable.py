@@ -1,0 +1,35 @@
+"""`rota adopt` where the group's own settings cannot be read: it goes on under a new id, and nothing is read twice."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.adopt import adopt, gone
+from rota.coordination.mending import unreadable
+from rota.dataplane.ledger import Tables
+from rota.errors import EnvironmentFailed, ForeignTable, Undecodable
+from tests.dataplane.test_faults_without_spark import consumed, no_spark
+from tests.dataplane.world import World
+
+
+def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.rows("a", "0", 1)
+    world.give("a")
+    main = consumed(world, "p-a", 1)
+    tree, token = world.tree, world.tree.owned()["p-a"].token
+    tree.store.set(tree.paths.meta, b"\xff", -1)
+    with pytest.raises(Undecodable, match="rota check"):
+        world.run("a", connect=no_spark)
+    assert "rota adopt" in unreadable(tree)[0].mend
+    assert gone(tree, world.pipeline) == ()
+    done = adopt(tree, [world.pipeline])
+    assert dict(done.offsets) == {"p-a": 1}
+    assert tree.owned()["p-a"].token > token
+    with pytest.raises(ForeignTable, match="another group"):
+        main.claim({"p-a": token + 10_000}, {"p-a": 0})  # whoever works under the id of before
+    world.rows("a", "1", 1)
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.standing(("p-a",))["p-a"]
+    assert (ours.offset, ours.token) == (1, tree.owned()["p-a"].token)
