@@ -63,11 +63,13 @@ class Agent:
         protocol: str = "assigned",
         clock: Callable[[], float] = time.monotonic,
         guards: Guards | None = None,
+        writes: ownership.Guards = ownership.GUARDED,
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
         self.patience = PATIENCE * session_timeout
         self.state = State(worker, max_shutdown, guards or Guards())
+        self.writes = writes
         self.done: Exit | None = None
         self._machine = MACHINES[protocol]
         self._session = 0
@@ -243,7 +245,9 @@ class Agent:
 
     def _claim(self, claim: Claim) -> None:
         try:
-            owned = ownership.claim(self.tree, self._incarnation, claim.partition, claim.version, self._assign_version)
+            owned = ownership.claim(
+                self.tree, self._incarnation, claim.partition, claim.version, self._assign_version, self.writes
+            )
         except (Conflict, OwnershipError) as error:
             self.say("claim-refused", partition=claim.partition, why=str(error))
             return
@@ -254,7 +258,7 @@ class Agent:
         self._settled -= {release.partition}
         try:
             seen = self._assign_version if release.reason == "revoked" else None
-            ownership.release(self.tree, self._incarnation, release.partition, release.version, assign_version=seen)
+            ownership.release(self.tree, self._incarnation, release.partition, release.version, self.writes, seen)
         except (Conflict, OwnershipError) as error:
             self.say("release-refused", partition=release.partition, why=str(error))
             return

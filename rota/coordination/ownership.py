@@ -23,11 +23,13 @@ from rota.errors import Conflict, NotOwner, Undecodable, Unknown
 @dataclass(frozen=True, slots=True)
 class Guards:
     """Which guards stand: `live` checks the writer's live node, `version` compares the own record's version, `assign`
-    compares the target's, `resolve` reads back after a lost reply."""
+    that of the target under which is claimed, `dropped` that of the target under which is released, `resolve` reads back
+    after a lost reply."""
 
     live: bool = True
     version: bool = True
     assign: bool = True
+    dropped: bool = True
     resolve: bool = True
 
 
@@ -80,7 +82,7 @@ def release(
     worker's target is the one that dropped it: a run may have begun under a newer one. Raises NotOwner, Unavailable,
     Unknown."""
     ops: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
-    if guards.assign and assign_version is not None:
+    if guards.dropped and assign_version is not None:
         ops.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
     _set(tree, ops, partition, Own(), own_version, guards)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Generator
+from random import Random
 
 import pytest
 
@@ -14,7 +15,7 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards, Looked
-from tests.sim.handover.run import RunGuards
+from tests.sim.handover.run import RunGuards, consume
 from tests.sim.handover.world import Ablation, World
 
 CHUNK = 15
@@ -44,7 +45,6 @@ ABLATIONS = {
     "no token in the table": ("stale", True, Ablation(run=RunGuards(token=False))),
     "offset and commit on two handles": ("doubled", True, Ablation(run=RunGuards(one_handle=False))),
     "no own check before consuming": ("impostor", True, Ablation(run=RunGuards(own=False))),
-    "the run's id as commit id": ("checkpoint", True, Ablation(run=RunGuards(fresh_id=False))),
     "no own check at the checkpoint": ("unowned", True, Ablation(checkpoint=CheckpointGuards(own=False))),
     "two incarnations act": ("usurped", True, Ablation(agent=Guards(newest=False))),
     "own records read before the run's node": (
@@ -56,12 +56,21 @@ ABLATIONS = {
     "release without drain": ("rude", False, Ablation(agent=Guards(drain=False))),
     "claims beyond the cap": ("overfull", False, Ablation(agent=Guards(cap=False), restless=RESTLESS)),
     "no wait before a forced claim": ("rude", False, Ablation(agent=Guards(wait=False))),
+    "two runs of one owner": ("misparked", False, Ablation(run=RunGuards(elder=False))),
+    "release under a target that is no more": (
+        "rude",
+        False,
+        Ablation(writes=ownership.Guards(dropped=False), restless=0.5),
+    ),
+    "parks whoever owns it now": (
+        "misparked",
+        True,
+        Ablation(run=RunGuards(own_at_park=False), restless=0.1, poison=0.5, longest_batch=6.0),
+    ),
+    "checkpoint before the telling": ("untold", True, Ablation(run=RunGuards(told_first=False))),
 }
 
-SEEDS = {  # rare, since a release checks the target that it was decided under
-    "own records read before the run's node": range(580, 700),
-    "no look at the target before consuming": range(225, 330),
-}
+SEEDS = {"parks whoever owns it now": range(40, 100)}
 
 
 @pytest.mark.parametrize("what", ABLATIONS)
@@ -71,6 +80,19 @@ def test_each_guard_that_is_taken_away_does_damage(what: str) -> None:
         if World(seed, faults=faults, ablation=ablation).play().checker.damage[kind]:
             return
     pytest.fail(f"{what}: no {kind} in 100 seeds, so the guard or the test is idle")
+
+
+@pytest.mark.parametrize("since", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(fresh: bool, since: bool) -> None:
+    """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
+    world = World(0, faults=False, ablation=Ablation(run=RunGuards(fresh_id=fresh, since=since), poison=0.0))
+    config, world.max_run, world.now = world.owner(2), 1, 10.0
+    faults = iter((None, None, None, "before"))  # claim and batch of one partition, then of the other
+    world.table.fault = lambda: next(faults)
+    for _ in consume(world, config, Tree(world.server.connect(), "g"), Random(0)):
+        world.observe()
+    assert (world.checker.damage["checkpoint"] > 0) == (not fresh and not since)
 
 
 class LiveFirst(Agent):

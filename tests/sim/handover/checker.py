@@ -10,8 +10,12 @@ Invariants, checked after every event that wrote something:
   to be taken from a dead incarnation is not taken from a live one;
 - overfull: no incarnation ever owns more partitions than its worker's cap;
 - usurped: of two live incarnations of one worker the older never takes from the newer;
-- checkpoint: never back, never ahead of the table; unowned: written under the token that owns.
-And in a world without faults (`rude`): nobody is fenced, forced or broken.
+- checkpoint: never back, never ahead of the table; unowned: written under the token that owns;
+- untold: no checkpoint stands behind a batch that nobody told of;
+- misparked: nobody parks what a newer owner (without faults: anybody) has consumed already;
+- freed: no park ends before the table is past it;
+- foreign, restored: a run never takes a hand-over for a restored ZooKeeper or table.
+And in a world without faults (`rude`): nobody is fenced, forced, outrun, refused or broken.
 At the end (`unsettled` is empty): what is placed is owned by its worker's newest incarnation, everything is consumed,
 and the checkpoints say so.
 """
@@ -36,6 +40,9 @@ class Seen:
     own_mzxid: int = -1
     checkpoint: int = 0
     checkpoint_mzxid: int = -1
+    untold: dict[int, int] = field(default_factory=dict)  # start -> end of batches that nobody told of yet
+    park: int | None = None
+    park_mzxid: int = -1
 
 
 class Checker:
@@ -93,7 +100,26 @@ class Checker:
             self.blame("checkpoint", f"{partition} went back from {seen.checkpoint} to {offset}")
         if offset > seen.offset:
             self.blame("checkpoint", f"{partition} is at {offset}, ahead of the table at {seen.offset}")
+        if hidden := [start for start, end in seen.untold.items() if end <= offset]:
+            self.blame(
+                "untold", f"{partition}'s checkpoint is at {offset}, and nobody told of the batch at {hidden[0]}"
+            )
         seen.checkpoint = offset
+
+    def told(self, partition: str, start: int, end: int) -> None:
+        """Note that a run told of a batch; more than once is no harm."""
+        self.commits()
+        if self.seen[partition].untold.pop(start, end) != end:
+            self.blame("untold", f"{partition}: the batch at {start} was told with another end")
+
+    def parked(self, partition: str, offset: int | None, token: int = 0) -> None:
+        """Note the offset of a park that was written, and under which token, or that there is none any more."""
+        seen = self.seen[partition]
+        if offset is None and seen.park is not None and seen.park >= seen.offset:
+            self.blame("freed", f"{partition} was parked at {seen.park}, and is still at {seen.offset}")
+        if offset is not None and offset < seen.offset and token < seen.token:
+            self.blame("misparked", f"{partition} was parked at {offset}, and is at {seen.offset}")
+        seen.park = offset
 
     def commits(self) -> None:
         """Fold the log entries that are new since the last call."""
@@ -136,6 +162,8 @@ class Checker:
             if token < seen.token:
                 self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
             seen.token = max(seen.token, token)
+            start, end = commit.facts["ranges"][partition]  # type: ignore[index]
+            seen.untold[start] = end
             if seen.claims.get(token) != commit.facts["incarnation"]:
                 self.blame("impostor", f"{partition}: {commit.facts['incarnation']} wrote under token {token}")
 

@@ -1,10 +1,11 @@
 """A consuming run as section 6 of the design has it, as an actor: it yields before each thing that others can see.
 
-Each guard can be taken away; the checker counts what comes of it.
+It asks and writes in the order of `rota/rights.py` and `rota/consume.py`, which a test compares. Each guard can be taken
+away; the checker counts what comes of it.
 """
 
-import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING
 from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.ownership import Ownership
-from rota.coordination.records import Checkpoint
-from rota.coordination.tree import Tree
-from rota.errors import Conflict, Unavailable, Unknown
+from rota.coordination.parking import park, unpark, waiting
+from rota.coordination.records import Checkpoint, Parked
+from rota.coordination.store import Check
+from rota.coordination.tree import Read, Tree
+from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
+from rota.rights import still, target_of
 from tests.sim.handover.table import Broken, Conflicted, File, Handle
 
 if TYPE_CHECKING:
     from tests.sim.handover.world import World
 
 Steps = Generator[float, None, None]
+BACK_OFF = 2.0  # seconds before a partition that failed is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,14 @@ class RunGuards:
     node_first: bool = True  # its /runs node exists before it reads anything
     own: bool = True  # it keeps only what its incarnation owns
     target: bool = True  # ... and what the target still says
+    elder: bool = True  # ... and what no run of the same incarnation, there before it, works on
     token: bool = True  # it claims in the table, and its commit carries the token
     one_handle: bool = True  # offset read and commit made on one handle
     fresh_id: bool = True  # a commit id is made for each attempt, not for each run
+    since: bool = True  # after a failure it looks for its commit from where it began, not further back
+    told_first: bool = True  # a batch is told before its checkpoint is written
     own_at_checkpoint: bool = True  # the checkpoint's multi checks the own record
+    own_at_park: bool = True  # it parks, and ends a park, only while its right to the partition stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,128 +54,259 @@ class Config:
     partitions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run may work on, and what it read with it."""
+
+    own: dict[str, Ownership]
+    parked: Mapping[str, Parked]
+    checkpoints: Mapping[str, Read[Checkpoint]]
+
+
 def consume(world: "World", config: Config, tree: Tree, random: Random) -> Steps:
-    """One run, from its node to its checkpoints. Ends early where it is fenced or ZooKeeper is away."""
+    """One run, as many partitions at a time as its node may name. Ends early where ZooKeeper or the table is away."""
     try:
-        yield from _consume(world, config, tree, random)
-    except (Unavailable, Unknown, Conflict):
+        for start in range(0, len(config.partitions), world.max_run):
+            named = config.partitions[start : start + world.max_run]
+            yield from _Run(world, config, tree, random).portion(named)
+    except (Unavailable, Unknown, Conflict, Broken):
         world.count("run-broken")
 
 
-def _consume(world: "World", config: Config, tree: Tree, random: Random) -> Steps:
-    guards = world.run_guards
-    node = ""
-    if guards.node_first:
-        node = membership.register_run(tree, config.run_id, config.incarnation, config.partitions)
-        yield world.step()
-    owned = tree.owned(config.partitions)
-    yield world.step()
-    target = tree.target(config.incarnation.rpartition("@")[0])
-    named = target.partitions if target is not None else frozenset()
-    yield world.step()
-    kept = {
-        p: Ownership(p, view.incarnation or "", view.version, view.token)
-        for p, view in owned.items()
-        if (view.incarnation == config.incarnation or not guards.own) and (p in named or not guards.target)
-    }
-    world.count("dropped", len(config.partitions) - len(kept))
-    if not guards.node_first:
-        node = membership.register_run(tree, config.run_id, config.incarnation, config.partitions)
-        yield world.step()
-    if len(kept) < len(config.partitions):
-        membership.narrow_run(tree, node, config.incarnation, kept)
-        yield world.step()
-    while kept:
-        begun = yield from _claimed(world, config, kept)
-        if begun is None:
-            break
-        handle, starts = begun
-        latest = {p: min(world.latest(p), starts[p] + world.max_batch) for p in kept}
-        yield random.uniform(0.1, world.longest_batch)  # Spark works
-        if not guards.one_handle:
-            handle = world.table.open()
-        outcome = yield from _commit(world, config, handle, kept, starts, latest)
-        if outcome is None:
-            continue
-        yield from _checkpoint(world, config, tree, node, kept, outcome)
-        break
-    yield world.step()
-    membership.end_run(tree, node)
+@dataclass(slots=True)
+class _Run:
+    world: "World"
+    config: Config
+    tree: Tree
+    random: Random
+    node: str = ""
 
-
-def _claimed(
-    world: "World", config: Config, kept: dict[str, Ownership]
-) -> Generator[float, None, "tuple[Handle, dict[str, int]] | None"]:
-    """A handle that shows every token its own, and the offsets on it. Who is fenced leaves `kept`."""
-    while kept:
-        handle = world.table.open()
-        yield world.step()
-        tokens = {p: handle.transaction(f"{p}/token") or 0 for p in kept}
-        if not world.run_guards.token:
-            tokens = {p: o.token for p, o in kept.items()}
-        for p in [p for p, o in kept.items() if tokens[p] > o.token]:
-            world.fence(p, kept.pop(p).incarnation)
-        older = {f"{p}/token": o.token for p, o in kept.items() if tokens[p] < o.token}
-        if not older:
-            return (handle, {p: handle.transaction(f"{p}/offset") or 0 for p in kept}) if kept else None
-        with contextlib.suppress(Conflicted, Broken):
-            handle.commit(older, what="claim", commit=world.commit_id())
-        yield world.step()
-    return None
-
-
-def _commit(
-    world: "World",
-    config: Config,
-    handle: Handle,
-    kept: dict[str, Ownership],
-    starts: Mapping[str, int],
-    ends: Mapping[str, int],
-) -> Generator[float, None, dict[str, int] | None]:
-    """Partition -> offset in the table after the commit; None: nothing of it is there, begin again."""
-    guards = world.run_guards
-    commit_id: object = world.commit_id() if guards.fresh_id else config.run_id
-    adds = [File(world.table.name(), p, tuple(range(starts[p], ends[p]))) for p in kept]
-    transactions = {f"{p}/offset": ends[p] for p in kept}
-    if guards.token:
-        transactions |= {f"{p}/token": o.token for p, o in kept.items()}
-    facts = {"what": "batch", "incarnation": config.incarnation, "tokens": {p: o.token for p, o in kept.items()}}
-    while True:
+    def portion(self, named: tuple[str, ...]) -> Steps:
+        """From its node to its checkpoints."""
         try:
-            if any(f.offsets for f in adds):
-                handle.commit(transactions, [f for f in adds if f.offsets], commit=commit_id, **facts)
-            return dict(ends)
-        except (Conflicted, Broken):
-            pass
-        yield world.step()
-        handle = world.table.open()
-        if handle.landed(commit_id):
-            return dict(ends)
+            if self.world.run_guards.node_first:
+                yield from self._register(named)
+            held, dropped = yield from self._rights(named)
+            if dropped:
+                with suppress(CoordinationError):
+                    membership.narrow_run(self.tree, self.node, self.config.incarnation, held.own)
+                yield self.world.step()
+            self.world.count("dropped", dropped)
+            if held.own:
+                yield from self._consumed(held)
+        except (CoordinationError, Broken):
+            self._end()
+            raise
+        yield self.world.step()
+        self._end()
+
+    def _register(self, named: tuple[str, ...]) -> Steps:
+        self.node = membership.register_run(self.tree, self.config.run_id, self.config.incarnation, named)
+        yield self.world.step()
+
+    def _end(self) -> None:
+        with suppress(CoordinationError):
+            if self.node:
+                membership.end_run(self.tree, self.node)
+
+    def _rights(self, named: tuple[str, ...]) -> Generator[float, None, tuple[Held, int]]:
+        """Step 1, a read at a time; and how many were dropped."""
+        guards, tree, me = self.world.run_guards, self.tree, self.config.incarnation
+        tree.store.sync()
+        owned = tree.owned(named)
+        yield self.world.step()
+        _, target = target_of(tree, me.rpartition("@")[0])
+        yield self.world.step()
+        if not guards.node_first:
+            yield from self._register(named)
+        live = {one.incarnation for one in tree.live()}
+        yield self.world.step()
+        elder = self._elder()
+        yield self.world.step()
+        parked = {p: one.record for p, one in tree.parked().items() if p in owned}
+        now = tree.store.now() if parked else 0.0
+        checkpoints = tree.checkpoints(owned)
+        yield self.world.step()
+        held = {
+            p: Ownership(p, view.incarnation or "", view.version, view.token)
+            for p, view in owned.items()
+            if me in live
+            and (view.incarnation == me or not guards.own)
+            and (target is None or p in target or not guards.target)
+            and (p not in elder or not guards.elder)
+            and not (p in parked and waiting(parked[p], now))
+        }
+        return Held(held, parked, checkpoints), len(named) - len(held)
+
+    def _elder(self) -> frozenset[str]:
+        """What runs of the same incarnation that were there first work on."""
+        runs = {f"{r.run_id}@{r.session:016x}": r for r in self.tree.runs()}
+        mine = runs.get(self.node.rpartition("/")[2])
+        elder = [r for r in runs.values() if mine and r.incarnation == mine.incarnation and r.czxid < mine.czxid]
+        return frozenset(p for r in elder for p in r.partitions)
+
+    # --- steps 2 to 6
+
+    def _consumed(self, held: Held) -> Steps:
+        yield from self._standing(held)
+        fixed = {p: self.world.latest(p) for p in held.own}
+        claimed = yield from self._claimed(held.own)
+        if claimed is None:
+            return
+        handle, starts = claimed
+        yield from self._healed(held, handle, starts)
+        ends = {p: min(fixed[p], starts[p] + self.world.max_batch) for p in starts}
+        work = {p: (starts[p], ends[p]) for p in starts if starts[p] < ends[p]}
+        for p in starts:
+            if p not in work and p in held.parked:
+                yield from self._unpark(held, p)
+        if not work:
+            return
+        yield self.random.uniform(0.1, self.world.longest_batch)  # Spark works
+        if (bad := self.world.poison(tuple(work))) is not None:
+            yield from self._park(held, bad, work.pop(bad)[0])
+        if not self.world.run_guards.one_handle:
+            handle = self.world.table.open()
+        yield from self._published(held, work, handle)
+
+    def _standing(self, held: Held) -> Steps:
+        """What would tell of a restored ZooKeeper or table; nobody restored one here."""
+        handle = self.world.table.open()
+        yield self.world.step()
+        for p, own in held.own.items():
+            if (handle.transaction(f"{p}/token") or 0) > own.token:
+                if still(self.tree, own):
+                    self.world.checker.blame("foreign", f"{p} seems to be of a restored ZooKeeper")
+                yield self.world.step()
+            was = held.checkpoints.get(p)
+            if was is not None and was.record.offset > (handle.transaction(f"{p}/offset") or 0):
+                self.world.checker.blame("restored", f"{p} seems to be of a restored table")
+
+    def _claimed(self, own: dict[str, Ownership]) -> Generator[float, None, "tuple[Handle, dict[str, int]] | None"]:
+        """A handle that shows every token its own, and the offsets on it. Who is fenced leaves `own`."""
+        world = self.world
+        while own:
+            handle = world.table.open()
+            yield world.step()
+            tokens = {p: handle.transaction(f"{p}/token") for p in own}
+            if not world.run_guards.token:
+                tokens = {p: o.token for p, o in own.items()}
+            for p in [p for p, o in own.items() if (tokens[p] or 0) > o.token]:
+                world.fence(p, own.pop(p).incarnation)
+            wanted = {f"{p}/token": o.token for p, o in own.items() if tokens[p] != o.token}
+            wanted |= {f"{p}/offset": 0 for p in own if handle.transaction(f"{p}/offset") is None}
+            if not wanted:
+                return (handle, {p: handle.transaction(f"{p}/offset") or 0 for p in own}) if own else None
+            with suppress(Conflicted):
+                handle.commit(wanted, what="claim", commit=world.commit_id())
+            yield world.step()
+        return None
+
+    def _healed(self, held: Held, handle: Handle, starts: Mapping[str, int]) -> Steps:
+        """Tells of what nobody could tell of, then brings the checkpoint up to the table."""
+        for p, at in starts.items():
+            seen = held.checkpoints.get(p)
+            if seen is not None and seen.record.offset >= at:
+                continue
+            untold = handle.batches(p, seen.record.offset if seen is not None else max(0, at - 1))
+            yield from self._noted(held, {p: at}, untold)
+
+    def _published(self, held: Held, work: dict[str, tuple[int, int]], handle: Handle) -> Steps:
+        """Steps 4 to 6; whoever was overtaken is left out, the others go in."""
+        while work:
+            out = yield from self._commit(held, work, handle)
+            if out:
+                work = {p: r for p, r in work.items() if p not in out}
+                continue
+            for p in work:
+                if p in held.parked:
+                    yield from self._unpark(held, p)
+            yield from self._noted(held, {p: end for p, (_, end) in work.items()}, tuple(work.items()))
+            return
+
+    def _commit(
+        self, held: Held, work: Mapping[str, tuple[int, int]], handle: Handle
+    ) -> Generator[float, None, frozenset[str]]:
+        """All of it or nothing is in the table after it; in the second case who is to be left out."""
+        world, guards = self.world, self.world.run_guards
+        since = handle.version if guards.since else 0
+        commit_id: object = world.commit_id() if guards.fresh_id else self.config.run_id
+        adds = [File(world.table.name(), p, tuple(range(start, end))) for p, (start, end) in work.items()]
+        transactions = {f"{p}/offset": end for p, (_, end) in work.items()}
+        tokens = {p: held.own[p].token for p in work}
         if guards.token:
-            for p in [p for p, o in kept.items() if (handle.transaction(f"{p}/token") or 0) != o.token]:
-                world.fence(p, kept.pop(p).incarnation)
-        if adds_changed(handle, kept, starts, adds):
-            return None
+            transactions |= {f"{p}/token": token for p, token in tokens.items()}
+        facts = {"what": "batch", "incarnation": self.config.incarnation, "tokens": tokens, "ranges": dict(work)}
+        while True:
+            error: Exception | None = None
+            try:
+                handle.commit(transactions, adds, commit=commit_id, **facts)
+            except (Conflicted, Broken) as caught:
+                error = caught
+                yield world.step()
+            handle = world.table.open()
+            if error is None or handle.landed(commit_id, since):
+                return frozenset()
+            if isinstance(error, Broken):
+                raise error
+            if out := self._overtaken(handle, work, tokens):
+                return out
 
+    def _overtaken(
+        self, handle: Handle, work: Mapping[str, tuple[int, int]], tokens: Mapping[str, int]
+    ) -> frozenset[str]:
+        """Those that a newer owner has; where there are none, those whose offset another run of this owner moved."""
+        newer = frozenset(p for p in work if handle.transaction(f"{p}/token") != tokens[p])
+        if newer and self.world.run_guards.token:
+            for p in newer:
+                self.world.fence(p, self.config.incarnation)
+            return newer
+        moved = frozenset(p for p, (start, _) in work.items() if handle.transaction(f"{p}/offset") != start)
+        self.world.count("outrun", len(moved))
+        return moved
 
-def adds_changed(handle: Handle, kept: Mapping[str, Ownership], starts: Mapping[str, int], adds: list[File]) -> bool:
-    """Whether this attempt cannot be sent again as it is: a partition left it, or its offset moved."""
-    return len(kept) != len(adds) or any((handle.transaction(f"{p}/offset") or 0) != starts[p] for p in kept)
+    def _noted(self, held: Held, offsets: Mapping[str, int], batches: Iterable[tuple[str, tuple[int, int]]]) -> Steps:
+        """The batches are told, then the checkpoints written."""
+        if not self.world.run_guards.told_first:
+            yield from self._checkpoint(held, offsets)
+        for p, (start, end) in batches:
+            self.world.checker.told(p, start, end)
+            yield self.world.step()
+        if self.world.run_guards.told_first:
+            yield from self._checkpoint(held, offsets)
 
+    def _checkpoint(self, held: Held, offsets: Mapping[str, int]) -> Steps:
+        """Not being able to is no failure: the next run reads the table."""
+        with suppress(CoordinationError):
+            seen = self.tree.checkpoints(offsets)
+            yield self.world.step()
+            run = self.config.run_id
+            entries = [
+                Entry(held.own[p], Checkpoint(offset=at, token=held.own[p].token, run_id=run), seen.get(p))
+                for p, at in offsets.items()
+            ]
+            done = write_checkpoints(self.tree, self.node, entries, self.world.checkpoint_guards)
+            self.world.count("refused", sum(conflict is not None for conflict in done.values()))
+        yield self.world.step()
 
-def _checkpoint(
-    world: "World", config: Config, tree: Tree, node: str, kept: Mapping[str, Ownership], offsets: Mapping[str, int]
-) -> Steps:
-    seen = tree.checkpoints(kept)
-    yield world.step()
-    entries = []
-    for p, owned in kept.items():
-        there = seen.get(p)
-        if there is None or there.record.offset < offsets[p]:
-            record = Checkpoint(offset=offsets[p], token=owned.token, run_id=config.run_id)
-            entries.append(Entry(owned, record, there))
-    if entries:
-        write_checkpoints(tree, node, entries, world.checkpoint_guards)
+    def _checks(self, held: Held, partition: str) -> tuple[Check, ...]:
+        if not self.world.run_guards.own_at_park:
+            return ()
+        return Check(self.tree.paths.own(partition), held.own[partition].version), Check(self.node)
+
+    def _park(self, held: Held, partition: str, offset: int) -> Steps:
+        try:
+            checks, token = self._checks(held, partition), str(held.own[partition].token)
+            park(self.tree, partition, token, retry_after=BACK_OFF, offset=offset, checks=checks)
+            self.world.count("parked")
+        except Conflict:
+            self.world.count("refused")
+        yield self.world.step()
+
+    def _unpark(self, held: Held, partition: str) -> Steps:
+        with suppress(CoordinationError):
+            unpark(self.tree, partition, self._checks(held, partition))
+        yield self.world.step()
 
 
 def replay(world: "World", partition: str, random: Random) -> Steps:

@@ -102,9 +102,15 @@ class Handle:
         """The visible files of a partition; exact only while the handle is the newest, which is all that is needed."""
         return tuple(f for f in self.table._files.values() if f.partition == partition)
 
-    def landed(self, commit_id: object) -> bool:
-        """Whether a commit of this id stands in the log."""
-        return any(c.facts.get("commit") == commit_id for c in reversed(self.table.log[: self.version]))
+    def landed(self, commit_id: object, since: int = 0) -> bool:
+        """Whether a commit of this id stands in the log from version `since` on."""
+        return any(c.facts.get("commit") == commit_id for c in self.table.log[since : self.version])
+
+    def batches(self, partition: str, after: int) -> tuple[tuple[str, tuple[int, int]], ...]:
+        """The partition's batches that end after an offset, the oldest first."""
+        batches = (c.facts["ranges"] for c in self.table.log[: self.version] if c.facts["what"] == "batch")
+        mine = (r[partition] for r in batches if partition in r)  # type: ignore[operator, index]
+        return tuple((partition, r) for r in mine if r[1] > after)
 
     def commit(
         self, transactions: Mapping[str, int], adds: Sequence[File] = (), removes: Sequence[int] = (), **facts: object

@@ -14,9 +14,13 @@ from random import Random
 
 from rota.agent import Agent
 from rota.coordination import checkpoint as checkpoints
+from rota.coordination import ownership
 from rota.coordination.layout import worker_of
+from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer, MemoryStore
-from rota.coordination.records import Checkpoint, Head, Live, Own, Slot, Slots, decode, encode
+from rota.coordination.ownership import claim
+from rota.coordination.parking import waiting
+from rota.coordination.records import Checkpoint, Head, Live, Own, Parked, Slot, Slots, decode, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards
@@ -31,6 +35,7 @@ KINDS = (
     *("kill", "kill", "pause", "pause", "long pause", "long pause", "hang", "expire", "lose", "disconnect", "table"),
     *("twin", "unlive", "hurry"),  # of agents only
 )
+RUDE = ("fenced", "claimed-forced", "run-broken", "outrun", "refused")  # what never happens without a fault
 Steps = Generator[float, None, None]
 
 
@@ -55,8 +60,11 @@ class Ablation:
     agent: Guards = field(default_factory=Guards)
     run: RunGuards = field(default_factory=RunGuards)
     checkpoint: checkpoints.Guards = checkpoints.GUARDED
+    writes: ownership.Guards = ownership.GUARDED
     make_agent: Callable[..., Agent] = Agent
     restless: float = 0.02  # how often the controller moves a partition for no reason
+    poison: float = 0.1  # how many runs have a partition that fails on its data
+    longest_batch: float = 3.0
 
 
 class World:
@@ -67,7 +75,6 @@ class World:
     partitions = tuple(f"s-{n}" for n in range(5))
     cap = 3  # any two of the workers can hold everything
     max_batch = 7
-    longest_batch = 3.0
 
     def __init__(
         self,
@@ -83,7 +90,8 @@ class World:
         ablation = ablation or Ablation()
         self.agent_guards, self.run_guards = ablation.agent, ablation.run
         self.checkpoint_guards, self.make_agent = ablation.checkpoint, ablation.make_agent
-        self.restless = ablation.restless
+        self.write_guards = ablation.writes
+        self.restless, self.poisoned, self.longest_batch = ablation.restless, ablation.poison, ablation.longest_batch
         self.now = 0.0
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
@@ -100,6 +108,20 @@ class World:
         self.god.found()
         self.god.store.multi([Create(self.god.paths.own(p), encode(Own())) for p in self.partitions])
         self.rates = {p: self.random.uniform(0.3, 2.0) for p in self.partitions}
+        self.max_run = self.random.choice((2, 5))
+
+    def owner(self, count: int) -> Config:
+        """What a run is told of a worker that owns the first partitions, without its agent: for a test of one run."""
+        tree, named = Tree(self.server.connect(), "g"), self.partitions[:count]
+        incarnation = join(tree, "w1", Live())
+        slots = Slots(slots=(Slot(epoch=1, partitions=frozenset(named)),))
+        tree.store.multi(
+            [Create(tree.paths.assign("w1"), encode(slots)), Set(tree.paths.head, encode(Head(epoch=1)), -1)]
+        )
+        for partition in named:
+            claim(tree, incarnation, partition, 0)
+            self.observe()
+        return Config("run", incarnation, named)
 
     # --- what actors use
 
@@ -111,6 +133,11 @@ class World:
         """The end of a partition's source now."""
         return int(min(self.now, self.churn) * self.rates[partition])
 
+    def poison(self, partitions: tuple[str, ...]) -> str | None:
+        """The partition of a batch that fails on its data or transform, if one does."""
+        bad = self.now < self.churn and self.random.random() < self.poisoned
+        return self.random.choice(partitions) if bad else None
+
     def commit_id(self) -> int:
         """An id never given before."""
         self._ids += 1
@@ -119,7 +146,7 @@ class World:
     def count(self, what: str, times: int = 1) -> None:
         """Count something that is no damage by itself, but for what never happens without a fault."""
         self.counts[what] += times
-        if not self.rate and what in ("fenced", "claimed-forced", "run-broken"):
+        if not self.rate and times and what in RUDE:
             self.checker.blame("rude", f"{what} at {self.now:.3f}")
 
     def fence(self, partition: str, incarnation: str) -> None:
@@ -296,6 +323,7 @@ class World:
             session_timeout=SESSION,
             clock=lambda: self.now,
             guards=self.agent_guards,
+            writes=self.write_guards,
         )
         self._ids += 1
         self.spawn(Actor(f"{worker}@{self._ids}", "agent", self._agent(agent), store, agent))
@@ -326,9 +354,11 @@ class World:
             yield 0.5
             live, targets = self.god.newest(self.god.live()), self.god.targets()[1]
             owners = {p: s.owner for p, s in self.checker.seen.items()}
+            parked = {p for p, one in self.god.parked().items() if waiting(one.record, self.now)}
             for worker, view in live.items():
                 named = targets[worker].partitions if worker in targets else frozenset()
-                wanted = tuple(p for p in sorted(named) if owners[p] == view.incarnation and self._lag(p))
+                mine = (p for p in sorted(named - parked) if owners[p] == view.incarnation)
+                wanted = tuple(p for p in mine if self._lag(p))
                 if wanted and not any(
                     a.config is not None and a.config.incarnation == view.incarnation for a in self.actors
                 ):
@@ -340,11 +370,14 @@ class World:
 
     def _launch(self, config: Config) -> None:
         delay = self.random.uniform(0, 1.5)
-        if self.rate and self.now < self.churn:
-            if self.random.random() < 0.1:
+        if self.now < self.churn:
+            if self.rate and self.random.random() < 0.1:
                 delay = self.random.uniform(1, 2 * SESSION)  # a stale config
             if self.random.random() < 0.1:
-                self.at(self.now + self.random.uniform(0, SESSION), lambda: self.start_run(config))  # a click
+                again = config  # the same run resumed while its process is still there; without faults a click
+                if not self.rate or self.random.random() < 0.5:
+                    again = Config(f"r{self.commit_id()}", config.incarnation, config.partitions)
+                self.at(self.now + self.random.uniform(0, SESSION), lambda: self.start_run(again))
         self.at(self.now + delay, lambda: self.start_run(config))
 
     def _fate(self) -> Steps:
@@ -437,6 +470,15 @@ class World:
                 seen.checkpoint_mzxid = node.mzxid
                 record = decode("checkpoint", Checkpoint, node.data)
                 self.checker.checkpoint(p, record.offset, record.token)
+            node = self.server.node(self.god.paths.parking(p))
+            if (node.mzxid if node is not None else -1) != seen.park_mzxid:
+                seen.park_mzxid = node.mzxid if node is not None else -1
+                if node is None:
+                    self.checker.parked(p, None)
+                else:
+                    park = decode("parked", Parked, node.data)
+                    # A run of the same owner whose session ended may have consumed it meanwhile: never without a fault.
+                    self.checker.parked(p, park.offset, int(park.reason) if self.rate else -1)
 
     def unsettled(self) -> list[str]:
         """What keeps the world from rest."""
