@@ -6,13 +6,14 @@ Laws:
 2. A worker of another protocol than the group's does not join.
 3. A lost reply is resolved by reading back.
 4. However many partitions a worker owns, a run of its finds room for those it names.
+5. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rota.coordination.layout import incarnation_of
 from rota.coordination.records import Live, Record, RunNode, encode
-from rota.coordination.store import PATIENCE, settle
+from rota.coordination.store import PATIENCE, Create, Delete, settle
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 
@@ -85,7 +86,8 @@ def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
         except Conflict as conflict:
             if conflict.cause != "exists" or not _ours(tree, path, session):
                 raise
-            store.set(path, encode(record), -1)  # left by this run's work for another incarnation
+            # Left by this run's work before: it names something else now, and is younger than who named that first.
+            store.multi([Delete(path), Create(path, encode(record), ephemeral=True)])
         except Unknown:
             settle(store)
             if store.get(path) is None and attempt < 3:

@@ -111,6 +111,18 @@ def test_a_run_that_goes_on_for_another_incarnation_says_so(tree: Tree) -> None:
     assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p-b",))]
 
 
+def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them_before(
+    world: World, tree: Tree
+) -> None:
+    """Its node of before may still be there, when it could not be removed: both would take themselves for the elder."""
+    mine = membership.join(tree, "w1", Live())
+    first, second = (Tree(world.connect(), tree.group) for _ in range(2))
+    membership.register_run(first, "first", mine, ["p-1"])
+    membership.register_run(second, "second", mine, ["p-2"])
+    membership.register_run(first, "first", mine, ["p-2"])
+    assert [run.run_id for run in sorted(tree.runs(), key=lambda run: run.czxid)] == ["second", "first"]
+
+
 def test_a_runs_node_holds_as_many_partitions_as_it_may_name() -> None:
     """Also with the longest ids; JSON of any number would be too large from some 5,000 on."""
     longest = [f"{i:05}".ljust(128, "x") for i in range(3 * membership.MAX_RUN + 1)]
