@@ -41,11 +41,9 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         return
     if lines:
         sys.exit(2 if _answered(source) else 0)
-    from rota.core.document import parse
-    from rota.core.planner import plan
+    from rota.core.document import decided, parse
 
-    request = parse(b"".join(_text(source)))
-    _shown(plan(request.snapshot, request.assignor, request.options, request.memory), as_json)
+    _shown(decided(parse(b"".join(_text(source)))), as_json)
 
 
 def _text(source: str | None) -> Iterator[bytes]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from rota.core.assignors.registry import find
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
@@ -58,8 +60,26 @@ def read(document: Any) -> Request:
 
 
 def answer(request: Request) -> dict[str, Any]:
-    """The answer to a request, ready for JSON. Raises ConfigError on a bad option."""
-    return written(plan(request.snapshot, request.assignor, request.options, request.memory))
+    """The answer to a request, ready for JSON. Raises ConfigError as `decided` does."""
+    return written(decided(request))
+
+
+def decided(request: Request) -> Plan:
+    """The plan for a request. Raises ConfigError on a bad option, and on numbers whose sums and ratios are not finite."""
+    snapshot = request.snapshot
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = plan(snapshot, request.assignor, request.options, request.memory)
+    try:
+        _finite("answer", asdict(made.measures) | {"memory": made.memory})
+    except ConfigError:
+        usage = [number for worker in snapshot.workers for number in (worker.usage or {}).values()]
+        largest = max([0.0, *usage, *np.nan_to_num((snapshot.load, snapshot.rate, snapshot.throughput)).ravel()])
+        raise ConfigError(
+            f"load, rate, throughput, usage: {largest:g} is not valid beside a capacity of "
+            f"{min(worker.capacity for worker in snapshot.workers):g}, the sums and ratios are not finite. "
+            "Valid: numbers up to 1e+100, capacities from 1e-100 to 1e+100"
+        ) from None
+    return made
 
 
 def written(made: Plan) -> dict[str, Any]:

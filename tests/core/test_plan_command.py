@@ -154,6 +154,21 @@ BAD = {
     '{"memory":{"LONG":NaN}}': ("memory.'xxx", "nan", "finite"),
     '{"owners":{"LONG":"w"}}': ("owners", "'xxx", "partitions"),
     '{"LONG":1}': ("the document", "'xxx", "workers"),
+    '{"workers":[{"id":"w"}],"partitions":[{"id":"p","load":1e308},{"id":"q","load":1e308}],"assignor":"hash"}': (
+        "load",
+        "1e+308",
+        "1e+100",
+    ),
+    '{"workers":[{"id":"w","capacity":1e-300}],"partitions":[{"id":"p","load":1e9}],"assignor":"sticky-load"}': (
+        "load",
+        "1e-300",
+        "1e+100",
+    ),
+    '{"workers":[{"id":"w","usage":{"cpu":1e308}}],"partitions":[{"id":"p"}],"assignor":"threshold-shed"}': (
+        "usage",
+        "1e+308",
+        "1e+100",
+    ),
     '{"LONG":1,"LONG":1}': ("field", "'xxx", "once"),
     '{"assignor":"LONG"}': ("assignor", "'xxx", "sticky"),
     '{"options":{"LONG":1}}': ("option", "'xxx", "none"),
