@@ -87,7 +87,8 @@ class Tree:
         return seen.record
 
     def _found(self, wanted: Mapping[str, object]) -> None:
-        """Everything in one multi: nobody ever sees half a group."""
+        """Everything in one multi: nobody ever sees half a group. One that lost its meta alone gets another, with an id
+        that its tables refuse until they are adopted."""
         meta = _meta({"id": secrets.token_hex(16)} | dict(wanted))
         records: dict[str, Record] = {
             self.paths.meta: meta,
@@ -104,6 +105,9 @@ class Tree:
             except Conflict as conflict:
                 if conflict.cause != "exists":
                     raise
+                if not self.there():
+                    ops = [Create(self.paths.meta, encode(meta))]
+                    continue
             except Unknown:
                 if attempt == TRIES - 1:
                     raise

@@ -275,6 +275,15 @@ def test_settings_that_cannot_be_read_begin_anew_under_a_new_id_once_no_run_is_a
     assert legible(tree) == after == tree.meta(), "what can be read stays"
 
 
+def test_a_group_that_lost_its_settings_alone_is_founded_again_under_another_id(life: Life) -> None:
+    """It said for ever that the sensor founds it, and the sensor found the rest of it there."""
+    tree, before, head, own = life.tree, life.tree.meta(), life.tree.head(), life.tree.owned()
+    tree.store.delete(tree.paths.meta)
+    assert tree.found(assignor="hash").assignor == "hash"
+    assert tree.meta().id != before.id
+    assert (tree.head(), tree.owned()) == (head, own)
+
+
 def test_wishes_that_cannot_be_read_begin_anew_where_a_person_says_so(life: Life) -> None:
     tree = life.tree
     for path in (tree.paths.wishes, tree.paths.worker("w1")):

@@ -12,6 +12,22 @@ from tests.dataplane.test_faults_without_spark import consumed, no_spark
 from tests.dataplane.world import World
 
 
+def test_a_group_that_was_founded_again_touches_no_table_before_it_is_adopted(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.rows("a", "0", 1)
+    world.give("a")
+    main = consumed(world, "p-a", 1)
+    world.tree.store.delete(world.tree.paths.meta)
+    world.tree.found()
+    world.rows("a", "1", 1)
+    with pytest.raises(ForeignTable, match="rota adopt"):
+        world.run("a", connect=no_spark)
+    assert main.standing(("p-a",))["p-a"].offset == 1
+    assert dict(adopt(world.tree, [world.pipeline]).offsets) == {"p-a": 1}
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+
+
 def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.rows("a", "0", 1)
