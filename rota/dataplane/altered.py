@@ -8,7 +8,7 @@ What moves rows between files without changing them (OPTIMIZE), removes files (V
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -20,7 +20,8 @@ FEW = 16  # commits that are read first
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The newest commit of somebody else that added or removed rows; `back_to`: the version that a RESTORE went back to."""
+    """The newest commit of somebody else that added or removed rows; `back_to`: the version that the newest RESTORE among
+    them went back to."""
 
     version: int
     operation: str
@@ -29,19 +30,23 @@ class Altered:
 
 def altered(path: Path, table: DeltaTable) -> Altered | None:
     """Looks from the newest version back to where a commit of ours has looked."""
-    seen, base, limit = 0, -1, FEW
+    seen, base, limit, found = 0, -1, FEW, None
     while True:
         entries = table.history(limit)
         for entry in entries[seen:]:
             version = int(str(entry["version"]))
             if version <= base:
-                return None
+                return found
             if "rota.op" in entry:
                 base = max(base, _base(entry, version))
             elif _changes_rows(path, version):
-                return Altered(version, str(entry.get("operation", "a commit")), _back_to(entry))
+                found = replace(
+                    found or Altered(version, str(entry.get("operation", "a commit")), None), back_to=_back_to(entry)
+                )
+                if found.back_to is not None:
+                    return found
         if len(entries) < limit:
-            return None
+            return found
         seen, limit = limit, limit * 8
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ from rota.errors import EnvironmentFailed, OffsetGap
 
 TRIES = 100
 Ranges = Mapping[str, tuple[int, int]]
+Said = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,12 @@ def _making_room(table: DeltaTable, ledger: Ledger, batch: Batch) -> _Room:
     holding = _holding(table, batch)
     actions: list[AddAction | RemoveAction] = []
     kept: list[DataFile] = []
-    for path, size in holding.items():
-        rows = _rows(ledger.path / path)
+    for path, said in holding.items():
+        rows = _rows(ledger.path / path, said)
         gone = _within(rows, batch.ranges)
         if not pc.any(gone).as_py():
             continue
-        actions.append(RemoveAction(path, True, now, size=size))
+        actions.append(RemoveAction(path, True, now, size=said["size_bytes"]))
         if left := _written(ledger, batch, rows.filter(pc.invert(gone))):
             actions.append(added_file(left))
             kept.append(left)
@@ -143,13 +145,13 @@ def _discard(ledger: Ledger, room: _Room | None) -> None:
         (ledger.path / file.path).unlink(missing_ok=True)
 
 
-def _holding(table: DeltaTable, batch: Batch) -> dict[str, int]:
-    """The files that may hold rows of the ranges, with their sizes."""
+def _holding(table: DeltaTable, batch: Batch) -> dict[str, Said]:
+    """The files that may hold rows of the ranges, with what the log says of each."""
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return {f["path"]: f["size_bytes"] for f in files if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
+    return {f["path"]: f for f in files if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
 
 
-def _may_hold(said: Mapping[str, object], partition: str, wanted: tuple[int, int]) -> bool:
+def _may_hold(said: Said, partition: str, wanted: tuple[int, int]) -> bool:
     """By the log's statistics; a file without them may hold anything."""
     low, high = said.get(f"min.{PARTITION}"), said.get(f"max.{PARTITION}")
     if isinstance(low, str) and isinstance(high, str) and not low <= partition <= high:
@@ -158,13 +160,19 @@ def _may_hold(said: Mapping[str, object], partition: str, wanted: tuple[int, int
     return not (isinstance(first, int) and isinstance(last, int)) or (first < wanted[1] and last >= wanted[0])
 
 
-def _rows(file: Path) -> pa.Table:
+def _rows(file: Path, said: Said) -> pa.Table:
     try:
         return pq.ParquetFile(file).read()
     except (OSError, pa.ArrowInvalid) as error:
+        low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
+        of = (
+            f" (of {low if low == high else f'{low} to {high}'}: {first} to {last + 1})"
+            if isinstance(last, int)
+            else ""
+        )
         raise EnvironmentFailed(
-            f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or take it out "
-            f"by DeltaTable.repair(), then rota adopt, and replay all that stood in it"
+            f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or remove it, "
+            f"call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
         ) from error
 
 

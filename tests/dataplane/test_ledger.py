@@ -376,6 +376,14 @@ def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: P
     assert table.altered(["p"])["p"].endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
 
 
+def test_what_a_restore_took_is_named_also_below_what_else_was_done(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    restored(table)
+    DeltaTable(table.path).delete("_offset = 0")
+    assert "(DELETE) changed rows" in table.altered(["p"])["p"]
+    assert table.altered(["p"])["p"].endswith("(of p: 2 to 6)")
+
+
 def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).optimize.compact()
