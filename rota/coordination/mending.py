@@ -37,24 +37,33 @@ from rota.coordination.store import Delete, Node, Op, Set
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner
 
-HARMLESS = "Only the history misses it; restore it, or: rota retry (the history goes on without)"
+HARMLESS = "Only the history misses it; restore it, or: rota retry{group} (the history goes on without)"
 SINGLE: dict[str, tuple[type[Record], str]] = {
-    "meta": (Meta, "Restore it, or end all runs, then: rota adopt (the group gets a new id, its tables go over to it)"),
-    "controller": (Controller, "Restore it, or: rota retry (it begins anew, without what the assignor remembers)"),
-    "head": (Head, "Restore it, or: rota retry (it begins anew at the epoch of the newest entry of the history)"),
-    "wishes": (GroupWishes, "Restore it, or: rota resume (it begins anew, without pins)"),
+    "meta": (
+        Meta,
+        "Restore it, or end all runs, then: rota adopt{group} (the group gets a new id, its tables go over to it)",
+    ),
+    "controller": (
+        Controller,
+        "Restore it, or: rota retry{group} (it begins anew, without what the assignor remembers)",
+    ),
+    "head": (
+        Head,
+        "Restore it, or: rota retry{group} (it begins anew at the epoch of the newest entry of the history)",
+    ),
+    "wishes": (GroupWishes, "Restore it, or: rota resume{group} (it begins anew, without pins)"),
     "refused": (Refusals, HARMLESS),
 }
 FOLDERS: dict[str, tuple[type[Record], str]] = {
-    "workers": (WorkerWishes, "Restore it, or: rota uncordon {name} (it begins anew, without wishes)"),
+    "workers": (WorkerWishes, "Restore it, or: rota uncordon {name}{group} (it begins anew, without wishes)"),
     "live": (Live, "Start the worker anew: it goes with its session"),
-    "partitions": (Partitions, "Restore it, or: rota retry (it begins anew with what has a target or an owner)"),
-    "load": (Loads, "The loads of {name} stand still; restore it, or: rota retry (they are measured anew)"),
+    "partitions": (Partitions, "Restore it, or: rota retry{group} (it begins anew with what has a target or an owner)"),
+    "load": (Loads, "The loads of {name} stand still; restore it, or: rota retry{group} (they are measured anew)"),
     "assign": (Slots, "Nothing to do: the next rebalance writes it anew"),
-    "own": (Own, "Restore it, or: rota retry {name} (it is set free, its former owner is fenced)"),
-    "checkpoints": (Checkpoint, "Restore it, or: rota retry {name} (the next run writes what the table says)"),
+    "own": (Own, "Restore it, or: rota retry {name}{group} (it is set free, its former owner is fenced)"),
+    "checkpoints": (Checkpoint, "Restore it, or: rota retry {name}{group} (the next run writes what the table says)"),
     "runs": (RunNode, "End the run on Dagster's page: it goes with its session"),
-    "parked": (Parked, "rota retry {name}"),
+    "parked": (Parked, "rota retry {name}{group}"),
     "epochs": (Epoch, HARMLESS),
 }
 
@@ -83,12 +92,13 @@ def unreadable(tree: Tree) -> tuple[Unreadable, ...]:
 
 def _all(tree: Tree) -> Iterator[tuple[type[Record], dict[str, str]]]:
     """Each model with the paths of its records, and what mends each."""
+    group = "" if tree.group == "default" else f" --group {tree.group}"  # a command without it means another group
     for name, (model, mend) in SINGLE.items():
-        yield model, {f"{tree.paths.root}/{name}": mend}
+        yield model, {f"{tree.paths.root}/{name}": mend.format(group=group)}
     for folder, (model, mend) in FOLDERS.items():
         path = f"{tree.paths.root}/{folder}"
         names = (n for n in tree.store.children(path) if is_id(n) or is_incarnation(n))
-        yield model, {f"{path}/{name}": mend.format(name=name) for name in names}
+        yield model, {f"{path}/{name}": mend.format(name=name, group=group) for name in names}
 
 
 def stuck(tree: Tree, partitions: Sequence[str]) -> dict[str, str]:

@@ -70,7 +70,8 @@ def test_every_record_that_cannot_be_read_is_named_with_what_mends_it(life: Life
     assert [one.path for one in found] == sorted(everything)
     assert all(one.mend and "{" not in one.mend and one.why.startswith(one.path) for one in found)
     mends = {one.path: one.mend for one in found}
-    assert f"rota retry {P}" in mends[life.tree.paths.own(P)]
+    assert f"rota retry {P} --group {life.tree.group}" in mends[life.tree.paths.own(P)]
+    assert f"rota resume --group {life.tree.group}" in mends[life.tree.paths.wishes]
 
 
 def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(life: Life, world: World) -> None:
