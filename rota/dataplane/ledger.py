@@ -38,7 +38,7 @@ class Guards:
     snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
     history: bool = True  # after a failure, look for the commit in the log before trying again
     there: bool = True  # a table that was there before is not made anew
-    lineage: bool = True  # commit only where the log still has what the claim saw
+    lineage: bool = True  # commit only where the log still has what the claim saw, and the disk what the run wrote
     untouched: bool = True  # a table whose rows somebody else changed is left alone
 
 
@@ -159,7 +159,7 @@ class Ledger:
             claimed = self._widened(claimed, batch)
             table = claimed.snapshot if self.guards.snapshot else self.there()
             assert isinstance(table, DeltaTable)
-            self._in_place(claimed)
+            self._in_place(claimed, batch)
             try:
                 said = metadata(batch, self.group, claimed.tokens)
                 self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
@@ -269,9 +269,12 @@ class Ledger:
         said = entry(self.path, version)
         return Claimed(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
 
-    def _in_place(self, claimed: Claimed) -> None:
+    def _in_place(self, claimed: Claimed, batch: Batch) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
-        if self.guards.lineage and entry(self.path, claimed.version) != claimed.entry:
+        if not self.guards.lineage:
+            return
+        there = all((self.path / file.path).exists() for file in batch.files)
+        if not there or entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
                 f"{self.path} is not the one of the claim: another copy took its place. Nothing was written; the next run "
                 f"looks at what is there"

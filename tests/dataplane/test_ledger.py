@@ -427,6 +427,21 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
 
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(tmp_path: Path, guarded: bool) -> None:
+    """A table that names files that are not there is read by nobody any more."""
+    table = ledger(tmp_path, guards=Guards(lineage=guarded))
+    claimed = table.claim({"p": 1}, {"p": 0})
+    shutil.copytree(table.path, tmp_path / "copy")
+    made = batch(table, claimed)
+    shutil.rmtree(table.path)
+    (tmp_path / "copy").rename(table.path)
+    with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
+        table.commit(claimed, made)
+    missing = [file for file in log(table.path).files if not file.exists()]
+    assert bool(missing) != guarded
+
+
 @pytest.mark.parametrize("torn", [True, False], ids=["half a commit", "a commit missing"])
 def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -> None:
     table = filled(tmp_path)
