@@ -165,8 +165,9 @@ def _rows(file: Path, said: Said) -> pa.Table:
         return pq.ParquetFile(file).read()
     except (OSError, pa.ArrowInvalid) as error:
         low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
-        known = isinstance(low, str) and isinstance(last, int)  # a long id is in no statistic
-        of = f" (of {low if low == high else f'{low} to {high}'}: {first} to {last + 1})" if known else ""
+        of = ""
+        if isinstance(low, str) and isinstance(last, int):  # a long id is in no statistic
+            of = f" (of {low if low == high else f'{low} to {high}'}: {first} to {last + 1})"
         raise EnvironmentFailed(
             f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or remove it, "
             f"call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
