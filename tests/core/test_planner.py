@@ -135,7 +135,7 @@ def test_only_what_is_over_the_cap_had_to_go_for_it(assignor: str) -> None:
     assert made.measures.unavoidable_moves == said.pop("w1 was 2 over its cap of 8") == 2
     voluntary = {
         "sticky": {"w1 was 5 over its quota of 5": 3},
-        "sticky-load": {"w1 carried 1.60 times the mean": 3},
+        "sticky-load": {"w1 would carry 1.60 times the mean after what had to move": 3},
         "range": {"its slice belongs to w2": 3},
         "avg-shed": {},
     }

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -64,6 +65,21 @@ def test_who_has_the_seat_in_a_tie_of_sources_is_not_over_its_quota() -> None:
     case: Case = (team, [Partition(p, source=s) for p, s in source.items()], owners)
     made = plan(Snapshot.of(*case))
     assert [m.reason for m in made.moves] == ["w1 was 1 over its quota of 1"]
+
+
+@given(seed=st.integers(0, 1_000_000))
+@settings(max_examples=60, deadline=None)
+def test_who_carried_more_than_the_mean_did_so_before_the_plan(seed: int) -> None:
+    """Not with what the plan itself places on it first: that is what it would carry."""
+    rng = Random(seed)
+    team = [Worker(f"w{i}") for i in range(4)]
+    parts = [Partition(f"p{i:02}", load=rng.lognormvariate(0, 1)) for i in range(12)]
+    owners = {p.id: rng.choice([*(w.id for w in team), "gone"]) for p in parts}
+    mean = sum(p.load for p in parts) / len(team)
+    for move in plan(Snapshot.of(team, parts, owners), "sticky-load", {"tolerance": 0}).moves:
+        if found := re.fullmatch(rf"{move.giver} carried (\d+\.\d\d) times the mean", move.reason):
+            carried = sum(p.load for p in parts if owners[p.id] == move.giver) / mean
+            assert found[1] == f"{carried:.2f}"
 
 
 def test_who_was_wished_for_and_is_full_is_not_the_taker() -> None:

@@ -113,9 +113,14 @@ def _floor(snapshot: Snapshot, start: Codes, used: Floats, budget: int | None) -
 
 
 def _why(snapshot: Snapshot, used: Floats, mean: float) -> Callable[[int], str]:
+    """`used` is what each worker carries once what must move has moved."""
+    before = utilizations(snapshot, snapshot.owner, False)
+
     def why(partition: int) -> str:
         giver = int(snapshot.owner[partition])
         share = used[giver] / mean
+        if share > 1 and not np.isclose(used[giver], before[giver]):
+            return f"{snapshot.workers[giver].id} would carry {share:.2f} times the mean after what had to move"
         if share > 1:
             return f"{snapshot.workers[giver].id} carried {share:.2f} times the mean"
         return f"{snapshot.workers[giver].id} made room for a larger one"
