@@ -35,13 +35,15 @@ log = logging.getLogger(__name__)
 OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 HIDDEN = ("_", ".")
-LIVE = (  # what vanished, what changed
+LIVE = (  # what vanished, what changed, what the index no longer knows
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. Land it under a new name, then: rota skip",
+    "an older one took its place. Bring the newer one back, then: rota retry",
 )
 AGAIN = (
     "vanished. Bring it back, or give a range without it",
     "changed while it was read again. Once nobody writes it any more, replay it",
+    "an older one took its place. Bring the newer one back",
 )
 
 
@@ -56,7 +58,7 @@ class Landing:
     index: FileIndex
     stage: Path
     clock: Callable[[], float] = time.time
-    told_of: tuple[str, str] = LIVE
+    told_of: tuple[str, str, str] = LIVE
 
     def __post_init__(self) -> None:
         if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
@@ -156,7 +158,8 @@ class Landing:
 
     def place(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
-        return self.index.files((partition,))[partition][offset].path
+        files = self.index.files((partition,))[partition]
+        return files[offset].path if offset < len(files) else "a file that the index knows no more"
 
     def path(self, partition: str, offset: int) -> Path:
         """The file itself."""
@@ -234,7 +237,7 @@ class Landing:
     def _changed(self, files: tuple[Landed, ...], start: int, end: int) -> str:
         """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
         if end > len(files):
-            return f"the index has {len(files)} files and offset {end} was asked for"
+            return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
         for offset, file in enumerate(files[start:end], start):
             now = self._now(file)
             if now is None and not self._mounted():

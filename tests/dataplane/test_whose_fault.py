@@ -301,6 +301,23 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
     assert "the index has given 0 offsets" in event.reason
 
 
+def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the job fails with: nobody knows any more which file it read."""
+    landed(world, "a")
+
+    def lost(*_: object) -> str:
+        shutil.rmtree(world.table / "index")
+        return "ValueError: x"
+
+    Faults(monkeypatch, lost)
+    event = run(world, "a")["p-a"]
+    assert isinstance(event, Parked), event
+    assert event.reason == (
+        "p-a: the index has 0 files and offset 1 was asked for: an older one took its place. Bring the newer one back, "
+        "then: rota retry p-a"
+    )
+
+
 @pytest.mark.parametrize("start", [0, 5])
 def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
     """The table's own offset is where it stands, whatever the file declares by now."""
