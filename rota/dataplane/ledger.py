@@ -159,7 +159,8 @@ class Ledger:
             claimed = self._widened(claimed, batch)
             table = claimed.snapshot if self.guards.snapshot else self.there()
             assert isinstance(table, DeltaTable)
-            self._in_place(claimed, batch)
+            self._in_place(claimed)
+            self.on_disk(batch.files)
             try:
                 said = metadata(batch, self.group, claimed.tokens)
                 self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
@@ -269,12 +270,17 @@ class Ledger:
         said = entry(self.path, version)
         return Claimed(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
 
-    def _in_place(self, claimed: Claimed, batch: Batch) -> None:
+    def on_disk(self, files: Iterable[DataFile]) -> None:
+        """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
+        if self.guards.lineage and (gone := [f.path for f in files if not (self.path / f.path).exists()]):
+            raise EnvironmentFailed(
+                f"{gone[0]}, which this run wrote into {self.path}, is gone: another copy took its place. Nothing was "
+                f"written; try again"
+            )
+
+    def _in_place(self, claimed: Claimed) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
-        if not self.guards.lineage:
-            return
-        there = all((self.path / file.path).exists() for file in batch.files)
-        if not there or entry(self.path, claimed.version) != claimed.entry:
+        if self.guards.lineage and entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
                 f"{self.path} is not the one of the claim: another copy took its place. Nothing was written; the next run "
                 f"looks at what is there"

@@ -52,6 +52,7 @@ def replace(ledger: Ledger, batch: Batch) -> int:
         if room is None or not _fits(room, table, batch):
             _discard(ledger, room)
             room = _making_room(table, ledger, batch)
+        ledger.on_disk((*batch.files, *room.kept))
         try:
             table.create_write_transaction(
                 [*room.actions, *map(added_file, batch.files)],
@@ -75,6 +76,7 @@ def append(ledger: Ledger, batch: Batch) -> int:
     first = ledger.found().version()
     for _ in range(TRIES):
         table = _fitting(ledger, batch, follow=False)
+        ledger.on_disk(batch.files)
         try:
             table.create_write_transaction(
                 [added_file(f) for f in batch.files],

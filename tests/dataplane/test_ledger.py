@@ -428,16 +428,20 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(tmp_path: Path, guarded: bool) -> None:
+@pytest.mark.parametrize("verb", ["commit", "replay", "bad records of a replay"])
+def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(tmp_path: Path, verb: str, guarded: bool) -> None:
     """A table that names files that are not there is read by nobody any more."""
-    table = ledger(tmp_path, guards=Guards(lineage=guarded))
+    table = filled(tmp_path, guards=Guards(lineage=guarded))
     claimed = table.claim({"p": 1}, {"p": 0})
     shutil.copytree(table.path, tmp_path / "copy")
-    made = batch(table, claimed)
+    made = batch(table, claimed if verb == "commit" else Claimed(None, 0, "", "", {}, {"p": 2}, {}))
     shutil.rmtree(table.path)
     (tmp_path / "copy").rename(table.path)
-    with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
-        table.commit(claimed, made)
+    with pytest.raises(EnvironmentFailed, match=r"which this run wrote .* is gone") if guarded else nullcontext():
+        if verb == "commit":
+            table.commit(claimed, made)
+        else:
+            (replacing.replace if verb == "replay" else replacing.append)(table, made)
     missing = [file for file in log(table.path).files if not file.exists()]
     assert bool(missing) != guarded
 
