@@ -234,6 +234,13 @@ def test_a_descent_ends_also_far_above_the_mean() -> None:
     assert sum(descent.step() for _ in range(20)) == 0
 
 
+def test_what_is_placed_binds_no_bound() -> None:
+    """Longest first gives 7 and 5, and no move may mend it; but 6 and 6 would have been as valid."""
+    parts = [Partition(f"p{i}", load=x) for i, x in enumerate([3.0, 3.0, 2.0, 2.0, 2.0])]
+    made = plan(Snapshot.of([Worker("w0"), Worker("w1")], parts, {}), "sticky-load", {"budget": 0}).measures
+    assert (made.imbalance_after, made.lower_bound) == (pytest.approx(7 / 6), 1.0)
+
+
 def test_the_choosy_are_placed_first_and_fractions_count() -> None:
     team = [Worker(f"w{i}", zone="ab"[i % 2], max_partitions=100) for i in range(6)]
     parts = [

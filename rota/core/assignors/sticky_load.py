@@ -50,7 +50,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     used, capacity = utilizations(snapshot, start, False), snapshot.team.capacity
     mean = mean_utilization(used[able], capacity[able])
     budget = settings["budget"]
-    floor = _floor(snapshot, start, used, budget)
+    floor = _floor(snapshot, keeps, start, budget)
     level = float(used.max()) / mean if mean > 0 else 1.0
     band = Band(snapshot, match, settings, remembered("sticky-load", memory, MEMORY)["settled"])
     was = band.settled_at(keeps, able, level, min(tolerance - 1, NOISE)) if mean > 0 else None
@@ -98,16 +98,19 @@ def _if_settled(note: str, target: Codes, keeps: Codes) -> str:
     return "" if (target != keeps).any() else note
 
 
-def _floor(snapshot: Snapshot, start: Codes, used: Floats, budget: int | None) -> float | None:
-    """What `budget` moves cannot go below: each worker without its `budget` largest partitions."""
+def _floor(snapshot: Snapshot, keeps: Codes, start: Codes, budget: int | None) -> float | None:
+    """What `budget` moves cannot go below: what each worker has, without its `budget` largest partitions and as many more
+    as had to leave it. What is placed might have been placed elsewhere."""
     if budget is None:
         return None
-    best = 0.0
-    for worker in np.argsort(-used, kind="stable").tolist():
-        if used[worker] <= best:
+    best, own = 0.0, utilizations(snapshot, keeps, False)
+    for worker in np.argsort(-own, kind="stable").tolist():
+        if own[worker] <= best:
             break
-        loads = np.sort(snapshot.load[start == worker])
-        rest = loads[: max(len(loads) - budget, 0)].sum() / snapshot.team.capacity[worker]
+        held = keeps == worker
+        free = budget + int(np.count_nonzero(start[held] != worker))
+        loads = np.sort(snapshot.load[held])
+        rest = loads[: max(len(loads) - free, 0)].sum() / snapshot.team.capacity[worker]
         best = max(best, float(rest))
     return best
 
