@@ -44,9 +44,9 @@ check: setup
 test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder tests/core
 
-# Two at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
+# Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare browser
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 demo: setup prepare
 	$(BIN)/rota demo

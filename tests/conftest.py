@@ -1,20 +1,21 @@
-"""How two processes share the tests (`make test`): a file stays together, and so do all files that run a whole line."""
+"""How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LINES = ("face/", "demo/test_demo_end_to_end.py", "demo/test_up.py")  # each runs a `dagster dev`: never two at a time
-FIRST = (*LINES, "dataplane/", "conformance/")  # the longest first, the pure ones last
+FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
+DEMO = ("demo/test_demo_end_to_end.py", "demo/test_up.py")  # each starts all of it, three Sparks the first: one at a time
+FIRST = (*DEMO, FACE, "dataplane/", "conformance/")  # the longest first, the pure ones last
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """The tests of `face` use one ZooKeeper, one Spark and one `dagster dev`: a second process would start its own."""
+    """What stays together, by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "lines" if _below(file).startswith(LINES) else file
+        return next((name for name, of in (("face", FACE), ("demo", DEMO)) if _below(file).startswith(of)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
