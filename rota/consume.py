@@ -331,13 +331,20 @@ class _Run:
     def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked | Dropped:
         """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset.
 
-        A run that was overtaken parks nobody: what it failed on may be long consumed by the new owner."""
+        A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
+        lost its session, by another run of the same."""
+        if self._outrun(partition, offset):
+            return Dropped(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
             record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._checks(partition))
         except Conflict as error:
             return Dropped(partition, f"it failed ({reason}), but is this run's no more: {error}")
         return Parked(partition, record.reason, record.failures, record.retry_at)
+
+    def _outrun(self, partition: str, offset: int) -> bool:
+        """Whether the table is past this offset by now."""
+        return (self.tables.main.standing((partition,))[partition].offset or 0) > offset
 
     def _checks(self, partition: str) -> tuple[Check, Check]:
         """What holds as long as this run has its right to the partition."""

@@ -114,6 +114,26 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_parks_nobody_for_what_another_run_consumed(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The other has lost its session and not its token: it commits as long as nobody claims anew. A person would have to
+    retry what is long in the table."""
+    if not guarded:
+        monkeypatch.setattr(_Run, "_outrun", lambda run, partition, offset: False)
+    world.rows("a", "0", 1)
+    world.give("a")
+
+    def outrun() -> None:
+        consumed(world, "p-a", 1)
+        (world.folder / "land/a/0.json").unlink()
+
+    (event,) = world.run("a", connect=paused(outrun))
+    assert isinstance(event, Dropped if guarded else Parked)
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: World, guarded: bool) -> None:
     """Who adopts sees no run. A checkpoint of what the table held before would stop the partition once more."""
     for name in "01":

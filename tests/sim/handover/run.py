@@ -295,6 +295,8 @@ class _Run:
         return Check(self.tree.paths.own(partition), held.own[partition].version), Check(self.node)
 
     def _park(self, held: Held, partition: str, offset: int) -> Steps:
+        """The real one looks at the table before, for what another run of the same owner commits; here the checks stand
+        alone."""
         try:
             checks, token = self._checks(held, partition), str(held.own[partition].token)
             park(self.tree, partition, token, retry_after=BACK_OFF, offset=offset, checks=checks)
