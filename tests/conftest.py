@@ -7,13 +7,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
 DEMO = ("demo/test_demo_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
+PURE = "core/"  # shares nothing
 FIRST = (*DEMO, FACE, "dataplane/", "conformance/")  # the longest first, the pure ones last
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """What stays together, by file."""
+    """What stays together: a file, but for the pure tests, which go where there is room."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if _below(nodeid).startswith(PURE):
+            return nodeid
         file = nodeid.partition("::")[0]
         return next((name for name, of in (("face", FACE), ("demo", DEMO)) if _below(file).startswith(of)), file)
 

@@ -99,7 +99,7 @@ def check(case: tuple[list[Worker], list[Partition], dict[str, str]], made: Plan
 
 @pytest.mark.parametrize("assignor", NAMES)
 @given(case=cases(), seed=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners), assignor)
@@ -114,7 +114,7 @@ def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("assignor", NAMES)
 @given(case=cases())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_plan_that_was_carried_out_is_followed_by_no_move(assignor: str, case: Any) -> None:
     """The shedders move by reports of load, one step a round: without reports they too are done."""
     workers, partitions, owners = case

@@ -40,7 +40,7 @@ def cases(draw, alike: bool = False, most: int = 6):
 
 
 @given(cases())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_optimal_in_every_rank(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -48,7 +48,7 @@ def test_optimal_in_every_rank(case) -> None:
 
 
 @given(cases(alike=True))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_optimal_with_alike_partitions(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -56,7 +56,7 @@ def test_optimal_with_alike_partitions(case) -> None:
 
 
 @given(cases(most=14), st.integers(0, 1000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_blind_to_order_and_idempotent(case, seed: int) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -73,7 +73,7 @@ def test_blind_to_order_and_idempotent(case, seed: int) -> None:
 
 
 @given(cases(most=12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -85,7 +85,7 @@ def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
 
 
 @given(cases(alike=True, most=16), st.integers(2, 6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_move_when_the_state_came_from_another_tie(case, count: int) -> None:
     _, partitions, _ = case
     ids = [p.id for p in partitions]
