@@ -223,7 +223,7 @@ class _Run:
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.tables.main.reaching({p: at for p, at in known.items() if at < claimed.offsets[p]})
         for p, at in sorted(known.items()):
-            untold = [one for one in past if p in one.ranges and one.ranges[p][1] > at]
+            untold = [one for one in past if one.passed(p, at)]
             yield from (_told(one, p, latest[p]) for one in reversed(untold))
             self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 

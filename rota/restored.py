@@ -5,6 +5,7 @@ An index that forgot files would number them anew: those that were consumed agai
 
 from collections.abc import Mapping
 
+from rota.dataplane.fileindex import without_copy
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.source import Source
 from rota.dataplane.table import Standing
@@ -19,9 +20,8 @@ def forgotten(source: Source, main: Ledger, standing: Mapping[str, Standing]) ->
     return {
         p: (
             f"{main.path} is at {standing[p].offset}, and the index has given {at} offsets: an older one was restored, or "
-            f"it was lost. Bring its index back, then: rota retry {p}. Without a copy of it nobody knows which files "
-            f"were read: move {main.path.parent} away, then rota adopt, and all files that are there are read anew"
+            f"it was lost. Bring its index back, then: rota retry {p}. {without_copy(main.path.parent)}"
         )
         for p, at in ahead.items()
-        if any(p in one.ranges and one.ranges[p][1] > at for one in past)
+        if any(one.passed(p, at) for one in past)
     }

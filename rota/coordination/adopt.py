@@ -39,8 +39,12 @@ def legible(tree: Tree) -> Meta:
     ConfigError while runs are alive."""
     _idle(tree)
     if not tree.there():
-        raise ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
+        raise _absent(tree)
     return tree.update(tree.paths.meta, Meta, lambda now: now or Meta(id=secrets.token_hex(16)), anew=True)
+
+
+def _absent(tree: Tree) -> ConfigError:
+    return ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
 
 
 def _idle(tree: Tree) -> None:
@@ -56,7 +60,7 @@ def _idle(tree: Tree) -> None:
 
 def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:
     if now is None:
-        raise ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
+        raise _absent(tree)
     if now.token_base > greatest_token:
         return now
     return now.model_copy(update={"token_base": greatest_token + 1})

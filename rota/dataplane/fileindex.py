@@ -161,11 +161,16 @@ class FileIndex:
                 return
 
 
-def _lost(index: Path, what: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
-        f"{index} {what}. Bring it back. Without a copy of it nobody knows which files were read: move {index.parent} "
-        f"away, then rota adopt, and all files that are there are read anew"
+def without_copy(folder: Path) -> str:
+    """The way on where the index of the tables in `folder` is lost for good."""
+    return (
+        f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
+        f"files that are there are read anew"
     )
+
+
+def _lost(index: Path, what: str) -> EnvironmentFailed:
+    return EnvironmentFailed(f"{index} {what}. Bring it back. {without_copy(index.parent)}")
 
 
 def _local(uri: str) -> str:

@@ -196,7 +196,7 @@ class Ledger:
             past = tuple(one for entry in entries if (one := told(entry)) and one.op in ("commit", "skip"))
             reached = {p for one in past for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
             if reached >= set(offsets) or len(entries) < limit:
-                return tuple(one for one in past if any(_after(one, p, at) for p, at in offsets.items()))
+                return tuple(one for one in past if any(one.passed(p, at) for p, at in offsets.items()))
             limit *= 8
         return ()
 
@@ -360,10 +360,6 @@ def added_file(file: DataFile) -> AddAction:
 def _adopted(table: DeltaTable) -> int | None:
     number: int | None = table.transaction_version(ADOPTED)
     return number
-
-
-def _after(one: Past, partition: str, offset: int) -> bool:
-    return partition in one.ranges and one.ranges[partition][1] > offset
 
 
 def _shown(tokens: Mapping[str, int]) -> str:

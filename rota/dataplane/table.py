@@ -92,6 +92,10 @@ class Past:
     bad: Mapping[str, int]
     seconds: float
 
+    def passed(self, partition: str, offset: int) -> bool:
+        """Whether it brought the partition beyond this offset."""
+        return partition in self.ranges and self.ranges[partition][1] > offset
+
 
 class Table(Protocol):
     """Where batches are published. Every method opens the table anew; nothing is remembered between calls."""

@@ -231,9 +231,8 @@ class _Descent:
         if peak + price > self.used[giver] > self.peaks.enough:  # a swap moves twice for one gain: only if it must be
             peak, row, taker, other = self._swap(giver, takers)
         moves = 1 if other < 0 else 2
-        if not (
-            peak < self.used[giver] and peak + moves * price <= self.used[giver]
-        ):  # far above, a price adds nothing
+        level = self.used[giver]
+        if not (peak < level and peak + moves * price <= level):  # far above, a price adds nothing
             return False
         self._move(row, giver, taker)
         if other >= 0:
