@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from rota.errors import ConfigError
-from rota.settings import VARIABLE, checked_id
+from rota.settings import VARIABLE, checked_id, local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,6 +44,7 @@ class Files:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        local(self.path)
         if self.format not in ("csv", "json", "parquet"):
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
@@ -59,6 +60,9 @@ class Delta:
     """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `path` may hold `${VAR}`."""
 
     path: str
+
+    def __post_init__(self) -> None:
+        local(self.path)
 
 
 def files(path: str, *, format: Format, schema: str, **more: object) -> Files:
@@ -187,7 +191,8 @@ def _module(path: Path) -> ModuleType:
     except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
         early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
         mend = "Make UDFs and columns inside transform" if early else "Mend the file"
-        raise ConfigError(f"{path} raised {type(error).__name__}: {error}. {mend}; the others are served") from error
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path} raised {type(error).__name__}: {said}. {mend}; the others are served") from error
     return module
 
 

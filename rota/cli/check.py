@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.errors import RotaError
+from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -193,23 +193,29 @@ def _reached(name: str, endpoint: str) -> Probe:
 
 
 def _source(pipeline: "Pipeline") -> str:
-    from rota.backlog import discover
-    from rota.settings import expanded
+    from rota.backlog import discover, left_out
+    from rota.settings import folder
 
-    keys = discover(pipeline)
+    place, keys = folder(pipeline.source.path), discover(pipeline)
+    if not place.is_dir():
+        raise ConfigError(f"{place} is not there. Make the folder, mount its disk, or mend the path of files(...)")
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    return f"{expanded(pipeline.source.path)} has {len(keys)} partitions{some}"
+    aside = [f"{path} ({why})" for path, why in left_out(pipeline).items()]
+    rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
+    return f"{place} has {len(keys)} partitions{some}{rest}"
 
 
 def _table(pipeline: "Pipeline") -> str:
     from rota.demo import deltalog
-    from rota.settings import expanded
+    from rota.settings import folder
 
-    folder = Path(expanded(pipeline.table.path))
-    if not deltalog.exists(folder / "main"):
-        nearest = next((f for f in (folder, *folder.parents) if f.exists()), Path("/"))
+    place = folder(pipeline.table.path)
+    if not deltalog.exists(place / "main"):
+        nearest = next((f for f in (place, *place.parents) if f.exists()), Path("/"))
         if not os.access(nearest, os.W_OK):
             raise PermissionError(f"{nearest} cannot be written")
-        return f"{folder} is not there yet; the first batch makes it"
-    log = deltalog.read(folder / "main")
-    return f"{folder} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
+        return f"{place} is not there yet; the first batch makes it"
+    log = deltalog.read(place / "main")
+    return (
+        f"{place} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
+    )

@@ -21,7 +21,7 @@ from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
-from rota.settings import expanded
+from rota.settings import folder
 
 ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
@@ -338,9 +338,9 @@ class Tables:
     @classmethod
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
         """`meta` is the random id of the group's meta record."""
-        folder = Path(expanded(pipeline.table.path)).absolute()
-        aside = Ledger(folder / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
-        return cls(folder, Ledger(folder / "main", group, meta), aside)
+        place = folder(pipeline.table.path)
+        aside = Ledger(place / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
+        return cls(place, Ledger(place / "main", group, meta), aside)
 
 
 def survivable(path: Path, error: Exception) -> None:

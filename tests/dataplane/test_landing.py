@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.dataplane import fileindex
+from rota.dataplane import fileindex, listing
 from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Tables
 from rota.dataplane.opening import opened
 from rota.dataplane.table import Past
 from rota.errors import ConfigError, EnvironmentFailed
@@ -82,10 +83,66 @@ def test_hive_style_names_and_folders_in_folders(tmp_path: Path) -> None:
     assert one.fix(("p-carrier_3dAA", "p-a_20b_2a_5b1_5d")) == {"p-carrier_3dAA": 2, "p-a_20b_2a_5b1_5d": 1}
 
 
-def test_a_name_too_long_for_an_id_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_too_long_for_an_id_is_left_out_and_told(tmp_path: Path) -> None:
     land(tmp_path, "x" * 130 + "/1.json", "y/1.json")
-    assert source(tmp_path).keys() == ("y",)
-    assert "longer than 128" in caplog.text
+    one = source(tmp_path)
+    assert one.keys() == ("y",)
+    assert one.left_out() == {"x" * 130: listing.TOO_LONG}
+
+
+def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_path: Path) -> None:
+    """A pipe would block the run that opens it; a link would read what nobody landed, such as /etc/passwd."""
+    land(tmp_path, "x/1.json", "x/deep/2.json", "lone.json", "x/_hidden", "x/.hidden", "_y/1.json")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.json").write_text('{"a": 7}\n')
+    (tmp_path / "land/x/link.json").symlink_to(tmp_path / "outside/secret.json")
+    (tmp_path / "land/x/inner.json").symlink_to("1.json")
+    (tmp_path / "land/x/folder").symlink_to(tmp_path / "outside")
+    (tmp_path / "land/key").symlink_to(tmp_path / "outside")
+    os.mkfifo(tmp_path / "land/x/pipe.json")
+    (tmp_path / os.fsdecode(b"land/x/caf\xe9.json")).write_text("{}")
+    one = source(tmp_path)
+    assert one.keys() == ("x",)
+    assert one.latest(("p-x", "p-key")) == {"p-x": 2, "p-key": 0}
+    assert one.fix(("p-x",)) == {"p-x": 2}
+    assert [one.place("p-x", i) for i in range(2)] == ["x/1.json", "x/deep/2.json"]
+    assert one.left_out() == {
+        "lone.json": listing.ASIDE,
+        "key": listing.LINK,
+        "x/link.json": listing.LINK,
+        "x/inner.json": listing.LINK,
+        "x/folder": listing.LINK,
+        "x/pipe.json": listing.NO_FILE,
+        os.fsdecode(b"x/caf\xe9.json"): listing.NO_TEXT,
+    }
+
+
+def test_a_link_in_place_of_a_file_that_has_its_offset_is_not_followed(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "y/1.json")
+    one.fix(("p-x",))
+    (tmp_path / "land/x/1.json").rename(tmp_path / "land/y/2.json")
+    (tmp_path / "land/x/1.json").symlink_to(tmp_path / "land/y/2.json")
+    assert "changed after it got its offset" in str(one.broken({"p-x": (0, 1)})["p-x"])
+
+
+def opened_all(place: str, table: str) -> None:
+    declared = Pipeline(source=rota.files(place, format="json", schema="a int"), table=rota.delta(table), name="p")
+    Landing.of(declared)
+    Tables.of(declared, "g", "0" * 32)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/a", "s3a://b", "hdfs:/x", "file:///tmp/x", "${PLACE}/a"])
+def test_a_scheme_that_is_not_served_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """A folder named `s3:` was made beside the process, and what lay in the bucket was never read."""
+    monkeypatch.setenv("PLACE", "abfss://c@account")
+    monkeypatch.chdir(tmp_path)
+    for place, table in ((address, "table"), ("land", address)):
+        with pytest.raises(ConfigError, match=r"rota serves folders, not (s3|s3a|hdfs|file|abfss): addresses"):
+            opened_all(place, table)
+    assert not list(tmp_path.iterdir())
 
 
 def test_where_a_partition_starts(tmp_path: Path) -> None:
@@ -333,8 +390,17 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
 
 
 def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="mode"):
-        source(tmp_path, options={"mode": "DROPMALFORMED"})
+    for name in (
+        "mode",
+        "ignoreCorruptFiles",
+        "ignoreMissingFiles",
+        "modifiedBefore",
+        "modifiedAfter",
+        "path",
+        "paths",
+    ):
+        with pytest.raises(ConfigError, match=name):
+            source(tmp_path, options={name: "x"})
 
 
 def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path) -> None:
@@ -342,11 +408,10 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
     land(
         tmp_path, "x/1.json", "y/1.json", "z"
     )  # a file where a folder was fails for root too, as a folder of 0700 does
-    (tmp_path / "land/loop").symlink_to("loop")
-    assert one.latest(("p-x", "p-z", "p-loop")) == {"p-x": 1}
+    assert one.latest(("p-x", "p-z")) == {"p-x": 1}
     assert one.fix(("p-x", "p-y", "p-z")) == {"p-x": 1, "p-y": 1}
     assert one.fix(("p-x", "p-z")) == {"p-x": 1}
-    assert one.keys() == ("loop", "x", "y")
+    assert one.keys() == ("x", "y")
     assert "land/z cannot be looked at (Not a directory). Mend its rights, then: rota retry p-z" in one.unseen("p-z")
     assert not one.unseen("p-x")
 
