@@ -143,4 +143,4 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
 
 
 def _offset(checkpoint: Read[Checkpoint] | None, source: Landing) -> int:
-    return checkpoint.record.offset if checkpoint else source.first(0)
+    return checkpoint.record.offset if checkpoint else source.first(0, later=True)

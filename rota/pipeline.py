@@ -28,8 +28,9 @@ Start = Literal["earliest", "latest"] | int
 class Files:
     """Landing folders: one folder a partition below `path`, files of one `format`; an offset is a file's ordinal.
 
-    `schema` is Spark DDL. `start` holds for a partition first seen. A file whose size or time moved within `settle`
-    seconds waits. One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
+    `schema` is Spark DDL. `start` holds for a partition first seen; `latest` for those that are there when the pipeline
+    first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
+    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
     `options` go to Spark's reader as they are. A CSV header or a Parquet file without a declared column stops its partition
     (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
     """

@@ -122,10 +122,10 @@ class Landing:
             return _blind(error, partition)
         return ""
 
-    def first(self, latest: int) -> int:
-        """See `Source.first`: `earliest`, `latest` or an offset, as declared."""
+    def first(self, latest: int, *, later: bool) -> int:
+        """See `Source.first`: `earliest`, `latest` or an offset, as declared. In a folder that appears later all is new."""
         start = self.declared.start
-        return {"earliest": 0, "latest": latest}[start] if isinstance(start, str) else start
+        return {"earliest": 0, "latest": 0 if later else latest}[start] if isinstance(start, str) else start
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
         """See `Source.capped`."""

@@ -124,12 +124,12 @@ class Ledger:
             seen = {p: table.transaction_version(self._token(p)) for p in tokens}
             newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
             mine = {p: t for p, t in tokens.items() if p not in newer}
-            offsets = {p: table.transaction_version(self._offset(p)) for p in mine}
+            heard = {p: table.transaction_version(self._offset(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
             wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
-            wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
+            wanted += [Transaction(self._offset(p), starts[p]) for p, at in heard.items() if at is None]
             wanted += self.identity(table) if wanted else []
             if not wanted:
-                return self._claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
+                return self._claimed(table, mine, {p: heard[p] or 0 for p in mine}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
                 self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})

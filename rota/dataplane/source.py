@@ -49,8 +49,9 @@ class Source(Protocol):
         """Why the partition cannot be looked at, with the next step; empty where it can."""
         ...
 
-    def first(self, latest: int) -> int:
-        """Where a partition begins that no table ever heard of, given its latest offset."""
+    def first(self, latest: int, *, later: bool) -> int:
+        """Where a partition begins that no table ever heard of, given its latest offset; `later`: other partitions were
+        consumed before this one was there."""
         ...
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:

@@ -146,7 +146,8 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
 
 
 def test_where_a_partition_starts(tmp_path: Path) -> None:
-    assert [source(tmp_path, start=s).first(7) for s in ("earliest", "latest", 3)] == [0, 7, 3]
+    assert [source(tmp_path, start=s).first(7, later=False) for s in ("earliest", "latest", 3)] == [0, 7, 3]
+    assert [source(tmp_path, start=s).first(7, later=True) for s in ("earliest", "latest", 3)] == [0, 0, 3]
 
 
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
