@@ -8,11 +8,12 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import bz2
 import gzip
 import json
+import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -310,15 +311,15 @@ class Landing:
 
 
 def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
-    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. Raises
-    OSError."""
+    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
+    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    found: list[tuple[str, os.stat_result]] = []
     for path, entry in listing.files(root, below):
-        if path in known:
-            continue
-        try:
-            stat = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # it vanished meanwhile
+        with suppress(FileNotFoundError):  # it vanished meanwhile
+            if path not in known:
+                found.append((path, entry.stat(follow_symlinks=False)))
+    now = max([now, *(stat.st_ctime for _, stat in found)])
+    for path, stat in found:
         if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
             yield Landed(path, stat.st_size, stat.st_mtime_ns)
 
