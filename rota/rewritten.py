@@ -1,7 +1,8 @@
 """Which files changed after they were consumed: what they hold now is in no table, until their offsets are replayed.
 
 Law: only looking, at consumed offsets as the table's log names them: what was skipped, or stood before a partition's start,
-was not consumed. A run's check looks at the newest ones alone, `rota check` at all of them. A file that is gone is nobody's fault: people tidy up what was consumed.
+was not consumed. A run's check looks at the newest ones alone, `rota check` at all of them. A file that is gone is nobody's
+fault: people tidy up what was consumed.
 """
 
 from collections import defaultdict
