@@ -146,7 +146,7 @@ class Agent:
         if self.store.session == self._session:
             self.store.renew()  # an incarnation that ended never lives again
         session = self.store.session
-        if self.state.guards.newest and (other := membership.rival(self.tree, self.worker, self.live)) is not None:
+        if (other := membership.rival(self.tree, self.worker, self.live)) is not None:
             return self._waits(other)
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._silent, self._idle = False, ""

@@ -34,7 +34,7 @@ FRACTION = 0.6  # of the session timeout: the server cannot have expired the ses
 STOP_PATIENCE = 3.0  # seconds
 OLDER = (
     "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
-    "its last writes"
+    "its last writes. Where a table refuses it now: rota adopt"
 )
 _quiet = logging.getLogger("rota.zookeeper")
 _quiet.addHandler(logging.NullHandler())

@@ -71,7 +71,10 @@ def test_grace_is_no_longer_than_grace() -> None:
     assert observe(store, catalog, "g").needed
 
 
-def test_two_that_declare_a_group_differently_do_not_ask_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("remembers", [True, False])
+def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
+    monkeypatch: pytest.MonkeyPatch, remembers: bool
+) -> None:
     """A rolling deployment, or staging and production by mistake: what was put last stands, and both are named."""
     from rota import rebalance as verb
 
@@ -80,13 +83,15 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(monkeypatch: p
     catalogs = [Catalog({}, {"g": Group("g", budget=budget)}, (), {}) for budget in (None, 5)]
     asked, problems = 0, set[str]()
     for turn in range(20):
-        monkeypatch.setattr(verb, "_stood", memories[turn % 2])
+        monkeypatch.setattr(verb, "_stood", memories[turn % 2] if remembers else {})
         seen = observe(store, catalogs[turn % 2], "g")
         problems |= set(seen.problems.values())
         if seen.needed:
             asked += 1
             rebalance(Tree(store, "g"), "r")
-    assert asked == 2
+    assert asked == (2 if remembers else 20)
+    if not remembers:
+        return
     assert Tree(store, "g").meta().budget == 5
     (problem,) = problems
     assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem

@@ -174,11 +174,16 @@ def test_a_group_that_is_gone_is_waited_for(memory: MemoryServer) -> None:
         return said
 
     assert rounds() == ["joined"]
+
+    def remove(path: str) -> None:
+        for child in tree.store.children(path):
+            remove(f"{path}/{child}")
+        tree.store.delete(path)
+
     for session_ends in (True, False):
         if session_ends:
             memory.expire(worker.store.session)
-        memory.entries = {p: e for p, e in memory.entries.items() if not p.startswith("/rota/g")}
-        memory.entries["/rota"].children.clear()
+        remove("/rota/g")
         assert rounds() == (["suspended", "lost", "no-group"] if session_ends else ["no-group"])
         assert agent.done is None
         tree.found()
