@@ -177,14 +177,15 @@ class Agent:
 
     def _round(self) -> Generator[None, None, None]:
         looked = yield from self.look()
-        if self.store.session == self._session and self._silent:
-            self._silent = False
-            self.say("resumed")
         if self.store.session != self._session:
             yield from self._feed(Lost(self.store.lost_why))
-        elif self.state.guards.prove and self.clock() - looked.began > self.patience:
+        elif self.state.guards.prove and (took := self.clock() - looked.began) > self.patience:
+            self._suspended(f"a look took {took:.1f} s, longer than the session is surely alive: nothing is written")
             yield from self._feed(Suspended(self.clock()))
         else:
+            if self._silent:
+                self.say("resumed")
+            self._silent, self._idle = False, ""
             yield from self._feed(looked)
 
     def look(self) -> Generator[None, None, Looked]:

@@ -17,6 +17,7 @@ from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
 from tests.conformance.test_agent_process import aim, founded, held
+from tests.conformance.worlds import again
 from tests.waiting import wait_until
 
 SESSION = 2.0
@@ -74,12 +75,12 @@ def write(store: ZooKeeperStore, times: int) -> None:
 def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
     """The servers know less than `store` has seen."""
     if what == "wiped":
-        write(store, 20)
+        again(lambda: write(store, 20))
         stopped(servers, wipe)
     elif what == "restored":
         stopped(servers, keep)
         assert store.wait_active(60)
-        write(store, 20)
+        again(lambda: write(store, 20))
         stopped(servers, restore)
 
 
@@ -92,7 +93,7 @@ def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureR
         older(servers, store, what)
         wait_until(lambda: store.active() and store.session != before, 60)
         assert "it was rebuilt, restored" in store.lost_why
-        store.ensure("/rota/b")
+        again(lambda: store.ensure("/rota/b"))
         assert store._fresh is None
 
 
@@ -126,37 +127,70 @@ def test_every_worker_is_live_again_as_another_incarnation(
     start: Start, alone: list[EmbeddedZooKeeper], group: str, what: str
 ) -> None:
     """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
-    with connect(hosts(alone), SESSION) as store:
+    with connect(hosts(alone)) as store:
         tree = founded(Tree(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
         wait_until(lambda: len(tree.live()) == 2, 20)
-        if what == "restored":
-            stopped(alone, keep)
-            for worker in workers:
-                worker.hears("event=resumed")
-            assert store.wait_active(20)
+    if what == "restored":
+        stopped(alone, keep)
+    with connect(hosts(alone)) as store:
+        tree = Tree(store, group)
         write(store, 300)
         aim(tree, w1="1", w2="2")
         held(tree, w1="1", w2="2")
         lives, seen = {v.incarnation for v in tree.live()}, tree.owned()
-        stopped(alone, wipe if what == "wiped" else restore)
+    stopped(alone, wipe if what == "wiped" else restore)
+    if what == "wiped":
+        for worker in workers:
+            worker.hears("event=no-group", 40)
+    with connect(hosts(alone)) as store:
+        tree = Tree(store, group)
         if what == "wiped":
-            for worker in workers:
-                worker.hears("event=no-group", 40)
-            assert store.wait_active(40)
             founded(tree)
 
-        def again() -> set[str]:
+        def newer() -> set[str]:
             return {v.incarnation for v in tree.live()} - lives
 
-        wait_until(lambda: store.active() and len(again()) == 2, 40)
+        wait_until(lambda: len(newer()) == 2, 40)
         aim(tree, w1="1", w2="2")
-        wait_until(lambda: {v.incarnation for v in tree.owned().values()} == again(), 20)
+        wait_until(lambda: {v.incarnation for v in tree.owned().values()} == newer(), 20)
         assert all(view.token < seen[p].token for p, view in tree.owned().items())
-        for worker in workers:
-            assert "it was rebuilt, restored" in worker.hears("event=lost")
-            assert len(worker.said("event=no-group")) == (1 if what == "wiped" else 0)
-            assert worker.process.poll() is None
+    for worker in workers:
+        assert "it was rebuilt, restored" in worker.hears("event=lost")
+        assert len(worker.said("event=no-group")) == (1 if what == "wiped" else 0)
+        assert worker.process.poll() is None
+
+
+def test_silence_and_its_end_are_said_once(memory: MemoryServer) -> None:
+    """Also where each look takes longer than the session is surely alive: then nothing is written either."""
+    Tree(memory.connect(), "g").found()
+    said: list[str] = []
+    store, clock = memory.connect(), [0.0]
+    agent = Agent(
+        Tree(store, "g"),
+        "w1",
+        Live(),
+        lambda word, **_: said.append(word),
+        max_shutdown=10,
+        session_timeout=4,
+        clock=lambda: clock[0],
+    )
+
+    def rounds(slow: float = 0.0) -> list[str]:
+        said.clear()
+        for _ in range(5):
+            for _ in agent.cycle():
+                clock[0] += slow
+        return said
+
+    assert rounds() == ["joined"]
+    store.disconnect()
+    assert rounds() == ["suspended"]
+    assert rounds() == []
+    store.reconnect()
+    assert rounds() == ["resumed"]
+    assert rounds(slow=3.0) == ["suspended"]
+    assert rounds() == ["resumed"]
 
 
 def test_a_group_that_is_gone_is_waited_for(memory: MemoryServer) -> None:
