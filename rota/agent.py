@@ -2,14 +2,15 @@
 
 Laws: nothing is written but by a compare-and-set that names what was read; a look that took longer than the session is
 surely alive is thrown away; after a suspension every record is proven again before anything is written; with the session
-everything is given up, and the worker joins anew as another incarnation. What it decides, it says in one line.
+everything is given up, and the worker joins anew as another incarnation: once the group is there, and no other process of
+its id is live. What it decides, and why it does not, it says in one line.
 
 `cycle` yields between any two calls to ZooKeeper: the process just runs through it, the simulation lets the world
 happen there.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 from rota.coordination import membership, ownership, wishes
@@ -36,7 +37,7 @@ from rota.core.reconcile import (
     Ticked,
     Told,
 )
-from rota.errors import Conflict, OwnershipError, Unavailable, Undecodable, Unknown
+from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
 
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
 PROOF = 5.0  # seconds after which own records that are as they should be are read again
@@ -78,6 +79,9 @@ class Agent:
         self._settled: frozenset[str] = frozenset()  # owned when last read; all were read again at `_proven`
         self._proven = float("-inf")
         self._unreadable: frozenset[str] = frozenset()
+        self._silent = False  # whether ZooKeeper's silence was said, and not yet its end
+        self._idle = ""  # why it does not work, as last said
+        self._waiting: frozenset[str] = frozenset()  # processes that wait until this one is gone, as last said
 
     # --- what the process calls
 
@@ -86,15 +90,21 @@ class Agent:
         of the group that cannot be read: it stands still until somebody mended it."""
         try:
             if self.state.incarnation is not None and self.store.session != self._session:
-                yield from self._feed(Lost())
+                yield from self._feed(Lost(self.store.lost_why))
             elif not self.store.active():
+                self._suspended(
+                    "no answer from ZooKeeper, or this process stood still: nothing is written until it answers"
+                )
                 yield from self._still()
             elif self.state.incarnation is None and self.done is None:
                 yield from self._join()
             elif self.done is None:
                 yield from self._round()
         except (Unavailable, Unknown) as error:
-            self.say("suspended", why=str(error))
+            self._suspended(str(error))
+            yield from self._still()
+        except NoGroup as error:
+            self._idles("no-group", why=f"it waits until the group is founded: {error}")
             yield from self._still()
         except Undecodable:
             self._report()  # nothing is concluded from what cannot be read
@@ -136,18 +146,46 @@ class Agent:
         if self.store.session == self._session:
             self.store.renew()  # an incarnation that ended never lives again
         session = self.store.session
+        if (other := membership.rival(self.tree, self.worker, self.live)) is not None:
+            return self._waits(other)
         incarnation = membership.join(self.tree, self.worker, self.live)
+        self._silent, self._idle = False, ""
         self._session, self._settled, self._proven = session, frozenset(), float("-inf")
         self.say("joined", incarnation=incarnation)
         yield from self._feed(Joined(incarnation))
 
+    def _waits(self, other: str) -> None:
+        """Another process has this id: two that took over from each other would go on so for ever."""
+        seen = self.tree.read_many([self.paths.live(other)], Live).get(self.paths.live(other))
+        facts = {"host": seen.record.host, "pid": seen.record.pid} if seen is not None else {}
+        why = "another process of this id is live: this one joins when that is gone. Give each worker an id of its own"
+        if self._idles("taken", incarnation=other, **facts, why=why):
+            membership.wait_beside(self.tree, self.worker, self.live)
+
+    def _idles(self, word: str, **facts: object) -> bool:
+        """Why it does not work, said once; whether it was said now."""
+        if (idle := f"{word} {facts}") == self._idle:
+            return False
+        self._idle = idle
+        self.say(word, **facts)
+        return True
+
+    def _suspended(self, why: str) -> None:
+        if not self._silent:
+            self.say("suspended", why=why)
+        self._silent = True
+
     def _round(self) -> Generator[None, None, None]:
         looked = yield from self.look()
         if self.store.session != self._session:
-            yield from self._feed(Lost())
-        elif self.state.guards.prove and self.clock() - looked.began > self.patience:
+            yield from self._feed(Lost(self.store.lost_why))
+        elif self.state.guards.prove and (took := self.clock() - looked.began) > self.patience:
+            self._suspended(f"a look took {took:.1f} s, longer than the session is surely alive: nothing is written")
             yield from self._feed(Suspended(self.clock()))
         else:
+            if self._silent:
+                self.say("resumed")
+            self._silent, self._idle = False, ""
             yield from self._feed(looked)
 
     def look(self) -> Generator[None, None, Looked]:
@@ -160,7 +198,9 @@ class Agent:
         yield
         owners = self._own(target)
         yield
-        names = frozenset(n for n in self.store.children(self.paths.lives) if is_incarnation(n))
+        there = self.store.children(self.paths.lives)
+        names = frozenset(n for n in there if is_incarnation(n))
+        self._hear(there)
         yield
         newest = self._newest(names)
         busy = self._busy()
@@ -197,6 +237,14 @@ class Agent:
             return mine[0] if mine else None
         nodes = zip(self.store.get_many([self.paths.live(n) for n in mine]), mine, strict=True)
         return max(((node.czxid, name) for node, name in nodes if node is not None), default=(0, None))[1]
+
+    def _hear(self, names: Iterable[str]) -> None:
+        """One line for a process that waits until this one is gone."""
+        waiting = membership.waiting_beside(self.tree, self.worker, names)
+        for name in sorted(waiting.keys() - self._waiting):
+            why = "it has this worker's id and waits until this one is gone. Give each worker an id of its own"
+            self.say("rival", host=waiting[name].host, pid=waiting[name].pid, why=why)
+        self._waiting = frozenset(waiting)
 
     def _busy(self) -> frozenset[str]:
         """The partitions that runs of this incarnation consume."""

@@ -2,6 +2,7 @@
 
     RotaError
     ├── ConfigError             a setting, a pipeline file, an id or an input document is wrong
+    │   └── NoGroup             the group is not in this ZooKeeper (yet, or any more)
     ├── AssignmentError         no assignment can be computed from this input
     ├── CoordinationError
     │   ├── Unavailable         ZooKeeper cannot be reached, or this session may not act now
@@ -46,6 +47,10 @@ class RotaError(Exception):
 
 class ConfigError(RotaError):
     """A setting, a pipeline file, an id or an input document is wrong; names the field, the value and the valid ones."""
+
+
+class NoGroup(ConfigError):
+    """The group is not in this ZooKeeper: nobody founded it yet, or it was rebuilt."""
 
 
 class AssignmentError(RotaError):

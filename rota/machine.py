@@ -1,6 +1,7 @@
-"""What is one of a kind on a machine: a lock file, a port that nobody listens on."""
+"""What is one of a kind on a machine: a lock file, a port that nobody listens on, a process."""
 
 import fcntl
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -28,3 +29,14 @@ def free_port(wanted: int = 0) -> int:
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])
     raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
+
+
+def running(pid: int) -> bool:
+    """Whether a process of this id is there; 0 is nobody's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return pid > 0

@@ -3,7 +3,8 @@
 Laws: what `preview` shows is what `rebalance` publishes, as long as nobody changed anything between the two. Whether
 a decision is due is found by comparing what is there with what the published epoch was made from, never remembered: a
 rebalance that failed, a grace period, a drain are all found again at the next look. A plan that changes nobody's target
-publishes no epoch; the head only notes what was looked at.
+publishes no epoch; the head only notes what was looked at. Settings that were in force once are not put back by the
+process that saw it: what replaced them, another Dagster declares.
 """
 
 import logging
@@ -17,7 +18,7 @@ from rota.coordination.look import Basis, basis
 from rota.coordination.look import Look as Seen
 from rota.coordination.look import look as look_at
 from rota.coordination.publication import publication_of, publish, take_control
-from rota.coordination.records import Loads
+from rota.coordination.records import Loads, Meta
 from rota.coordination.store import Store
 from rota.coordination.tree import Tree
 from rota.core import Plan, Policy, Snapshot, plan
@@ -29,13 +30,15 @@ from rota.pipeline import Catalog, Group
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
+_stood: dict[tuple[str, str], Mapping[str, object]] = {}  # group and what is declared -> the settings as this put them
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a watcher sees: who is live, what changed since the last decision, and whether one is due.
 
-    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked.
+    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked, and
+    who else declares the group.
     """
 
     epoch: int
@@ -93,16 +96,16 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
     `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it.
     """
     tree = Tree(store, group)
-    _follow(tree, catalog.groups[group])
-    problems: dict[str, str] = {}
+    other = _follow(tree, catalog.groups[group])
+    problems = {f"group {group}": other} if other else {}
     for pipeline in catalog.of_group(group):
         try:
             tree.grow(pipeline.name, discover(pipeline), pipeline.requires)
         except (RotaError, OSError) as error:
             problems[pipeline.name] = str(error)
     seen = basis(tree)
-    head = seen.head.record
-    due = head.due is not None and not seen.moved and store.now() >= head.due
+    head, said = seen.head.record, seen.head.node.mtime / 1000
+    due = head.due is not None and not seen.moved and not said <= store.now() < head.due  # before `said`: it went back
     torn = _torn(tree) if slots and not seen.moved else ""
     return Look(
         epoch=head.epoch,
@@ -194,15 +197,31 @@ def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) ->
     return Loads(rates=rates, upto=max([loads.upto, *(mzxid for _, mzxid in batches.values())]))
 
 
-def _follow(tree: Tree, declared: Group) -> None:
-    """The group is there, with the settings that the code declares now."""
-    tree.found(
-        assignor=declared.assignor,
-        options=declared.options,
-        protocol=declared.protocol,
-        budget=declared.budget,
-        cooldown=float(declared.cooldown),
-        grace=float(declared.grace),
+def _follow(tree: Tree, declared: Group) -> str:
+    """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
+    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named."""
+    wanted: dict[str, object] = {
+        "assignor": declared.assignor,
+        "options": dict(declared.options),
+        "protocol": declared.protocol,
+        "budget": declared.budget,
+        "cooldown": float(declared.cooldown),
+        "grace": float(declared.grace),
+    }
+    seen = tree.read(tree.paths.meta, Meta)
+    ours = _stood.get((seen.record.id, repr(wanted))) if seen is not None else None
+    if seen is None or ours is None:
+        meta = tree.found(**wanted)  # type: ignore[arg-type]
+        _stood[meta.id, repr(wanted)] = meta.model_dump(include=set(wanted))
+        return ""
+    theirs = seen.record.model_dump(include=set(wanted))
+    differ = [name for name in wanted if ours[name] != theirs[name]]
+    if not differ:
+        return ""
+    here, there = (", ".join(f"{n}={s[n]}" for n in differ) for s in (ours, theirs))
+    return (
+        f"group {tree.group} is declared with {here} here, and with {there} by another Dagster, which stands. Declare it "
+        f"alike in both, or give one of them a group of its own"
     )
 
 

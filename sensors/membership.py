@@ -10,7 +10,8 @@ from sensors.polling import poll
 
 
 def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
-    """Law: it compares what is there with what the published epoch was made from, and remembers nothing."""
+    """Law: it compares what is there with what the published epoch was made from, and remembers nothing but the settings
+    that it has put: it does not put them again where somebody else put others."""
     job = names.rebalance_job(group.name)
 
     @dg.sensor(

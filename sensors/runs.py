@@ -27,7 +27,8 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
     """
     going: list[dg.DagsterRun] = []
     for record in instance.get_run_records(dg.RunsFilter(job_name=job, statuses=UNFINISHED)):
-        if time.time() - record.update_timestamp.timestamp() > SETTLING and _orphaned(record.dagster_run.tags):
+        age = abs(time.time() - record.update_timestamp.timestamp())  # of a clock that went back, too
+        if age > SETTLING and _orphaned(record.dagster_run.tags):
             instance.report_run_failed(record.dagster_run, "Its process went down with Dagster's code server.")
         else:
             going.append(record.dagster_run)
@@ -35,13 +36,14 @@ def unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
 
 
 def _orphaned(tags: Mapping[str, str]) -> bool:
-    """Whether the server that launched the run is not there any more; a queued run has none yet."""
+    """Whether the server that launched the run is not there any more; a queued run has none yet, and one whose host has
+    no address now is not known to be gone."""
     where = json.loads(tags.get(GRPC_INFO_TAG, "{}"))
     if not where:
         return False
     family = socket.AF_UNIX if where.get("socket") else socket.AF_INET
     address = where.get("socket") or (where.get("host") or "localhost", int(where.get("port") or 0))
-    with socket.socket(family) as probe, suppress(TimeoutError):  # a server that is slow is there
+    with socket.socket(family) as probe, suppress(TimeoutError, socket.gaierror, UnicodeError):  # a slow one is there
         probe.settimeout(1.0)
         return probe.connect_ex(address) != 0
     return False
@@ -55,7 +57,8 @@ def cancel(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def rest(instance: dg.DagsterInstance, job: str, **tags: str) -> float:
-    """Seconds until a job that failed is launched again: 2, 4, ... 60 after as many failures in a row, 0 otherwise."""
+    """Seconds until a job that failed is launched again: 2, 4, ... 60 after as many failures in a row, 0 otherwise. Never
+    more than that, whatever the clock did since."""
     over = dg.RunsFilter(job_name=job, tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
     records = instance.get_run_records(over, limit=6)
     failures = 0
@@ -63,4 +66,5 @@ def rest(instance: dg.DagsterInstance, job: str, **tags: str) -> float:
         failures += 1
     if not failures:
         return 0.0
-    return max(0.0, (records[0].end_time or 0.0) + min(60.0, 2.0**failures) - time.time())
+    pause = min(60.0, 2.0**failures)
+    return max(0.0, min(pause, (records[0].end_time or 0.0) + pause - time.time()))

@@ -62,7 +62,10 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
 
 
 def outlive(stage: "Stage", keep: "Callable[[], None]", progress: view.Progress) -> None:
-    """A worker may end while the rest goes on, as in life; nothing goes on without Dagster."""
+    """ZooKeeper is brought back with what it knew; a worker may end while the rest goes on, as in life; nothing goes on
+    without Dagster."""
+    if how := stage.revive():
+        progress.say(f"ZooKeeper {how}; it is back at {stage.env['ROTA_ZOOKEEPER']}, with what it knew")
     while (child := stage.lost()) and child.name != "dagster":
         del stage.children[child.name]
         child.end(patience=0)

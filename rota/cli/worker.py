@@ -1,5 +1,6 @@
 """`rota worker`: one agent and its Spark, until it is told to leave."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.errors import ConfigError, EnvironmentFailed
+from rota.cli.log import Log
+from rota.cli.watchdog import Watchdog
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed
 from rota.settings import Settings, checked_id
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rota.dataplane.endpoint import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
+STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
 
@@ -132,6 +136,8 @@ class Process:
         self._failures = 0
         self._launched = 0.0  # when, on the monotonic clock
         self._watching = False
+        self._steps = 0  # of the loop; together with what it asked the store, its progress
+        self._log = Log(lambda lines: self._line("dropped", lines=lines))
 
     def run(self) -> int:
         """Until told to leave (0), or superseded or without Spark (2). Raises ConfigError, Unavailable at the start."""
@@ -148,10 +154,13 @@ class Process:
                     tree.found(protocol=self.live.protocol)
                 if not self._start_spark():
                     return 0
-                return self._serve(store, self._agent(tree, store.negotiated))
+                agent, bound = self._agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
+                with Watchdog(lambda: (self._steps, store.asked), store.active, lambda: self._end(store, bound), bound):
+                    return self._serve(store, agent)
         finally:
             if self.server is not None:
                 self.server.stop()
+            self._log.close()
 
     def _agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent
@@ -175,7 +184,7 @@ class Process:
                 agent.leave(hurry=told > 1)
                 obeyed = told
             for _ in agent.cycle():
-                pass
+                self._steps += 1
             if agent.done is not None:
                 self.say("ended", why=agent.done.reason)
                 return 0 if agent.done.clean or self.told else 2
@@ -185,8 +194,15 @@ class Process:
             self._watch_spark()
             if (news := usage.news()) is not None:
                 agent.publish(usage=news)
+            self._steps += 1
             self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
             self.wake.clear()
+
+    def _end(self, store: "Store", bound: float) -> None:
+        """The loop stands still: whoever would be live by this session alone is not."""
+        with contextlib.suppress(CoordinationError):  # the old one is ended; the loop, if it goes on, looks again
+            store.renew()
+        self.say("stalled", seconds=bound)
 
     # --- signals, watches, words
 
@@ -196,8 +212,6 @@ class Process:
 
     def _watch(self, store: "Store", agent: "Agent") -> None:
         """A hint that the target moved; polling alone would find it too."""
-        from rota.errors import CoordinationError
-
         if self._watching:
             return
         try:
@@ -211,10 +225,13 @@ class Process:
         self.wake.set()
 
     def say(self, word: str, /, **facts: object) -> None:
-        """One decision, one line on standard error."""
+        """One decision, one line on standard error. It does not wait until somebody reads it."""
+        self._log.write(self._line(word, **facts))
+
+    def _line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         pairs = "".join(f" {key}={_quoted(value)}" for key, value in facts.items() if value is not None)
-        click.echo(f"{at} group={self.group} worker={self.worker} event={word}{pairs}", err=True)
+        return f"{at} group={self.group} worker={self.worker} event={word}{pairs}"
 
     # --- Spark
 

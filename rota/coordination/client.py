@@ -6,6 +6,9 @@ Laws, over those of `store`:
    silent cut while requests keep being sent, and a process that was paused knows nothing until it looks.
 2. A read waits for the connection and is sent again, within the call's time-out; a write never is.
 3. A client that was inherited over a fork is refused at once; one that kazoo gave up for good is built anew.
+4. A session that was not taken back for its whole timeout, by a ZooKeeper that gives new ones, is given up for a new one:
+   a server that was rebuilt, restored or lost its last writes never takes back a client that has seen more than it has.
+   A ZooKeeper that gives nobody a session (no leader, no server) ends none.
 """
 
 import contextlib
@@ -29,6 +32,10 @@ from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
 STOP_PATIENCE = 3.0  # seconds
+OLDER = (
+    "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
+    "its last writes. Where a table refuses it now: rota adopt"
+)
 _quiet = logging.getLogger("rota.zookeeper")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -71,6 +78,8 @@ class ZooKeeperStore(Store):
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._client: Any = None
+        self._fresh: Any = None  # a second client, while the first is not taken back: who gets a session from it?
+        self._heard = time.monotonic()  # when the present client last was, or ceased to be, connected
         self._rebuild(None)
         threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
 
@@ -102,6 +111,7 @@ class ZooKeeperStore(Store):
         """All of `ops` or none; never sent twice."""
         checked(ops)
         self._own()
+        self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
         answers = self._call(self._client, _submit(Multi(ops)), self.call_timeout)
@@ -129,6 +139,7 @@ class ZooKeeperStore(Store):
         end = time.monotonic() + timeout
         with self._changed:
             while not self.active():
+                self.asked += 1
                 left = end - time.monotonic()
                 if left <= 0 or self._closed:
                     return False
@@ -184,17 +195,29 @@ class ZooKeeperStore(Store):
             self.negotiated = read_timeout * 1.5 / 1000  # kazoo's read timeout is two thirds of it
             return read_timeout, connect_timeout
 
-        client._connection._connect = learn
+        loop = client._connection._connect_loop
+
+        def look_round(retry: Any) -> Any:
+            began = time.monotonic()
+            try:
+                return loop(retry)
+            finally:
+                client.refused = began  # all hosts were tried since then, and none of them holds the session now
+                self._wake.set()
+
+        client._connection._connect, client._connection._connect_loop = learn, look_round
+        client.refused = client.since = 0.0
         client.add_listener(lambda state: self._listen(client, state))
         return client
 
     def _listen(self, client: Any, state: str) -> None:
         """Called by kazoo's connection thread: notes, never waits."""
-        if client is not self._client:
-            return
-        self._proven_until = 0.0
         if state == KazooState.CONNECTED:
-            self._session = client.client_id[0]
+            client.since = time.monotonic()
+        if client is self._client:
+            self._proven_until, self._heard = 0.0, time.monotonic()
+            if state == KazooState.CONNECTED and self._session != client.client_id[0]:
+                self._session, self.lost_why = client.client_id[0], Store.lost_why
         self._wake.set()
 
     def _rebuild(self, old: Any) -> None:
@@ -204,12 +227,13 @@ class ZooKeeperStore(Store):
             if self._client is not old or self._closed:
                 return
             self._proven_until = 0.0
-            self._client = self._build()
+            self._client, self._heard = self._build(), time.monotonic()
             self._client.start_async()
         self._wake.set()
 
     def _prove(self) -> None:
-        """Keeps the deadline in the future while requests are acknowledged; builds a dead client anew."""
+        """Keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one that is
+        not taken back."""
         while not self._closed:
             client = self._client
             if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
@@ -217,11 +241,37 @@ class ZooKeeperStore(Store):
                     _stop(client)
                     self._rebuild(client)
             elif client.state == KazooState.CONNECTED:
+                self._heard = time.monotonic()
+                self._forget_fresh()
                 # whatever comes back, the next round looks again
                 with contextlib.suppress(Unavailable, Unknown, KazooException):
                     self._call(client, lambda c: c.exists_async("/"), self.negotiated * FRACTION)
+            elif self._session and time.monotonic() - self._heard > self.negotiated:
+                self._begin_anew(client)
             self._wake.wait(self.negotiated * 0.15)
             self._wake.clear()
+        self._forget_fresh()
+
+    def _begin_anew(self, client: Any) -> None:
+        """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
+        fresh = self._fresh
+        if fresh is None or fresh._connection.connection_stopped.is_set():
+            self._forget_fresh()
+            self._fresh = self._build()
+            self._fresh.start_async()
+        elif fresh.state == KazooState.CONNECTED and client.refused > fresh.since:
+            with self._changed:
+                if self._client is not client or (given := fresh.client_id) is None:
+                    return
+                self._client, self._fresh, self._heard = fresh, None, time.monotonic()
+                self._session, self._proven_until, self.lost_why = given[0], 0.0, OLDER
+            _stop(client, patience=0)
+            self._wake.set()
+
+    def _forget_fresh(self) -> None:
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:
+            _stop(fresh, patience=0)
 
     def _own(self) -> None:
         if self._pid != os.getpid():
@@ -236,6 +286,7 @@ class ZooKeeperStore(Store):
         self._own()
         end = time.monotonic() + self.call_timeout
         while (left := end - time.monotonic()) > 0:
+            self.asked += 1
             if self._client.state == KazooState.CONNECTED:
                 try:
                     return self._call(self._client, submit, left)
@@ -299,7 +350,7 @@ def _readable(node: Node | int | None, path: str) -> Node | None:
     return node
 
 
-def _stop(client: Any) -> None:
+def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:
     """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the caller,
     and the session expires."""
 
@@ -310,7 +361,7 @@ def _stop(client: Any) -> None:
 
     stopping = threading.Thread(target=stop, name="rota-zookeeper-stop", daemon=True)
     stopping.start()
-    stopping.join(STOP_PATIENCE)
+    stopping.join(patience)
 
 
 def _reason(hosts: str) -> str:

@@ -110,6 +110,10 @@ class EmbeddedZooKeeper:
                 process.stdin.close()
             self.process = None
 
+    def ended(self) -> int | None:
+        """The exit code of a server that ended by itself or by somebody else's signal (then below 0); None otherwise."""
+        return self.process.poll() if self.process is not None else None
+
     def answers(self) -> bool:
         """Whether it serves clients now."""
         return "Mode:" in four_letters(self.port, "srvr")

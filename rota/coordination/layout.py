@@ -7,6 +7,7 @@ from rota.errors import ConfigError
 from rota.settings import ID, checked_id
 
 ROOT = "/rota"
+WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
 _INCARNATION = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9._-]{0,127})@(?P<session>[0-9a-f]{16})")
 
 
@@ -84,6 +85,10 @@ class Paths:
     def live(self, incarnation: str) -> str:
         """The ephemeral node of one incarnation."""
         return f"{self.lives}/{_checked_incarnation(incarnation)}"
+
+    def waiting(self, incarnation: str) -> str:
+        """The ephemeral node of a process that waits beside a live incarnation of its own worker; it is not live."""
+        return f"{self.live(incarnation)}{WAITING}"
 
     @property
     def partitions(self) -> str:

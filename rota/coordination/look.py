@@ -90,7 +90,7 @@ def look(tree: Tree) -> Look:
     here = {w.id for w in seen.workers}
     owners, gone = _owners(tree, targets, here, ids)
     missed = seen.controller.record.absences
-    absences = {w: missed.get(w, now) for w in sorted(gone)}
+    absences = {w: min(missed.get(w, now), now) for w in sorted(gone)}  # the clock may have gone back
     snapshot = Snapshot.of(
         seen.workers,
         _partitions(tree, seen, ids),

@@ -6,16 +6,19 @@ Laws:
 2. A worker of another protocol than the group's does not join.
 3. A lost reply is resolved by reading back.
 4. However many partitions a worker owns, a run of its finds room for those it names.
-5. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
+5. A worker waits while another process of its id is live; a session that only outlived its process is no reason to wait.
+6. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
-from rota.coordination.layout import incarnation_of
+from rota.coordination.layout import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, Create, Delete, settle
 from rota.coordination.tree import Tree
-from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+from rota.errors import ConfigError, Conflict, CoordinationError, Unavailable, Unknown
+from rota.machine import running
 
 MAX_RUN = (
     1_000  # partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
@@ -35,7 +38,45 @@ def join(tree: Tree, worker: str, live: Live) -> str:
         )
     incarnation = incarnation_of(worker, tree.store.session)
     _create_ephemeral(tree, tree.paths.live(incarnation), live)
+    if tree.store.get(tree.paths.waiting(incarnation)) is not None:
+        with suppress(CoordinationError):  # it ends with the session
+            tree.store.delete(tree.paths.waiting(incarnation))
     return incarnation
+
+
+def rival(tree: Tree, worker: str, live: Live) -> str | None:
+    """The live incarnation of this worker that belongs to another process, as far as one can tell: its host is another,
+    or its process runs on this one. None: whoever is live was this process before, or ended here, or names no host."""
+    names = [n for n in tree.store.children(tree.paths.lives) if is_incarnation(n) and worker_of(n) == worker]
+    others = [n for n in names if n != incarnation_of(worker, tree.store.session)]
+    records = tree.read_many([tree.paths.live(n) for n in others], Live)
+    for name in others:
+        read = records.get(tree.paths.live(name))
+        if read is None and tree.paths.live(name) in tree.quarantined:
+            return name  # not to be understood, but live
+        if read is not None and read.record.host and not _ended(read.record, live):
+            return name
+    return None
+
+
+def _ended(other: Live, live: Live) -> bool:
+    return other.host == live.host and (other.pid == live.pid or not running(other.pid))
+
+
+def wait_beside(tree: Tree, worker: str, live: Live) -> None:
+    """Lets the live process of this worker know that another one waits, if it can: an ephemeral node that makes nobody
+    live."""
+    path = tree.paths.waiting(incarnation_of(worker, tree.store.session))
+    with suppress(CoordinationError):
+        _create_ephemeral(tree, path, live)
+
+
+def waiting_beside(tree: Tree, worker: str, names: Iterable[str]) -> dict[str, Live]:
+    """Of the names below `live`, those of processes that wait until this worker is gone, with what they say."""
+    mine = incarnation_of(worker, tree.store.session)
+    theirs = [n for n in names if n.endswith(WAITING) and worker_of(n) == worker and not n.startswith(mine)]
+    reads = tree.read_many([f"{tree.paths.lives}/{n}" for n in theirs], Live)
+    return {path.rpartition("/")[2]: read.record for path, read in reads.items()}
 
 
 def announce(tree: Tree, incarnation: str, live: Live) -> None:

@@ -32,6 +32,7 @@ def park(
         return Parked(
             reason=printable(reason)[:2000],
             failures=failures,
+            since=now,
             retry_at=None if wait is None else now + wait,
             offset=offset,
         )
@@ -49,8 +50,8 @@ def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
 
 
 def waiting(parked: Parked, now: float) -> bool:
-    """Whether the partition is to be left alone at `now`, the server's clock."""
-    return parked.retry_at is None or now < parked.retry_at
+    """Whether the partition is to be left alone at `now`, the server's clock; not where that went back behind the park."""
+    return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
 def unreadable(tree: Tree, partition: str) -> str:

@@ -225,10 +225,11 @@ class RunNode(Record):
 
 
 class Parked(Record):
-    """Why nobody consumes a partition for now; `retry_at` in server seconds, None: a person must act."""
+    """Why nobody consumes a partition for now; `since` and `retry_at` in server seconds, None: a person must act."""
 
     reason: Text
     failures: Whole = 1
+    since: Amount = 0.0
     retry_at: Amount | None = None
     offset: Whole | None = None
 

@@ -36,7 +36,7 @@ from rota.coordination.records import (
 from rota.coordination.room import check_room
 from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
-from rota.errors import ConfigError, Conflict, Undecodable, Unknown
+from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown
 from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
@@ -116,14 +116,14 @@ class Tree:
             return
 
     def meta(self) -> Meta:
-        """The group's settings. Raises ConfigError if it was never founded."""
+        """The group's settings. Raises NoGroup if it was never founded."""
         seen = self.read(self.paths.meta, Meta)
         if seen is None:
             raise self._missing()
         return seen.record
 
-    def _missing(self) -> ConfigError:
-        return ConfigError(
+    def _missing(self) -> NoGroup:
+        return NoGroup(
             f"Group {self.group!r} is not in this ZooKeeper. Its membership sensor founds it; or check ROTA_ZOOKEEPER"
         )
 

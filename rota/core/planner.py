@@ -80,7 +80,10 @@ def _returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
     """Codes of gone workers that may still come back, and until when."""
     if policy.grace <= 0:
         return {}
-    until = {-2 - k: snapshot.absences.get(w, snapshot.now) + policy.grace for k, w in enumerate(snapshot.gone)}
+    until = {
+        -2 - k: min(snapshot.absences.get(w, snapshot.now), snapshot.now) + policy.grace
+        for k, w in enumerate(snapshot.gone)
+    }
     return {code: end for code, end in until.items() if end > snapshot.now}
 
 
@@ -119,6 +122,7 @@ def _unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
 def _under(policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools, memory: Mapping[str, Any]) -> _Chosen:
     """The moves that the policy allows now; what it holds back stays where it is."""
     now, last = snapshot.now, memory.get("voluntary_at")
+    last = last if last is None else min(last, now)  # a clock that went back makes no wait longer
     cooling = last is not None and policy.cooldown > 0 and last + policy.cooldown > now
     changed = np.flatnonzero(proposal.target != snapshot.owner)
     target, making = chosen(snapshot, proposal.target, changed, forced, 0 if cooling else policy.budget)

@@ -115,7 +115,9 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The session is gone, and with it everything that this incarnation owned."""
+    """The session is gone, and with it everything that this incarnation owned; `why`, as far as it is known."""
+
+    why: str = "the session is lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,8 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
             return _fresh(state, incarnation), (Announce(),) if state.leaving is not None else ()
         case Suspended(now):
             return replace(state, suspended=now), ()
-        case Lost():
-            return _lost(state, "the session is lost")
+        case Lost(why):
+            return _lost(state, why)
         case Told(now, hurry):
             return _told(state, now - state.max_shutdown if hurry else now)
         case Ticked(now):

@@ -20,6 +20,7 @@ from typing import IO, Self
 
 import psutil
 
+from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError
 from rota.machine import held
 
@@ -146,9 +147,7 @@ class Child:
     def how(self) -> str:
         """How the process ended."""
         code = self.process.poll()
-        if code is None:
-            return "is running"
-        return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+        return "is running" if code is None else _how(code)
 
     def last_words(self, lines: int = 3) -> str:
         """The end of the log, in one line."""
@@ -177,6 +176,10 @@ class Child:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+
+def _how(code: int) -> str:
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 def _as_child(stop: signal.Signals) -> Callable[[], None]:
@@ -212,6 +215,7 @@ class Stage:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
+        self._server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.held())
 
@@ -225,11 +229,17 @@ class Stage:
 
     def zookeeper(self, port: int = 0) -> str:
         """Starts the embedded server over the state folder; its hosts."""
-        from rota.coordination.embedded import EmbeddedZooKeeper
+        self._server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        self.env["ROTA_ZOOKEEPER"] = self._server.hosts
+        return self._server.hosts
 
-        server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
-        self.env["ROTA_ZOOKEEPER"] = server.hosts
-        return server.hosts
+    def revive(self) -> str | None:
+        """Starts the server again over its folder, at its port, if it ended; how it had. Raises EnvironmentFailed."""
+        if self._server is None or (code := self._server.ended()) is None:
+            return None
+        self._server.kill()
+        self._server.start()
+        return _how(code)
 
     def worker(self, name: str, *options: str) -> Child:
         """Starts `rota worker --id name`, with its own Spark."""

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.memory import MemoryServer
 from rota.coordination.tree import Tree
+from rota.machine import free_port
 from tests.conformance.processes import Start, Worker
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
 
@@ -58,6 +60,24 @@ def memory() -> MemoryServer:
 def folder(tmp_path: Path) -> Path:
     """A data folder for a server of one's own."""
     return tmp_path / "server"
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
+    """Three real servers."""
+    ports = [(free_port(), free_port(), free_port()) for _ in range(3)]
+    quorum = [f"server.{i}=127.0.0.1:{peer}:{vote}" for i, (_, peer, vote) in enumerate(ports, 1)]
+    servers = []
+    for number, (port, _, _) in enumerate(ports, 1):
+        folder = tmp_path / f"server{number}"
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "myid").write_text(str(number))
+        servers.append(EmbeddedZooKeeper(folder, port, heap="128m", extra=quorum))
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda server: server.start(60), servers))
+    yield servers
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture

@@ -2,18 +2,20 @@
 
 import re
 import signal
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.membership import end_run, register_run
-from rota.coordination.records import Head, Own, Slot, Slots, encode
+from rota.coordination.membership import end_run, join, register_run
+from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Op, Set
 from rota.coordination.tree import Tree
-from tests.conformance.processes import Start
+from tests.conformance.processes import SESSION, Start
 from tests.waiting import wait_until
 
 PARTITIONS = ("s-1", "s-2")
@@ -32,15 +34,16 @@ def founded(tree: Tree) -> Tree:
     return tree
 
 
-def aim(tree: Tree, **targets: str) -> None:
-    """Publish the next epoch: worker=partitions, by the last letter of each."""
+def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets: str) -> None:
+    """Publish the next epoch: worker=partitions, by the last letter of each, or by whole names."""
     head = tree.head()
     epoch = head.record.epoch + 1
     ops: list[Op] = []
-    for worker, letters in targets.items():
+    named = {worker: [f"s-{letter}" for letter in letters] for worker, letters in targets.items()}
+    for worker, names in (whole or named).items():
         seen = tree.assigns().get(worker)
         old = seen.record.effective(head.record.epoch) if seen else None
-        slot = Slot(epoch=epoch, partitions=frozenset(f"s-{letter}" for letter in letters))
+        slot = Slot(epoch=epoch, partitions=frozenset(names))
         data, path = encode(Slots(slots=(*([old] if old else []), slot))), tree.paths.assign(worker)
         ops.append(Set(path, data, -1) if seen else Create(path, data))
     tree.store.multi([*ops, Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
@@ -150,20 +153,59 @@ def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zoo
     assert first.process.poll() is None
 
 
-def test_of_two_incarnations_the_newer_counts(start: Start, real: Tree) -> None:
+def test_a_restart_takes_over_at_once(start: Start, real: Tree) -> None:
+    """Not when the session of the life before has ended: who is killed has left nothing but that."""
     older = start("w1")
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
     held(real, w1="12")
-    older.signal(signal.SIGSTOP)  # so that it cannot give up before it is claimed from
+    older.kill()
     newer = start("w1")
     assert "reason=older" in newer.hears("event=claimed partition=s-1")
     newer.hears("event=claimed partition=s-2")
-    older.signal(signal.SIGCONT)
-    assert older.ends() == 2
-    assert older.said("a newer incarnation of this id is live") or older.said("event=lost")
-    assert newer.process.poll() is None
-    assert owners(real) == {"s-1": "w1", "s-2": "w1"}
+    assert not newer.said("event=taken")
+
+
+def test_of_two_incarnations_the_newer_counts(start: Start, real: Tree, zookeeper: EmbeddedZooKeeper) -> None:
+    """Two that join at the same moment see nobody else."""
+    older = start("w1")
+    wait_until(lambda: real.live(), 20)
+    aim(real, w1="12")
+    held(real, w1="12")
+    with connect(zookeeper.hosts) as store:
+        join(Tree(store, real.group), "w1", Live())
+        assert older.ends() == 2
+        assert older.said("a newer incarnation of this id is live")
+
+
+ELSEWHERE = (
+    "-c",
+    "import socket, sys; socket.gethostname = lambda: 'far'; from rota.cli.worker import command; command()",
+)
+
+
+@pytest.mark.parametrize("program", [(), ELSEWHERE], ids=["the same host", "another host"])
+def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(
+    start: Start, real: Tree, program: tuple[str, ...]
+) -> None:
+    """Each would be started again when it ended, and take everything back, for ever."""
+    first, here = start("w1"), re.escape(socket.gethostname())
+    wait_until(lambda: real.live(), 20)
+    aim(real, w1="12")
+    held(real, w1="12")
+    before = {p: v.version for p, v in real.owned().items()}
+    second = start("w1", **({"program": program} if program else {}))
+    second.hears(f"event=taken incarnation={incarnation(real, 'w1')} host={here} pid={first.process.pid} ")
+    first.hears(f"event=rival host={'far' if program else here} pid={second.process.pid} ")
+    end = time.monotonic() + 2 * SESSION
+    wait_until(lambda: time.monotonic() > end, 20)
+    assert first.process.poll() is second.process.poll() is None
+    assert {p: v.version for p, v in real.owned().items()} == before, "nothing changed hands"
+    first.kill()
+    second.hears("event=claimed partition=s-1")
+    second.hears("event=claimed partition=s-2")
+    assert len(second.said("event=taken")) == len(first.said("event=rival")) == 1
+    wait_until(lambda: len(real.store.children(real.paths.lives)) == 1, 20)
 
 
 def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group: str) -> None:

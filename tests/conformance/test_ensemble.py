@@ -1,11 +1,6 @@
 """Law: the same code runs an ensemble of three, and a leader that is killed loses nothing and doubles nothing."""
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.client import ZooKeeperStore, connect
@@ -14,27 +9,9 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.errors import CoordinationError, NotOwner
-from rota.machine import free_port
 from tests.waiting import wait_until
 
 PARTITIONS = frozenset(f"flights-{i}" for i in range(12))
-
-
-@pytest.fixture
-def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
-    ports = [(free_port(), free_port(), free_port()) for _ in range(3)]
-    quorum = [f"server.{i}=127.0.0.1:{peer}:{vote}" for i, (_, peer, vote) in enumerate(ports, 1)]
-    servers = []
-    for number, (port, _, _) in enumerate(ports, 1):
-        folder = tmp_path / f"server{number}"
-        (folder / "data").mkdir(parents=True)
-        (folder / "data" / "myid").write_text(str(number))
-        servers.append(EmbeddedZooKeeper(folder, port, heap="128m", extra=quorum))
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda server: server.start(60), servers))
-    yield servers
-    for server in servers:
-        server.stop()
 
 
 def leader(servers: list[EmbeddedZooKeeper]) -> EmbeddedZooKeeper | None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_protocol_lists_every_word() -> None:
     code = "".join((ROOT / "rota" / p).read_text() for p in ("agent.py", "cli/worker.py"))
-    said = {*re.findall(r'say\(\s*"([a-z-]+)"', code), "wait", "drain"}
+    said = {*re.findall(r'(?:say|_idles|_line)\(\s*"([a-z-]+)"', code), "wait", "drain"}
     section = (ROOT / "docs" / "protocol.md").read_text().partition("## The words of a worker")[2].partition("\n## ")[0]
     listed = {word for row in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`([a-z-]+)`", row)}
     assert said == listed
@@ -57,7 +57,7 @@ class Deaf:
 
 @pytest.mark.parametrize("starting", [STARTING, float("inf")])
 def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], starting: float
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], starting: float
 ) -> None:
     """Without the bound it holds its worker's partitions for ever."""
     now, spark = 0, Deaf()
@@ -79,7 +79,8 @@ def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
         a_day()
     assert spark.starts == RESTARTS
     assert (RESTARTS - 1) * STARTING < now < RESTARTS * STARTING
-    silent = [line.split(" ", 3)[3] for line in capsys.readouterr().err.splitlines() if "spark-silent" in line]
+    process._log.close()
+    silent = [line.split(" ", 3)[3] for line in capfd.readouterr().err.splitlines() if "spark-silent" in line]
     assert silent == [f"event=spark-silent pid={n} seconds={s}" for n, s in ((1, 30), (2, 180), (3, 180))]
 
 

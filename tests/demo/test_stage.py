@@ -12,6 +12,7 @@ import pytest
 
 from rota.cli.up import outlive
 from rota.cli.view import Progress
+from rota.coordination.client import connect
 from rota.demo.play import alive
 from rota.demo.stage import MARK, Child, Stage, State
 from rota.errors import ConfigError, EnvironmentFailed
@@ -108,3 +109,27 @@ def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Pa
         wait_until(stage.lost, 10)
         with pytest.raises(EnvironmentFailed, match="dagster was killed by SIGKILL"):
             outlive(stage, alive(stage), progress)
+
+
+def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path) -> None:
+    said: list[str] = []
+    progress = Progress()
+    progress.say = said.append  # type: ignore[method-assign]
+    with Stage(State(tmp_path / "state")) as stage:
+        hosts = stage.zookeeper()
+        outlive(stage, alive(stage), progress)
+        assert said == []
+        with connect(hosts) as store:
+            store.ensure("/rota/a")
+            session = store.session
+            assert stage._server
+            assert stage._server.process
+            stage._server.process.kill()
+            wait_until(lambda: stage._server and stage._server.ended(), 10)
+            outlive(stage, alive(stage), progress)
+            assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
+            assert store.wait_active(20)
+            assert store.session == session
+            assert store.get("/rota/a") is not None
+            outlive(stage, alive(stage), progress)
+            assert len(said) == 1

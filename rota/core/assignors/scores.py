@@ -52,7 +52,7 @@ class Scores:
 def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tuple[bool, int, float]:
     """Whether this call is a round of its own, its number, and when to look again."""
     count = int(number or 0)
-    if at is not None and 0 < snapshot.now < at + ROUND:
+    if at is not None and snapshot.now > 0 and at <= snapshot.now < at + ROUND:  # below `at` the clock went back
         return False, count, at + ROUND
     return True, count + 1, snapshot.now + ROUND
 

@@ -1,0 +1,101 @@
+"""Law: a clock that went back, or differs from another machine's, makes no wait longer than it was to be."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rota.coordination import membership, ownership
+from rota.coordination.memory import MemoryServer
+from rota.coordination.parking import park, waiting
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from rota.core import Policy, plan
+from rota.core.assignors.scores import ROUND, this_round
+from rota.pipeline import Catalog, Group
+from rota.rebalance import observe, rebalance
+from tests.core.test_planner import LOPSIDED, given
+
+BACK = 3600.0
+
+
+def test_a_parked_partition_is_tried_again() -> None:
+    clock = [2 * BACK]
+    tree = Tree(MemoryServer(clock=lambda: clock[0]).connect(), "g")
+    tree.found()
+    parked = park(tree, "p-a", "bad", retry_after=5.0)
+    assert waiting(parked, clock[0] + 4)
+    assert not waiting(parked, clock[0] + 5)
+    assert not waiting(parked, clock[0] - BACK)
+    assert waiting(park(tree, "p-b", "bad"), clock[0] - BACK), "a person must act"
+
+
+def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
+    snapshot = given(["w1", "w2", "w3"], LOPSIDED, now=2 * BACK)
+    policy = Policy(budget=3, cooldown=60.0)
+    first = plan(snapshot, policy=policy)
+    held = {p: w for w, ps in first.assignment.as_dict().items() for p in ps}
+    moved = given(["w1", "w2", "w3"], held, now=BACK)
+    back = plan(moved, memory=first.memory, policy=policy)
+    assert back.due == BACK + 60
+    assert plan(replace(moved, now=BACK + 60), memory=back.memory, policy=policy).measures.moves == 3
+
+
+def test_the_shedders_look_again_after_one_round() -> None:
+    snapshot = given(["w1"], {}, now=BACK)
+    assert this_round(snapshot, BACK - ROUND / 2, 1)[0] is False
+    assert this_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
+
+
+def test_grace_is_no_longer_than_grace() -> None:
+    """It went back after the decision that set the time: that is found, and decided again, once."""
+    clock = [2 * BACK]
+    server = MemoryServer(clock=lambda: clock[0])
+    store = server.connect()
+    tree, agent = Tree(store, "g"), server.connect()
+    catalog = Catalog({}, {"g": Group("g", grace=30.0)}, (), {})
+    assert observe(store, catalog, "g").needed
+    tree.grow("p", ["a"])
+    incarnation = membership.join(Tree(agent, "g"), "w1", Live())
+    rebalance(tree, "r1")
+    ownership.claim(Tree(agent, "g"), incarnation, "p-a", 0)
+    agent.close()
+    rebalance(tree, "r2")
+    assert tree.head().record.due == 2 * BACK + 30
+    clock[0] = BACK
+    assert observe(store, catalog, "g").needed
+    rebalance(tree, "r3")
+    assert tree.head().record.due == BACK + 30
+    assert not observe(store, catalog, "g").needed
+    clock[0] += 30
+    assert observe(store, catalog, "g").needed
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
+    monkeypatch: pytest.MonkeyPatch, remembers: bool
+) -> None:
+    """A rolling deployment, or staging and production by mistake: what was put last stands, and both are named."""
+    from rota import rebalance as verb
+
+    store = MemoryServer().connect()
+    memories: list[Any] = [{}, {}]  # two processes
+    catalogs = [Catalog({}, {"g": Group("g", budget=budget)}, (), {}) for budget in (None, 5)]
+    asked, problems = 0, set[str]()
+    for turn in range(20):
+        monkeypatch.setattr(verb, "_stood", memories[turn % 2] if remembers else {})
+        seen = observe(store, catalogs[turn % 2], "g")
+        problems |= set(seen.problems.values())
+        if seen.needed:
+            asked += 1
+            rebalance(Tree(store, "g"), "r")
+    assert asked == (2 if remembers else 20)
+    if not remembers:
+        return
+    assert Tree(store, "g").meta().budget == 5
+    (problem,) = problems
+    assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem
+    monkeypatch.setattr(verb, "_stood", {})  # the first is started again: it declares, and the other says so
+    assert observe(store, catalogs[0], "g").problems == {}
+    monkeypatch.setattr(verb, "_stood", memories[1])
+    assert "budget=5 here, and with budget=None" in observe(store, catalogs[1], "g").problems["group g"]

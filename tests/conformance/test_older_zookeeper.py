@@ -1,0 +1,224 @@
+"""Law: a ZooKeeper that was rebuilt, restored or lost its last writes is worked with again, without a restart by hand; one
+that is only away for long takes no session from anybody."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.agent import Agent
+from rota.coordination.client import ZooKeeperStore, connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.memory import MemoryServer
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+from tests.conformance.processes import Start
+from tests.conformance.test_agent_process import aim, founded, held
+from tests.conformance.worlds import again
+from tests.waiting import wait_until
+
+SESSION = 2.0
+Servers = Sequence[EmbeddedZooKeeper]
+
+
+@pytest.fixture
+def alone(folder: Path) -> Iterator[list[EmbeddedZooKeeper]]:
+    with EmbeddedZooKeeper(folder) as server:
+        yield [server]
+
+
+def hosts(servers: Servers) -> str:
+    return ",".join(server.hosts for server in servers)
+
+
+def stopped(servers: Servers, change: Callable[[Path], None]) -> None:
+    """All of them are down while `change` does something to each one's data."""
+    for server in servers:
+        server.kill()
+    for server in servers:
+        change(server.data_dir)
+    begun(servers)
+
+
+def begun(servers: Servers) -> None:
+    """A quorum answers only once most are there."""
+    with ThreadPoolExecutor(len(servers)) as pool:
+        list(pool.map(lambda server: server.start(60), servers))
+
+
+def keep(folder: Path) -> None:
+    shutil.copytree(folder / "data", folder / "copy")
+
+
+def wipe(folder: Path) -> None:
+    myid = folder / "data" / "myid"
+    number = myid.read_text() if myid.exists() else ""
+    shutil.rmtree(folder / "data")
+    if number:
+        (folder / "data").mkdir()
+        myid.write_text(number)
+
+
+def restore(folder: Path) -> None:
+    shutil.rmtree(folder / "data")
+    shutil.copytree(folder / "copy", folder / "data")
+
+
+def write(store: ZooKeeperStore, times: int) -> None:
+    for _ in range(times):
+        store.now()
+
+
+def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
+    """The servers know less than `store` has seen."""
+    if what == "wiped":
+        again(lambda: write(store, 20))
+        stopped(servers, wipe)
+    elif what == "restored":
+        stopped(servers, keep)
+        assert store.wait_active(60)
+        again(lambda: write(store, 20))
+        stopped(servers, restore)
+
+
+@pytest.mark.parametrize(("which", "what"), [("alone", "wiped"), ("alone", "restored"), ("ensemble", "restored")])
+def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureRequest, which: str, what: str) -> None:
+    servers: Servers = request.getfixturevalue(which)
+    with connect(hosts(servers), SESSION, connect_timeout=30) as store:
+        store.ensure("/rota/a")
+        before = store.session
+        older(servers, store, what)
+        wait_until(lambda: store.active() and store.session != before, 60)
+        assert "it was rebuilt, restored" in store.lost_why
+        again(lambda: store.ensure("/rota/b"))
+        assert store._fresh is None
+
+
+class Hasty(ZooKeeperStore):
+    """It gives its session up after its timeout, whether ZooKeeper gives others or nobody one."""
+
+    def _begin_anew(self, client: Any) -> None:
+        self._rebuild(client)
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(ZooKeeperStore, True), (Hasty, False)], ids=["patient", "hasty"])
+def test_an_outage_longer_than_the_session_keeps_it(
+    alone: list[EmbeddedZooKeeper], kind: type[ZooKeeperStore], kept: bool
+) -> None:
+    """Nobody could expire it meanwhile. Who gives it up anyway loses his work at each long outage."""
+    (server,) = alone
+    with kind(server.hosts, SESSION) as store:
+        assert store.wait_active(20)
+        store.ensure("/rota/a")
+        before, client = store.session, store._client
+        server.kill()
+        wait_until(lambda: store._fresh is not None or store._client is not client, 20)
+        server.start()
+        wait_until(store.active, 30)
+        assert (store.session == before) is kept
+        wait_until(lambda: store._fresh is None, 20)
+
+
+@pytest.mark.parametrize("what", ["wiped", "restored"])
+def test_every_worker_is_live_again_as_another_incarnation(
+    start: Start, alone: list[EmbeddedZooKeeper], group: str, what: str
+) -> None:
+    """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
+    with connect(hosts(alone)) as store:
+        tree = founded(Tree(store, group))
+        workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
+        wait_until(lambda: len(tree.live()) == 2, 20)
+    if what == "restored":
+        stopped(alone, keep)
+    with connect(hosts(alone)) as store:
+        tree = Tree(store, group)
+        write(store, 300)
+        aim(tree, w1="1", w2="2")
+        held(tree, w1="1", w2="2")
+        lives, seen = {v.incarnation for v in tree.live()}, tree.owned()
+    stopped(alone, wipe if what == "wiped" else restore)
+    if what == "wiped":
+        for worker in workers:
+            worker.hears("event=no-group", 40)
+    with connect(hosts(alone)) as store:
+        tree = Tree(store, group)
+        if what == "wiped":
+            founded(tree)
+
+        def newer() -> set[str]:
+            return {v.incarnation for v in tree.live()} - lives
+
+        wait_until(lambda: len(newer()) == 2, 40)
+        aim(tree, w1="1", w2="2")
+        wait_until(lambda: {v.incarnation for v in tree.owned().values()} == newer(), 20)
+        assert all(view.token < seen[p].token for p, view in tree.owned().items())
+    for worker in workers:
+        assert "it was rebuilt, restored" in worker.hears("event=lost")
+        assert len(worker.said("event=no-group")) == (1 if what == "wiped" else 0)
+        assert worker.process.poll() is None
+
+
+def test_silence_and_its_end_are_said_once(memory: MemoryServer) -> None:
+    """Also where each look takes longer than the session is surely alive: then nothing is written either."""
+    Tree(memory.connect(), "g").found()
+    said: list[str] = []
+    store, clock = memory.connect(), [0.0]
+    agent = Agent(
+        Tree(store, "g"),
+        "w1",
+        Live(),
+        lambda word, **_: said.append(word),
+        max_shutdown=10,
+        session_timeout=4,
+        clock=lambda: clock[0],
+    )
+
+    def rounds(slow: float = 0.0) -> list[str]:
+        said.clear()
+        for _ in range(5):
+            for _ in agent.cycle():
+                clock[0] += slow
+        return said
+
+    assert rounds() == ["joined"]
+    store.disconnect()
+    assert rounds() == ["suspended"]
+    assert rounds() == []
+    store.reconnect()
+    assert rounds() == ["resumed"]
+    assert rounds(slow=3.0) == ["suspended"]
+    assert rounds() == ["resumed"]
+
+
+def test_a_group_that_is_gone_is_waited_for(memory: MemoryServer) -> None:
+    """Whether it goes with the session or under it."""
+    tree = Tree(memory.connect(), "g")
+    tree.found()
+    said: list[str] = []
+    worker = Tree(memory.connect(), "g")
+    agent = Agent(worker, "w1", Live(), lambda word, **_: said.append(word), max_shutdown=10, session_timeout=4)
+
+    def rounds() -> list[str]:
+        said.clear()
+        for _ in range(5):
+            list(agent.cycle())
+        return said
+
+    assert rounds() == ["joined"]
+
+    def remove(path: str) -> None:
+        for child in tree.store.children(path):
+            remove(f"{path}/{child}")
+        tree.store.delete(path)
+
+    for session_ends in (True, False):
+        if session_ends:
+            memory.expire(worker.store.session)
+        remove("/rota/g")
+        assert rounds() == (["suspended", "lost", "no-group"] if session_ends else ["no-group"])
+        assert agent.done is None
+        tree.found()
+        assert rounds()[-1] == "joined"

@@ -1,0 +1,104 @@
+"""Law: of two processes with one id that are started again whenever they end, one works and the other one waits."""
+
+import os
+
+import pytest
+
+from rota.agent import Agent
+from rota.coordination import membership
+from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import Live
+from rota.coordination.tree import Tree
+
+GONE = 2**22  # above the greatest process id of Linux
+
+
+class Supervised:
+    """A worker that is started again, as another process or the same one, whenever it ends."""
+
+    def __init__(self, server: MemoryServer, host: str, pid: int) -> None:
+        self.server, self.live = server, Live(host=host, pid=pid)
+        self.said: list[str] = []
+        self.begin()
+
+    def begin(self) -> None:
+        store: MemoryStore = self.server.connect()
+        self.agent = Agent(Tree(store, "g"), "w1", self.live, self.say, max_shutdown=10, session_timeout=4)
+
+    def say(self, word: str, /, **facts: object) -> None:
+        self.said.append(f"{word} {facts.get('host')} {facts.get('pid')}")
+
+    def rounds(self, count: int = 5) -> None:
+        for _ in range(count):
+            list(self.agent.cycle())
+            if self.agent.done is not None:
+                self.agent.store.close()
+                self.begin()
+
+
+@pytest.fixture
+def tree(memory: MemoryServer) -> Tree:
+    tree = Tree(memory.connect(), "g")
+    tree.found()
+    publish(tree, take_control(tree), Publication({"w1": frozenset({"p-a"})}))
+    return tree
+
+
+def takes(tree: Tree) -> int:
+    """How often the partition changed hands."""
+    return tree.owned()["p-a"].version
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_they_do_not_take_over_from_each_other(
+    memory: MemoryServer, tree: Tree, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(membership, "rival", lambda *_: None)
+    first, second = Supervised(memory, "here", os.getpid()), Supervised(memory, "far", 7)
+    for _ in range(20):
+        first.rounds()
+        second.rounds()
+    assert takes(tree) == 1 if guarded else takes(tree) >= 20
+    if guarded:
+        assert first.said == ["joined None None", "claimed None None", "rival far 7"]
+        assert second.said == [f"taken here {os.getpid()}"]
+        memory.expire(first.agent.store.session)
+        second.rounds()
+        assert takes(tree) == 2, "at once when it is gone"
+        first.rounds()
+        assert takes(tree) == 2
+        assert first.said[-1] == "taken far 7"
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "waits"),
+    [
+        ("here", os.getpid(), False),  # this very process, before its session was lost
+        ("here", GONE, False),
+        ("here", os.getppid(), True),
+        ("far", GONE, True),
+        ("", 0, False),
+    ],
+)
+def test_who_is_waited_for(memory: MemoryServer, tree: Tree, host: str, pid: int, waits: bool) -> None:
+    other = Tree(memory.connect(), "g")
+    membership.join(other, "w1", Live(host=host, pid=pid))
+    membership.join(Tree(memory.connect(), "g"), "w11", Live(host="far", pid=1))
+    mine = Supervised(memory, "here", os.getpid())
+    mine.rounds()
+    assert (mine.agent.state.incarnation is None) is waits
+    assert len(tree.live()) == (2 if waits else 3)
+
+
+def test_a_live_node_that_cannot_be_read_is_somebodys(memory: MemoryServer, tree: Tree) -> None:
+    other = Tree(memory.connect(), "g")
+    incarnation = membership.join(other, "w1", Live(host="far", pid=1))
+    other.store.set(other.paths.live(incarnation), b"of a newer version", -1)
+    mine = Supervised(memory, "here", os.getpid())
+    mine.rounds()
+    assert mine.said == ["taken None None"]
+    memory.expire(other.store.session)
+    mine.rounds()
+    assert "joined None None" in mine.said

@@ -1,0 +1,118 @@
+"""Law: liveness is the loop's. Nobody's log makes it stand still, and when something does, its session ends."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.cli.log import MOST, Log
+from rota.cli.watchdog import TICKS, Watchdog
+from rota.coordination.records import Own, encode
+from rota.coordination.store import Create
+from tests.conformance.processes import Start
+from tests.conformance.test_agent_process import Tree, aim, held, incarnation, owners, real
+from tests.waiting import wait_until
+
+__all__ = ["real"]
+STANDING = ("-m", "tests.conformance.standing_worker")
+UNREAD = """
+import fcntl, os
+reader, writer = os.pipe()
+fcntl.fcntl(writer, 1031, 4096)  # F_SETPIPE_SZ: some thirty lines
+os.dup2(writer, 2)
+from rota.cli.worker import command
+command()
+"""
+
+
+def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: Tree) -> None:
+    names = [f"t-{number}" for number in range(200)]
+    real.store.multi([Create(real.paths.own(name), encode(Own())) for name in names])
+    start("w1", program=("-c", UNREAD))
+    wait_until(lambda: real.live(), 20)
+    aim(real, {"w1": names})
+    wait_until(lambda: len(owners(real)) == len(names), 30)
+
+
+def test_a_worker_that_stands_still_is_not_live(
+    start: Start, real: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside it one without its watchdog, live for as long as it stands: what is its own, nobody works on."""
+    flag = tmp_path / "stands"
+    monkeypatch.setenv("STANDS", str(flag))
+    first = start("w1", program=STANDING)
+    monkeypatch.setenv("UNWATCHED", "yes")
+    second = start("w2", program=STANDING)
+    wait_until(lambda: len(real.live()) == 2, 20)
+    aim(real, w1="1", w2="2")
+    held(real, w1="1", w2="2")
+    before = incarnation(real, "w1")
+    flag.touch()
+    wait_until(lambda: incarnation(real, "w1") is None, 30)
+    assert incarnation(real, "w2"), "live, and standing still"
+    first.hears("event=stalled seconds=6")
+    flag.unlink()
+    first.hears("event=lost")
+    after = wait_until(lambda: incarnation(real, "w1"), 20)
+    assert after != before
+    wait_until(lambda: real.owned()["s-1"].incarnation == after, 20)
+    assert not second.said("event=(stalled|lost)")
+    assert len(first.said("event=stalled")) == 1
+
+
+def watched(progress: Callable[[], object], good: Callable[[], bool]) -> list[int]:
+    """How often the session was ended, after many looks of the watchdog."""
+    looks, ended, enough = 0, [0], threading.Event()
+
+    def look() -> object:
+        nonlocal looks
+        looks += 1
+        if looks > 5 * TICKS:
+            enough.set()
+        return progress()
+
+    def end() -> None:
+        ended[0] += 1
+
+    with Watchdog(look, good, end, bound=0.01 * TICKS):
+        assert enough.wait(30)
+    return ended
+
+
+def test_a_standstill_ends_one_session_once() -> None:
+    steps = iter(range(10**6))
+    assert watched(lambda: 1, lambda: True) == [1]
+    assert watched(lambda: next(steps), lambda: True) == [0]
+    assert watched(lambda: next(steps) // (2 * TICKS), lambda: True)[0] >= 2, "once for each standstill"
+    assert watched(lambda: 1, lambda: False) == [0], "there was no session to end: ZooKeeper is away"
+
+
+def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
+    reader, writer = os.pipe()
+    log = Log(lambda lines: f"dropped {lines}", writer)
+    total = MOST + 5_000
+    for number in range(total):
+        log.write(f"{number} {'x' * 100}")
+    got = b""
+    while not log._lines.empty():
+        got += os.read(reader, 65_536)
+    log.write("the end")
+    while not got.endswith(b"the end\n"):
+        got += os.read(reader, 65_536)
+    expected, missing = 0, 0
+    *lines, last = got.decode().splitlines()
+    for word, number in (line.split()[:2] for line in lines):
+        if word == "dropped":
+            missing += int(number)
+            expected += int(number)
+        else:
+            assert word == str(expected), "the count stands where the gap is"
+            expected += 1
+    assert (expected, last) == (total, "the end")
+    assert missing > 0
+    os.close(reader)
+    log.write("to nobody")
+    log.close()
+    os.close(writer)
