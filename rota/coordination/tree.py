@@ -142,11 +142,16 @@ class Tree:
     def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
         """Path -> record for each that is there and readable; the unreadable ones are in `quarantined`."""
         found: dict[str, Read[R]] = {}
+        alike: dict[bytes, R] = {}  # many say the same, as own records of one owner do
         for path, node in zip(paths, self.store.get_many(paths), strict=True):
             if node is not None:
-                record = self._decode(path, model, node)
-                if not isinstance(record, Undecodable):
-                    found[path] = Read(record, node)
+                record = alike.get(node.data)
+                if record is None or self.quarantined:
+                    fresh = self._decode(path, model, node)
+                    if isinstance(fresh, Undecodable):
+                        continue
+                    record = alike[node.data] = fresh
+                found[path] = Read(record, node)
         return found
 
     def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
@@ -241,9 +246,10 @@ class Tree:
         """Partition -> its own record, for those given or all. One that is missing or quarantined has no entry."""
         names = list(partitions) if partitions is not None else self._ids(self.paths.owns)
         base = self.meta().token_base
-        reads = self.read_many([self.paths.own(n) for n in names], Own)
-        views = {n: reads.get(self.paths.own(n)) for n in names}
-        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views.items() if r is not None}
+        paths = [self.paths.own(n) for n in names]
+        reads = self.read_many(paths, Own)
+        views = zip(names, map(reads.get, paths), strict=True)
+        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views if r is not None}
 
     def target(self, worker: str) -> Target | None:
         """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
