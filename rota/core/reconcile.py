@@ -266,9 +266,8 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
     )
     if state.leaving is not None and not after.held:
         return _exit(after, clean=True, reason="left: everything is handed over")
-    if (
-        _overdue(state, look) and not mine and not after.held & look.unread
-    ):  # what is left cannot be read, so it cannot be released either
+    unknown = not mine and not after.held & look.unread
+    if _overdue(state, look) and unknown:  # what is left cannot be read, so it cannot be released either
         return _exit(after, clean=False, reason=f"left: nothing is known of {', '.join(sorted(after.held))}")
     return after, (*releases, *claims, *notes)
 
