@@ -6,12 +6,14 @@ Laws:
 2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands.
 3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
 4. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
-   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token.
+   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token. So is
+   whoever is set free for a rename.
 
 Each guard can be removed for the tests that count the damage of its absence.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.coordination.records import Own, decode, encode
@@ -95,6 +97,15 @@ def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> boo
         return False
     _set(tree, (), partition, Own(), node.version, guards)
     return True
+
+
+def free(tree: Tree, partition: str) -> None:
+    """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
+    is left to `free_unreadable`. Raises Unavailable, Unknown."""
+    path = tree.paths.own(partition)
+    while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.owner:
+        with suppress(NotOwner):  # it changed hands: once more
+            _set(tree, (), partition, Own(), node.version, GUARDED)
 
 
 def _set(
