@@ -2,7 +2,7 @@
 
 Law: after it, this group's tokens are above every token that its tables have seen, its checkpoints say what the tables say,
 and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on, also
-where somebody else changed their rows; what they never heard of begins anew.
+where somebody else changed their rows; what they never heard of begins anew. A table keeps its pipeline.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,10 +34,15 @@ def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
-    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive."""
+    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive, ForeignTable
+    where one is the table of another pipeline: a name is changed by `rota rename`, for its offsets go with it."""
     meta, greatest, checkpoints = coordination.legible(tree), 0, dict[str, Checkpoint | None]()
-    for pipeline in pipelines:
-        tables = Tables.of(pipeline, tree.group, meta.id)
+    found = {one.name: (one, Tables.of(one, tree.group, meta.id)) for one in pipelines}
+    ledgers = [ledger for _, tables in found.values() for ledger in (tables.main, tables.quarantine)]
+    for ledger in ledgers:
+        if table := ledger.open():
+            ledger.adoptable(table)  # all of them, or none
+    for pipeline, tables in found.values():
         for ledger in (tables.main, tables.quarantine):
             if ledger.open():
                 greatest = max(greatest, ledger.adopt())

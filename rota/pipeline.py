@@ -1,20 +1,21 @@
 """What the user declares: a pipeline is a file in `pipelines/`, read by path; the file's name is its name.
 
 Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only. Two
-pipelines never share a table, however its path is spelled: each would consume into it what it reads.
+pipelines never share a table, however its path is spelled: each would consume into it what it reads. The one whose table it
+is goes on, whatever the files are called; where there is no table yet, the first by name.
 """
 
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 from rota.settings import VARIABLE, checked_id, local
 
 if TYPE_CHECKING:
@@ -149,8 +150,9 @@ class Catalog:
 def load(folder: Path) -> Catalog:
     """Every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError if there is no such folder.
 
-    A file that raises, declares a bad value, or shares a table or a group's name with an earlier one is refused by
-    itself: `refused[file name]` is one line, and the other files are served.
+    A file that raises, declares a bad value, a table that is another's, or a group of an earlier file's name is refused by
+    itself: `refused[file name]` is one line, and the other files are served. Where nobody can tell whose a table is, all who
+    declare it are refused.
     """
     if not folder.is_dir():
         raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
@@ -158,11 +160,17 @@ def load(folder: Path) -> Catalog:
     groups: dict[str, Group] = {}
     modules: list[ModuleType] = []
     refused: dict[str, str] = {}
+    declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
     for path in sorted(folder.glob("[!_.]*.py")):
         try:
             module = _module(path)
-            found = _declared(path, module)
-            _unshared(path, found, pipelines, groups)
+            declared[path] = module, _declared(path, module)
+        except ConfigError as error:
+            refused[path.name] = str(error)
+    others = _others(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
+    for path, (module, found) in declared.items():
+        try:
+            _unshared(path, found, others, groups)
         except ConfigError as error:
             refused[path.name] = str(error)
             continue
@@ -212,17 +220,38 @@ def _name(path: Path) -> str:
 
 
 def _unshared(
-    path: Path, found: tuple[Pipeline | Group, ...], pipelines: Mapping[str, Pipeline], groups: Mapping[str, Group]
+    path: Path, found: tuple[Pipeline | Group, ...], others: Mapping[str, str], groups: Mapping[str, Group]
 ) -> None:
     for item in found:
         if isinstance(item, Group) and item.name in groups:
             raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
-        if isinstance(item, Pipeline):
-            for other in pipelines.values():
-                if _place(other.table) == _place(item.table):
-                    raise ConfigError(
-                        f"{path}: its table {item.table.path!r} is the one of pipeline {other.name!r}. Give it another path"
-                    )
+        if isinstance(item, Pipeline) and item.name in others:
+            raise ConfigError(f"{path}: its table {item.table.path!r} {others[item.name]}")
+
+
+def _others(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Pipeline -> whose its table is, where it is not its own, with the next step."""
+    places: dict[str, list[Pipeline]] = {}
+    for pipeline in pipelines:
+        places.setdefault(_place(pipeline.table), []).append(pipeline)
+    shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
+    return {name: why for place, sharing in shared.items() for name, why in _refusals(place, sharing).items()}
+
+
+def _refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
+    from rota.dataplane.identity import instead, owner_among  # here: only who shares a table waits for delta-rs
+
+    names = [one.name for one in sharing]
+    try:
+        owner = owner_among(Path(place) / "main", names) or names[0]
+    except RotaError as error:
+        why = f"stands in {', '.join(f'{name}.py' for name in names)}, and nobody can tell whose it is: {error}"
+        return dict.fromkeys(names, why)
+    return {
+        one.name: f"is the one of pipeline {owner!r}. {instead(owner, one.name, one.group)}"
+        for one in sharing
+        if one.name != owner
+    }
 
 
 def _place(table: Delta) -> str:

@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "retry": "retry",
     "skip": "skip",
     "adopt": "adopt",
+    "rename": "rename",
     "vacuum": "vacuum",
     "forget": "forget",
     "plan": "plan",

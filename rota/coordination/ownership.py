@@ -9,7 +9,8 @@ Laws:
 4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
    again. Where the writer itself is no longer who it was (live node, target), none is written.
 5. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
-   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token.
+   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token. So is
+   whoever is set free for a rename.
 
 Each guard can be removed for the tests that count the damage of its absence.
 """
@@ -134,6 +135,14 @@ def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> boo
         return False
     _one(partition, _set(tree, (), Own(), {partition: node.version}, guards)[1])
     return True
+
+
+def free(tree: Tree, partition: str) -> None:
+    """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
+    is left to `free_unreadable`. Raises Unavailable, Unknown."""
+    path = tree.paths.own(partition)
+    while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.owner:
+        _set(tree, (), Own(), {partition: node.version}, GUARDED)  # refused where it changed hands: once more
 
 
 def _one(partition: str, refused: Mapping[str, str]) -> None:

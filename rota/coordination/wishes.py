@@ -89,6 +89,12 @@ def unpin(tree: Tree, partitions: Iterable[str]) -> GroupWishes:
     return _pin(tree, set(partitions), {})
 
 
+def repin(tree: Tree, partitions: Mapping[str, str]) -> GroupWishes:
+    """Ties each partition (old id -> new id) to its worker under the new id."""
+    pins = tree.wishes().pins
+    return _pin(tree, set(partitions), {new: pins[old] for old, new in partitions.items() if old in pins})
+
+
 def _pin(tree: Tree, before: set[str], after: Mapping[str, str]) -> GroupWishes:
     def changed(now: GroupWishes | None) -> GroupWishes:
         wishes = now or GroupWishes()

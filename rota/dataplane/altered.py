@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from rota.errors import EnvironmentFailed
+from rota.dataplane.opening import entry, history
 
 FEW = 16  # commits that are read first
 
@@ -32,16 +32,16 @@ def altered(path: Path, table: DeltaTable) -> Altered | None:
     """Looks from the newest version back to where a commit of ours has looked."""
     seen, base, limit, found = 0, -1, FEW, None
     while True:
-        entries = table.history(limit)
-        for entry in entries[seen:]:
-            version = int(str(entry["version"]))
+        entries = history(path, table, limit)
+        for one in entries[seen:]:
+            version = int(str(one["version"]))
             if version <= base:
                 return found
-            if "rota.op" in entry:
-                base = max(base, _base(entry, version))
+            if "rota.op" in one:
+                base = max(base, _base(one, version))
             elif _changes_rows(path, version):
                 found = replace(
-                    found or Altered(version, str(entry.get("operation", "a commit")), None), back_to=_back_to(entry)
+                    found or Altered(version, str(one.get("operation", "a commit")), None), back_to=_back_to(one)
                 )
                 if found.back_to is not None:
                     return found
@@ -61,18 +61,10 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _base(entry: Mapping[str, object], version: int) -> int:
+def _base(said: Mapping[str, object], version: int) -> int:
     """Up to where a commit of ours looked: a replay does not, and one from before `rota.base` is taken to have."""
-    said = str(entry.get("rota.base", version - 1))
-    return int(said) if said else -1
-
-
-def entry(path: Path, version: int) -> str:
-    """What the log says at this version, as it is written there."""
-    try:
-        return (path / "_delta_log" / f"{version:020}.json").read_text()
-    except OSError as error:
-        raise EnvironmentFailed(f"The log of {path} cannot be read ({error}). Check the disk and its rights") from error
+    base = str(said.get("rota.base", version - 1))
+    return int(base) if base else -1
 
 
 def _changes_rows(path: Path, version: int) -> bool:
@@ -80,7 +72,7 @@ def _changes_rows(path: Path, version: int) -> bool:
     return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
 
 
-def _back_to(entry: Mapping[str, object]) -> int | None:
-    parameters = entry.get("operationParameters")
+def _back_to(said: Mapping[str, object]) -> int | None:
+    parameters = said.get("operationParameters")
     version = str(parameters.get("version")) if isinstance(parameters, dict) else ""
-    return int(version) if entry.get("operation") == "RESTORE" and version.isdigit() else None
+    return int(version) if said.get("operation") == "RESTORE" and version.isdigit() else None

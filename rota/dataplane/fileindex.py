@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +18,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from rota.dataplane.opening import created, opened, plain
+from rota.dataplane.opening import created, local, opened, plain
+from rota.dataplane.table import renamed_id
 from rota.errors import EnvironmentFailed
 
 SCHEMA = pa.schema(
@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 TRIES = 100
+RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which it is put together again
 Rows = tuple[tuple[str, int, "Landed"], ...]
 _READ: dict[Path, dict[str, Rows]] = {}  # index -> its files as they were read; only those that the table still names
@@ -97,15 +98,46 @@ class FileIndex:
             return
         raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
 
+    def rename(self, old: str, new: str, number: int) -> None:
+        """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
+        a run that came too late for an earlier rename, and goes."""
+
+        def named(rows: Rows) -> Rows:
+            return tuple((renamed_id(p, old, new), o, file) for p, o, file in rows if p.startswith(f"{old}-"))
+
+        for _ in range(TRIES):
+            table = opened(self.path)
+            if table is None or table.transaction_version(RENAMED) == number:
+                return
+            known = {p for uri in table.file_uris() for p, *_ in _rows(str(local(self.path, uri)))}
+            late = [Transaction(f"rota/{p}/index", 0) for p in known]  # whoever gives offsets meanwhile conflicts
+            properties = CommitProperties(app_transactions=[Transaction(RENAMED, number), *late], max_commit_retries=0)
+            try:
+                table.create_write_transaction(
+                    self._changed(table, named), "append", table.schema(), partition_by=[], commit_properties=properties
+                )
+            except CommitFailedError:
+                continue
+            except (DeltaError, OSError) as error:
+                raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
+        raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
+
     def _replaced(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
         """Each file of the index that says something else of a renewed file, written anew."""
+
+        def now(rows: Rows) -> Rows:
+            return tuple((p, o, self._renewed(p, o, was) if p in partitions else was) for p, o, was in rows)
+
+        return self._changed(table, now)
+
+    def _changed(self, table: DeltaTable, change: Callable[[Rows], Rows]) -> list[AddAction | RemoveAction]:
+        """Each file of the index that the change makes another one, written anew."""
         actions: list[AddAction | RemoveAction] = []
         for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-            rows = _rows(str(self.path / unquote(file["path"])))
-            now = tuple((p, o, self._renewed(p, o, was) if p in partitions else was) for p, o, was in rows)
-            if now != rows:
+            rows = _rows(str(local(self.path, file["path"])))
+            if (now := change(rows)) != rows:
                 removed = RemoveAction(file["path"], True, int(time.time() * 1000), size=file["size_bytes"])
-                actions += [removed, self._written(now)]
+                actions += [removed, *([self._written(now)] if now else [])]
         return actions
 
     def _renewed(self, partition: str, ordinal: int, was: Landed) -> Landed:
@@ -114,7 +146,7 @@ class FileIndex:
     def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
         found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
         known = _READ.get(self.path, {})
-        names = [_local(uri) for uri in table.file_uris()] if table else []
+        names = [str(local(self.path, uri)) for uri in table.file_uris()] if table else []
         read = _READ[self.path] = {name: known[name] if name in known else _rows(name) for name in names}
         for rows in read.values():
             for partition, ordinal, file in rows:
@@ -171,10 +203,6 @@ def without_copy(folder: Path) -> str:
 
 def _lost(index: Path, what: str) -> EnvironmentFailed:
     return EnvironmentFailed(f"{index} {what}. Bring it back. {without_copy(index.parent)}")
-
-
-def _local(uri: str) -> str:
-    return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
 
 
 def _rows(file: str) -> Rows:

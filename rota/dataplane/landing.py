@@ -36,6 +36,7 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 LIVE = (  # what vanished, what changed, what the index no longer knows
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. Land it under a new name, then: rota skip",
@@ -160,7 +161,7 @@ class Landing:
             self._linked(stage, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            frame = reader.options(**self._options()).load(str(stage))
+            frame = reader.options(**self._options()).load(GLOB.sub(r"\\\g<0>", str(stage)))
             self._complete(frame.columns, ranges)
             yield frame
         finally:

@@ -16,14 +16,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
-from rota.dataplane.altered import Altered, altered, entry, joined
-from rota.dataplane.opening import created, opened, plain
-from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
+from rota.dataplane.altered import Altered, altered, joined
+from rota.dataplane.identity import Identity, adopted, owner, under_way
+from rota.dataplane.opening import created, entry, history, opened, plain
+from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, past
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.settings import folder
 
-ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
 TRIES = 100
 RECENT = 500  # versions of a table that a check reads back
@@ -33,7 +33,7 @@ RECENT = 500  # versions of a table that a check reads back
 class Guards:
     """What keeps a zombie out; each can be taken away, to show in a test that it is needed."""
 
-    identity: bool = True  # the table must carry this group's id
+    identity: bool = True  # the table must carry this group's id, and name this pipeline
     tokens: bool = True  # a partition with a newer token is left alone
     snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
     history: bool = True  # after a failure, look for the commit in the log before trying again
@@ -44,12 +44,14 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One Delta table of a group (`main` or `quarantine`): `group` and `meta` (the random id in its meta znode) own it."""
+    """One Delta table of a group (`main` or `quarantine`): the `pipeline` of this `group` with this `meta` (the random id in
+    its meta znode) owns it."""
 
     path: Path
     group: str
     meta: str
     guards: Guards = Guards()
+    pipeline: str = ""
 
     def open(self) -> DeltaTable | None:
         """The newest version; None when there is no table."""
@@ -79,13 +81,16 @@ class Ledger:
         return {p: Standing(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
 
     def identify(self, table: DeltaTable) -> None:
-        """Raises ForeignTable, before anything is written, where the table belongs to another group or another past."""
-        if not self.guards.identity or self._ours(table) or not (_adopted(table) or table.file_uris()):
+        """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
+        pipeline."""
+        if not self.guards.identity or self.owner.owns(table) or not (adopted(table) or table.file_uris()):
             return
-        raise ForeignTable(
-            f"{self.path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
-            f"written. To take it over: rota adopt"
-        )
+        raise ForeignTable(self.owner.refusal(self.path, table))
+
+    @property
+    def owner(self) -> Identity:
+        """Who the table must belong to."""
+        return Identity(self.group, self.meta, self.pipeline)
 
     def altered(self, partitions: Iterable[str]) -> dict[str, str]:
         """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
@@ -113,7 +118,7 @@ class Ledger:
 
     def identity(self, table: DeltaTable) -> list[Transaction]:
         """What the first commit of this group into a table carries, so that `identify` knows it again."""
-        return [] if self._ours(table) else self._identity(_adopted(table) or 1)
+        return [] if self.owner.owns(table) else self.owner.taken(adopted(table) or 1)
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
         """See `Table.claim`. Raises ForeignTable before anything is written."""
@@ -132,7 +137,7 @@ class Ledger:
                 return self._claimed(table, mine, {p: heard[p] or 0 for p in mine}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
-                self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
+                self._write(table, (), wanted, {**self.said(claim, {}), "rota.tokens": _shown(mine)})
             except (DeltaError, OSError) as error:
                 survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
@@ -162,7 +167,7 @@ class Ledger:
             self._in_place(claimed)
             self.on_disk(batch.files)
             try:
-                said = metadata(batch, self.group, claimed.tokens)
+                said = self.said(batch, claimed.tokens)
                 self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
                 error: Exception | None = None
             except (DeltaError, OSError) as caught:
@@ -180,23 +185,23 @@ class Ledger:
     def past(self, since: int = -1) -> tuple[Past, ...]:
         """See `Table.past`."""
         table = self.open()
-        entries = table.history(table.version() - since) if table and table.version() > since else []
-        return tuple(one for entry in entries if (one := told(entry)))
+        newer = table.version() - since if table else 0
+        return tuple(past(history(self.path, table, newer))) if table and newer > 0 else ()
 
     def recent(self) -> tuple[Past, ...]:
         """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
         table = self.open()
-        return tuple(one for entry in (table.history(RECENT) if table else ()) if (one := told(entry)))
+        return tuple(past(history(self.path, table, RECENT))) if table else ()
 
     def reaching(self, offsets: Mapping[str, int]) -> tuple[Past, ...]:
         """The commits, newest first, back to where each partition stood at its offset."""
         table, limit = self.open() if offsets else None, 64
         while table:
-            entries = table.history(limit)
-            past = tuple(one for entry in entries if (one := told(entry)) and one.op in ("commit", "skip"))
-            reached = {p for one in past for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
+            entries = history(self.path, table, limit)
+            found = tuple(one for one in past(entries) if one.op in ("commit", "skip"))
+            reached = {p for one in found for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
             if reached >= set(offsets) or len(entries) < limit:
-                return tuple(one for one in past if any(one.passed(p, at) for p, at in offsets.items()))
+                return tuple(one for one in found if any(one.passed(p, at) for p, at in offsets.items()))
             limit *= 8
         return ()
 
@@ -208,19 +213,26 @@ class Ledger:
         """Takes the table over for this group and ZooKeeper, as it is, and goes on at its offsets. The greatest token it
         has seen.
 
-        Whoever had it before is stopped at its next claim, and what it has under way at its commit.
+        Whoever had it before is stopped at its next claim, and what it has under way at its commit. Raises ForeignTable for
+        the table of another pipeline: its offsets are of other partitions, so all would be read again.
         """
         for _ in range(TRIES):
             table = self.there()
-            if self._ours(table) and not self._altered(table):
+            self.adoptable(table)
+            if self.owner.owns(table) and not self._altered(table):
                 return max((t for one in self.past() for t in one.tokens.values()), default=0)
-            wanted = [*self._identity((_adopted(table) or 0) + 1), *self._carried(table)]
+            wanted = [*self.owner.taken((adopted(table) or 0) + 1), *self._carried(table)]
             try:
                 adoption = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="adopt")
-                self._write(table, (), wanted, metadata(adoption, self.group, {}))
+                self._write(table, (), wanted, self.said(adoption, {}))
             except (DeltaError, OSError) as error:
                 survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no adoption in {TRIES} tries. Stop the group's runs and try again")
+
+    def adoptable(self, table: DeltaTable) -> None:
+        """Raises ForeignTable where the table is another pipeline's, or between two names."""
+        if under_way(self.path, table) or owner(self.path, table) not in (None, self.pipeline):
+            raise ForeignTable(self.owner.refusal(self.path, table))
 
     def _carried(self, table: DeltaTable) -> list[Transaction]:
         """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
@@ -233,21 +245,20 @@ class Ledger:
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
         return [Transaction(one._offset(p), at) for one, p, at in both]
 
+    def at(self, partition: str, stands: Standing) -> list[Transaction]:
+        """What sets the partition's offset and token, as far as they are known."""
+        both = ((self._offset(partition), stands.offset), (self._token(partition), stands.token))
+        return [Transaction(name, number) for name, number in both if number is not None]
+
     def _offset(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/offset"
 
     def _token(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/token"
 
-    def _id(self) -> str:
-        return f"rota/{self.group}/id/{self.meta}"
-
-    def _ours(self, table: DeltaTable) -> bool:
-        adopted = _adopted(table)
-        return adopted is not None and table.transaction_version(self._id()) == adopted
-
-    def _identity(self, number: int) -> list[Transaction]:
-        return [Transaction(self._id(), number), Transaction(ADOPTED, number)]
+    def said(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
+        """What a commit of ours says of itself."""
+        return metadata(batch, self.group, tokens, self.pipeline)
 
     def _moves(self, batch: Batch, tokens: Mapping[str, int]) -> list[Transaction]:
         offsets = [Transaction(self._offset(p), end) for p, (_, end) in batch.ranges.items()]
@@ -339,8 +350,9 @@ class Tables:
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
         """`meta` is the random id of the group's meta record."""
         place = folder(pipeline.table.path)
-        aside = Ledger(place / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
-        return cls(place, Ledger(place / "main", group, meta), aside)
+        aside = Guards(untouched=False)  # people clear it as they mend
+        main = Ledger(place / "main", group, meta, pipeline=pipeline.name)
+        return cls(place, main, replace(main, path=place / "quarantine", guards=aside))
 
 
 def survivable(path: Path, error: Exception) -> None:
@@ -355,11 +367,6 @@ def survivable(path: Path, error: Exception) -> None:
 def added_file(file: DataFile) -> AddAction:
     """The file as the log names it."""
     return AddAction(file.path, file.size, {}, file.modified, True, file.statistics)
-
-
-def _adopted(table: DeltaTable) -> int | None:
-    number: int | None = table.transaction_version(ADOPTED)
-    return number
 
 
 def _shown(tokens: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ledger import Ledger, added_file, survivable
-from rota.dataplane.table import OFFSET, PARTITION, Batch, DataFile, metadata
+from rota.dataplane.table import OFFSET, PARTITION, Batch, DataFile
 from rota.errors import EnvironmentFailed, OffsetGap
 
 TRIES = 100
@@ -45,7 +45,7 @@ class _Room:
 def replace(ledger: Ledger, batch: Batch) -> int:
     """The version in which the batch stands instead of what was in its ranges. Raises OffsetGap, ForeignTable."""
     batch, first, room = changed(batch, op="replay"), None, None
-    said = metadata(batch, ledger.group, {})
+    said = ledger.said(batch, {})
     for _ in range(TRIES):
         table = _fitting(ledger, batch)
         first = table.version() if first is None else first
@@ -84,7 +84,7 @@ def append(ledger: Ledger, batch: Batch) -> int:
                 table.schema(),
                 partition_by=[],
                 commit_properties=CommitProperties(
-                    custom_metadata=metadata(batch, ledger.group, {}), app_transactions=ledger.identity(table)
+                    custom_metadata=ledger.said(batch, {}), app_transactions=ledger.identity(table)
                 ),
             )
             error: Exception | None = None

@@ -5,13 +5,15 @@ or without ZooKeeper; its log says afterwards what happened.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
 KEYS = (
-    "op", "commit", "run", "group", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad", "seconds", "base",
+    "op", "commit", "run", "group", "pipeline", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad",
+    "seconds", "base",
 )  # fmt: skip
 DOCUMENTS = ("tokens", "ranges", "rows", "bad")  # the keys whose value is JSON
 
@@ -125,7 +127,7 @@ class Table(Protocol):
         ...
 
 
-def metadata(batch: Batch, group: str, tokens: Mapping[str, int]) -> dict[str, str]:
+def metadata(batch: Batch, group: str, tokens: Mapping[str, int], pipeline: str = "") -> dict[str, str]:
     """What a commit says of itself in the log: `rota.<key>` -> text."""
     ranges = "replayed" if batch.op == "replay" else "ranges"  # a replay moves no offset
     said = {
@@ -133,6 +135,7 @@ def metadata(batch: Batch, group: str, tokens: Mapping[str, int]) -> dict[str, s
         "commit": batch.id,
         "run": batch.run,
         "group": group,
+        "pipeline": pipeline,
         "incarnation": batch.incarnation,
         "attempt": batch.attempt,
         "epoch": str(batch.epoch),
@@ -144,6 +147,31 @@ def metadata(batch: Batch, group: str, tokens: Mapping[str, int]) -> dict[str, s
         "base": "",  # set where offsets move
     }
     return {f"rota.{key}": value for key, value in said.items()}
+
+
+def past(entries: Iterable[Mapping[str, object]]) -> Iterator[Past]:
+    """The commits of ours among the newest of a log, newest first. What was done under a former name of the pipeline is told
+    of the partitions as they are called now."""
+    renamed: list[tuple[str, str]] = []  # the former first
+    for entry in entries:
+        if one := told(entry):
+            yield _renamed(one, renamed) if renamed else one
+            if one.op == "rename":
+                renamed[:0] = json.loads(str(entry["rota.renamed"])).items()
+
+
+def _renamed(one: Past, renamed: Iterable[tuple[str, str]]) -> Past:
+    def named(by_partition: Mapping[str, T]) -> Mapping[str, T]:
+        for old, new in renamed:
+            by_partition = {renamed_id(p, old, new): value for p, value in by_partition.items()}
+        return by_partition
+
+    return replace(one, tokens=named(one.tokens), ranges=named(one.ranges), rows=named(one.rows), bad=named(one.bad))
+
+
+def renamed_id(partition: str, old: str, new: str) -> str:
+    """The partition's id after its pipeline `old` was renamed to `new`."""
+    return f"{new}-{partition[len(old) + 1 :]}" if partition.startswith(f"{old}-") else partition
 
 
 def told(entry: Mapping[str, object]) -> Past | None:

@@ -71,10 +71,10 @@ def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
 
 
 def test_the_names_of_the_transactions(tmp_path: Path) -> None:
-    table = ledger(tmp_path)
+    table = ledger(tmp_path, pipeline="pipe")
     table.claim({"p": 7}, {"p": 5})
     assert log(table.path).transactions == {
-        "rota/g/p/token": 7, "rota/g/p/offset": 5, f"rota/g/id/{META}": 1, "rota/adopted": 1,
+        "rota/g/p/token": 7, "rota/g/p/offset": 5, f"rota/g/id/{META}": 1, "rota/adopted": 1, "rota/pipeline/pipe": 1,
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def test_the_columns() -> None:
 
 def test_the_metadata_of_a_commit() -> None:
     documented = set(re.findall(r"^\| `rota\.(\w+)` \|", TEXT, re.M))
-    assert documented == {*KEYS, "replayed"}
+    assert documented == {*KEYS, "replayed", "renamed"}
     one = Batch("c", "r", "w@0", "r-a", 1, {"p": (0, 1)})
     assert set(metadata(one, "g", {"p": 1})) == {f"rota.{k}" for k in KEYS}
 
@@ -35,5 +35,8 @@ def test_the_transactions() -> None:
         "rota/<group>/<partition>/token",
         "rota/<group>/id/<meta id>",
         "rota/adopted",
+        "rota/pipeline/<pipeline>",
+        "rota/renaming",
+        "rota/renamed/<old>/to/<new>",
         "rota/<partition>/index",
     ]  # test_ledger and test_landing look at what is written

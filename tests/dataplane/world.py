@@ -68,6 +68,12 @@ class World:
         assert not catalog.refused, catalog.refused
         self.pipeline: Pipeline = catalog.pipelines["p"]
 
+    def call(self, name: str) -> None:
+        """Renames the pipeline's file, and loads it."""
+        file = self.folder / "pipelines" / f"{self.pipeline.name}.py"
+        file.rename(file.with_stem(name))
+        self.pipeline = load(file.parent).pipelines[name]
+
     def land(self, key: str, name: str, lines: Iterable[str], suffix: str = ".json") -> None:
         path = self.folder / "land" / key / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +98,7 @@ class World:
             paths.assign(worker), Slots, lambda _: Slots(slots=(Slot(epoch=epoch, partitions=frozenset(partitions)),))
         )
         self.tree.update(paths.head, Head, lambda _: Head(epoch=epoch))
-        self.tree.grow("p", keys)
+        self.tree.grow(self.pipeline.name, keys)
         for p in partitions:
             if store.get(paths.own(p)) is None:
                 store.create(paths.own(p), encode(Own()))

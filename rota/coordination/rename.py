@@ -1,0 +1,81 @@
+"""What a group knows of a pipeline, under another name: keys, loads, pins, checkpoints.
+
+Laws: each step may be done twice. Who owns a partition under the new name claims it anew: its own record is set free here,
+after the table was taken from the old name, so that every token that may write is above every token that the table saw. The
+next epoch places the partitions; what was parked is tried again and told under its new name.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from rota.coordination.ownership import free
+from rota.coordination.parking import unpark
+from rota.coordination.records import Checkpoint, Loads, Partitions, encode
+from rota.coordination.room import check_room
+from rota.coordination.store import Create, Delete, Op, Set
+from rota.coordination.tree import Tree
+from rota.coordination.wishes import repin
+from rota.errors import ConfigError, Conflict, CoordinationError
+from rota.settings import checked_id
+
+
+def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None:
+    """Raises ConfigError, before anything is written, while a run consumes one of the partitions (old id -> new id), or
+    where a new id cannot be, or is another pipeline's."""
+    for run in tree.runs():
+        if at_work := partitions.keys() & set(run.partitions):
+            raise ConfigError(
+                f"Run {run.run_id} consumes {min(at_work)}. Nothing was renamed. Wait for its end, then type it again"
+            )
+    for partition in partitions.values():
+        checked_id("partition", partition)
+    others = {name: keys for name, keys in tree.partitions().items() if name not in (old, new)}
+    check_room(tree.group, new, set(partitions.values()), set(), others)
+
+
+def rename_pipeline(
+    tree: Tree, old: str, new: str, partitions: Mapping[str, str], checkpoints: Mapping[str, Checkpoint]
+) -> None:
+    """The group serves `new` where it served `old`; `checkpoints` are what the table says, by new id."""
+    for partition in partitions.values():
+        free(tree, partition)
+    told = tree.checkpoints([*partitions, *partitions.values()])
+    for was, partition in partitions.items():
+        if (now := checkpoints.get(partition)) is not None:
+            last = [told[p].record for p in (was, partition) if p in told and told[p].record.offset == now.offset]
+            record = last[0].model_copy(update={"table": now.table}) if last else now  # whose run and rows they were
+            tree.put(tree.paths.checkpoint(partition), record)
+    _moved(tree, old, new)
+    repin(tree, partitions)
+    for was, partition in partitions.items():
+        _gone(tree, tree.paths.checkpoint(was))
+        for one in (was, partition):
+            with suppress(CoordinationError):
+                unpark(tree, one)
+
+
+def _moved(tree: Tree, old: str, new: str) -> None:
+    """The keys and loads of `old` are those of `new`, in one multi."""
+    pipelines, loads = tree.pipelines(), tree.loads()
+    if old not in pipelines:
+        return
+    folded = [one.node.mzxid for one in tree.checkpoints(f"{new}-{key}" for key in pipelines[old].record.keys).values()]
+    was, now = pipelines[old], pipelines.get(new)
+    record = now.record if now else Partitions(requires=was.record.requires)
+    keys = tuple(sorted({*was.record.keys, *record.keys}, key=str.encode))
+    ops: list[Op] = [Delete(tree.paths.pipeline(old), was.version)]
+    path, data = tree.paths.pipeline(new), encode(record.model_copy(update={"keys": keys}))
+    ops.append(Set(path, data, now.version) if now else Create(path, data))
+    if old in loads:
+        ops.append(Delete(tree.paths.load(old), loads[old].version))
+        path, rates = tree.paths.load(new), encode(Loads(rates=loads[old].record.rates, upto=max(folded, default=0)))
+        ops.append(Set(path, rates, loads[new].version) if new in loads else Create(path, rates))
+    try:
+        tree.store.multi(ops)
+    except Conflict as conflict:
+        raise ConfigError(f"The partitions of {old!r} or {new!r} were just changed. Type it again") from conflict
+
+
+def _gone(tree: Tree, path: str) -> None:
+    with suppress(Conflict):
+        tree.store.delete(path)

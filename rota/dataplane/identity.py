@@ -1,0 +1,141 @@
+"""Whose a table is: a group of one ZooKeeper, and one pipeline of it.
+
+Law: a table has one owner at most, and its log names it, from the first claim on. `rota/adopted` counts how often the table
+changed hands; the group and the pipeline whose ids carry that number have it, and nobody else reads or writes on. A rename
+takes the table from the old name first and gives it to the new one last: in between it is nobody's.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable, Transaction
+
+from rota.dataplane.opening import history, opened
+from rota.errors import EnvironmentFailed
+
+ADOPTED = "rota/adopted"  # how often the table changed hands
+RENAMING = "rota/renaming"  # the number of the rename that is under way; 0: none is
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A pipeline of a group; `meta` is the random id of the group in its ZooKeeper."""
+
+    group: str
+    meta: str
+    pipeline: str
+
+    def owns(self, table: DeltaTable) -> bool:
+        """Whether the table is this pipeline's, in this group."""
+        number = adopted(table)
+        return (
+            number is not None
+            and self.group_has(table)
+            and table.transaction_version(_pipeline(self.pipeline)) == number
+        )
+
+    def group_has(self, table: DeltaTable) -> bool:
+        """Whether the table is this group's, whatever its pipeline is called."""
+        return bool(table.transaction_version(self._group()) == adopted(table))
+
+    def taken(self, number: int) -> list[Transaction]:
+        """What makes the table this pipeline's, as the owner of that number."""
+        return [*self.left(number), Transaction(_pipeline(self.pipeline), number)]
+
+    def left(self, number: int) -> list[Transaction]:
+        """What makes the table this group's, and no pipeline's."""
+        return [Transaction(self._group(), number), Transaction(ADOPTED, number)]
+
+    def refusal(self, path: Path, table: DeltaTable) -> str:
+        """Why the table, which is not this pipeline's, is left alone, with the next step."""
+        if way := under_way(path, table):
+            return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
+        name = owner(path, table)
+        if not self.group_has(table) and name in (None, self.pipeline):
+            return (
+                f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
+                f"written. To take it over: rota adopt"
+            )
+        if not self.group_has(table):
+            return (
+                f"{path} belongs to pipeline {name!r} of another group, or of group {self.group!r} of another ZooKeeper. "
+                f"Nothing was written. Give {self.pipeline!r} another path; or, to take the table over, call the file "
+                f"{name}.py, then: rota adopt"
+            )
+        return (
+            f"{path} is the table of pipeline {name!r}, and {self.pipeline!r} would read everything again into it. Nothing "
+            f"was written. {instead(str(name), self.pipeline, self.group)}"
+        )
+
+    def _group(self) -> str:
+        return f"rota/{self.group}/id/{self.meta}"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A rename from `old` to `new`, begun by a group."""
+
+    old: str
+    new: str
+    group: str
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        return f"rota rename {self.old} {self.new}{'' if self.group == 'default' else f' --group {self.group}'}"
+
+
+def instead(owner: str, name: str, group: str) -> str:
+    """What a pipeline can do whose table is another's."""
+    return (
+        f"Give {name!r} another path; or, if it is {owner!r} under a new name, take {owner}.py away, then: "
+        f"{Way(owner, name, group).command}"
+    )
+
+
+def adopted(table: DeltaTable) -> int | None:
+    """How often the table changed hands; None: nobody ever claimed it."""
+    number: int | None = table.transaction_version(ADOPTED)
+    return number
+
+
+def owner(path: Path, table: DeltaTable) -> str | None:
+    """The name of the pipeline that has the table, in whatever group; None: nobody has it."""
+    number, limit, seen = adopted(table), 16, 0
+    while number is not None:
+        entries = history(path, table, limit)
+        names = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
+        if found := [name for name in names if table.transaction_version(_pipeline(name)) == number]:
+            return found[0]
+        if len(entries) < limit:
+            return None
+        seen, limit = limit, limit * 8
+    return None
+
+
+def owner_among(path: Path, names: Iterable[str]) -> str | None:
+    """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
+    table = opened(path)
+    number = adopted(table) if table else None
+    if table is None or number is None:
+        return None
+    return next((name for name in names if table.transaction_version(_pipeline(name)) == number), None)
+
+
+def under_way(path: Path, table: DeltaTable) -> Way | None:
+    """The rename that began and did not end."""
+    if not table.transaction_version(RENAMING):
+        return None
+    began = next((one for one in history(path, table) if one.get("rota.op") == "renaming"), None)
+    if began is None:
+        raise EnvironmentFailed(
+            f"{path} is between two names that its log has lost. Bring its _delta_log back from a copy"
+        )
+    ((old, new),) = json.loads(str(began["rota.renamed"])).items()
+    return Way(str(old), str(new), str(began["rota.group"]))
+
+
+def _pipeline(name: str) -> str:
+    return f"rota/pipeline/{name}"

@@ -1,0 +1,51 @@
+"""A pipeline's file got another name: its table, and what the group knows of it, go along: `rota rename`.
+
+Law: nothing is read twice and nothing is lost, wherever it stops: typed again, it goes on. The table's log is what counts:
+it takes the table from the old name first, which fences every run of it, and gives it to the new name last, after
+everything else is there. A table that is not the old name's is left alone.
+"""
+
+from rota.coordination import rename as coordination
+from rota.coordination.records import Checkpoint
+from rota.coordination.tree import Tree
+from rota.dataplane import renaming
+from rota.dataplane.landing import Landing
+from rota.dataplane.ledger import Tables
+from rota.dataplane.table import renamed_id
+from rota.errors import ConfigError
+from rota.pipeline import Pipeline
+from rota.settings import checked_id
+
+
+def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
+    """How many partitions of `old` go on as those of `pipeline`, which declares the table; None: they did already.
+
+    Raises ConfigError, ForeignTable, before anything is written, where the table is not `old`'s in this group, or a run of
+    it is under way.
+    """
+    new = pipeline.name
+    if checked_id("pipeline", old) == new:
+        raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
+    tables, index = Tables.of(pipeline, tree.group, tree.meta().id), Landing.of(pipeline).index
+    if renaming.done(tables.main, old):
+        return None
+    log = (p for p in tables.main.partitions() if p.startswith(f"{old}-"))
+    ids = {p: renamed_id(p, old, new) for p in (*log, *(f"{old}-{key}" for key in _keys(tree, old, new)))}
+    coordination.check(tree, old, new, ids)
+    number = renaming.begin(tables.main, old, ids)
+    index.rename(old, new, number)
+    renaming.carry(tables.quarantine, old, ids)
+    stands = renaming.standing(tables.main, old, ids)
+    consumed = {p: one for p, one in stands.items() if one.offset is not None}
+    checkpoints = {
+        p: Checkpoint(offset=one.offset or 0, token=one.token or 0, run_id="rename", table=one.table or "")
+        for p, one in consumed.items()
+    }
+    coordination.rename_pipeline(tree, old, new, ids, checkpoints)
+    renaming.carry(tables.main, old, ids)
+    return len(consumed)
+
+
+def _keys(tree: Tree, *pipelines: str) -> set[str]:
+    known = tree.partitions()
+    return {key for name in pipelines if name in known for key in known[name].keys}
