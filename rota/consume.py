@@ -3,7 +3,8 @@
 Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
 cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
 own records, and what it no longer owns the table refuses. A batch is told at least once: its checkpoint is written after
-it was told, so that what a run committed and could not tell is told by the next one, as healed.
+it was told, so that what a run committed and could not tell is told by the next one, as healed. Much is done
+in jobs, each bounded and committed: a backlog of any length drains, whenever its runs are ended.
 """
 
 import logging
@@ -28,6 +29,7 @@ from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFa
 from rota.pipeline import Pipeline
 from rota.restored import forgotten
 from rota.rights import Rights, rights, still
+from rota.shift import Shift, by_turn
 
 if TYPE_CHECKING:
     from rota.dataplane.session import Connect, SparkSession
@@ -169,17 +171,17 @@ class _Run:
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._healed(claimed, latest)
-        ranges = self.source.capped(claimed.offsets, latest)
-        work = {p: r for p, r in ranges.items() if r[0] < r[1]}
-        for p in (p for p in ranges if p not in work):
+        jobs = self.source.capped(by_turn(self.rights, claimed.offsets), latest)
+        work = {p for ranges in jobs for p in ranges}
+        for p in (p for p in claimed.offsets if p not in work):
             if p in self.rights.parked:
                 self._unpark(p)  # what it was parked for is mended
-            yield Idle(p, ranges[p][0], held[p].token, self.rights.epoch)
-        if work:
+            yield Idle(p, claimed.offsets[p], held[p].token, self.rights.epoch)
+        if jobs:
             from rota.dataplane.session import joined
 
             spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
-            yield from self._worked(spark, work, claimed, latest)
+            yield from self._worked(spark, jobs, claimed, latest)
 
     def _there_at_founding(self, standing: Mapping[str, Standing]) -> frozenset[str]:
         """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
@@ -237,18 +239,27 @@ class _Run:
             self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 
     def _worked(
-        self, spark: "SparkSession", ranges: Ranges, claimed: Claimed, latest: Mapping[str, int]
+        self, spark: "SparkSession", jobs: tuple[Ranges, ...], claimed: Claimed, latest: Mapping[str, int]
     ) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
-        job = Job(self.pipeline, self.source, self.tables.folder, spark, claimed.columns, self.run_id, shorten=True)
-        for piece in job.run(ranges):
-            if isinstance(piece, Failed):
-                final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
-                yield self._park(piece.partition, str(piece.error), ranges[piece.partition][0], final=final)
-                continue
-            for partition, error in piece.refused.items():
-                yield self._park(partition, str(error), ranges[partition][0], final=True)
-            yield from self._published(piece, claimed, latest)
+        folder, limit = self.tables.folder, self.pipeline.deadline
+        job = Job(self.pipeline, self.source, folder, spark, claimed.columns, self.run_id, limit, shorten=True)
+        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs)
+        for piece in job.run(*jobs, still=shift.still):
+            for event in self._came(piece, claimed, latest):
+                shift.done(event.partition)
+                yield event
+        yield from (Dropped(p, reason) for p, reason in shift.lost.items())
+
+    def _came(self, piece: Written | Failed, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Event]:
+        """What became of a piece of work."""
+        if isinstance(piece, Failed):
+            final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
+            yield self._park(piece.partition, str(piece.error), claimed.offsets[piece.partition], final=final)
+            return
+        for partition, error in piece.refused.items():
+            yield self._park(partition, str(error), claimed.offsets[partition], final=True)
+        yield from self._published(piece, claimed, latest)
 
     def _published(self, piece: Written, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 4 to 6 for one piece; whoever was overtaken is left out, the others go in."""

@@ -17,6 +17,7 @@
         ├── OffsetGap           offsets do not follow each other
         ├── SourceChanged       a file changed or vanished before it was consumed, or a range is no longer whole
         ├── BadTransform        the user's transform raised, dropped a needed column or made a foreign partition
+        ├── TooSlow             the job of a partition alone passed the deadline, while others went through
         └── TooManyBadRecords   the ratio of bad records passed its bound
     EnvironmentFailed           Spark, disk, memory or a cancel: nobody is parked for it
 
@@ -123,6 +124,10 @@ class SourceChanged(DataError):
 
 class BadTransform(DataError):
     """The user's transform raised, dropped a needed column, or made rows of a foreign partition."""
+
+
+class TooSlow(DataError):
+    """The job of a partition alone passed the deadline, while others went through: it hangs, or it needs more time."""
 
 
 class TooManyBadRecords(DataError):

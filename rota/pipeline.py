@@ -31,7 +31,8 @@ class Files:
 
     `schema` is Spark DDL. `start` holds for a partition first seen; `latest` for those that are there when the pipeline
     first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
-    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
+    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file; it does so in jobs
+    of at most `max_job_files` files and `max_job_bytes` bytes of all partitions, each with a commit.
     `options` go to Spark's reader as they are. A CSV header or a Parquet file without a declared column stops its partition
     (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
     """
@@ -43,6 +44,8 @@ class Files:
     settle: float = 2.0
     max_files: int = 1000
     max_bytes: int = 4 << 30
+    max_job_files: int = 4000
+    max_job_bytes: int = 4 << 30
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,8 +56,10 @@ class Files:
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"
             )
-        if self.settle < 0 or self.max_files < 1 or self.max_bytes < 1:
-            raise ConfigError(f"files({self.path!r}): settle must be >= 0, max_files and max_bytes >= 1")
+        if self.settle < 0 or min(self.max_files, self.max_bytes, self.max_job_files, self.max_job_bytes) < 1:
+            raise ConfigError(
+                f"files({self.path!r}): settle must be >= 0, max_files, max_bytes, max_job_files and max_job_bytes >= 1"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,9 @@ class Pipeline:
     """A source, a transform and a table. `name` and `module` are filled in by `load` from the file.
 
     `transform(df) -> df` works row by row and keeps `_partition` and `_offset`; UDFs are made inside it. Past
-    `max_bad_ratio` of bad records in a batch the partition stops and says so. `requires` are the labels a worker must have
-    for its partitions.
+    `max_bad_ratio` of bad records in a batch the partition stops and says so. A Spark job that is not done after `deadline`
+    seconds is ended: the partition on which it hangs stops and says so. `requires` are the labels a worker must have for
+    its partitions.
     """
 
     source: Files
@@ -91,6 +97,7 @@ class Pipeline:
     transform: "Callable[[DataFrame], DataFrame] | None" = None
     group: str = "default"
     max_bad_ratio: float = 0.1
+    deadline: float = 600.0
     requires: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     module: ModuleType | None = field(default=None, compare=False, repr=False)
@@ -99,6 +106,8 @@ class Pipeline:
         checked_id("group", self.group)
         if not 0 <= self.max_bad_ratio <= 1:
             raise ConfigError(f"max_bad_ratio={self.max_bad_ratio!r}: give a ratio from 0 to 1")
+        if not self.deadline > 0:
+            raise ConfigError(f"deadline={self.deadline!r}: give seconds above 0")
 
     def partition(self, key: str) -> str:
         """The partition id of a source key: `<pipeline>-<key>`."""

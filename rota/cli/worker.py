@@ -253,8 +253,8 @@ class Process:
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def _watch_spark(self) -> None:
-        """A Spark that died, or was killed for its silence, is started again at its former address; one that is not
-        ready in time started in vain, and after `RESTARTS` vain starts the worker gives up."""
+        """A Spark that died, or was killed for its silence or a task that cannot be ended, is started again at its former
+        address; one that is not ready in time started in vain, and after `RESTARTS` vain starts the worker gives up."""
         if self.server is None or self.told:
             return
         if self.server.pid is None:
@@ -272,12 +272,18 @@ class Process:
             self.say("spark-ready", endpoint=self.server.url, prepared="yes" if self.server.mapped() else "no")
         elif self._ready and self.server.silent():
             self._end_silent(self.server, self.server.silence)
+        elif self._ready and (why := self.server.stuck()):
+            self.say("spark-stuck", pid=self.server.pid, why=why)
+            self._end(self.server)
         elif not self._ready and time.monotonic() - self._launched > self.starting:
             self._launched = time.monotonic()
             self._end_silent(self.server, self.starting)
 
     def _end_silent(self, server: "SparkServer", seconds: float) -> None:
         self.say("spark-silent", pid=server.pid, seconds=seconds)
+        self._end(server)
+
+    def _end(self, server: "SparkServer") -> None:
         server.kill()
         self.wake.set()
 

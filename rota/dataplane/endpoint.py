@@ -1,8 +1,9 @@
 """A worker's own Spark: a Spark Connect server as a child process.
 
 Laws: the server is in its parent's process group, so killing the group kills both, and it dies with its parent even
-when that is killed alone. It is `ready` only while its process lives and answers, and `silent` once it lived without an
-answer for a while. It never outlives `stop`. Nothing here imports pyspark: the process that owns a server stays light.
+when that is killed alone. It is `ready` only while its process lives and answers, `silent` once it lived without an
+answer for a while, `stuck` once a task that was ended goes on all the same. It never outlives `stop`. Nothing here
+imports pyspark: the process that owns a server stays light.
 
 Flags, measured on 2 cores (up / first query / CPU seconds of both): plain 4.2 s / 3.4 s / 13; with the C1 compiler only
 and the serial collector 3.4 s / 2.8 s / 7.2. A worker's queries are short and many, so the cheap start wins; give
@@ -37,6 +38,18 @@ CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksu
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 QUESTIONS = 6  # asked in that time, and all of them unanswered
 PATIENCE = 1.0  # seconds for one answer
+ENDED = {
+    # What a client that died left running ends half a minute later. Spark's own: 2 m + 5 m + 30 s, in which its tasks hold
+    # their slots. A client comes back to its query each time a stream of answers ends, and after a fault for some 3 s.
+    "spark.connect.execute.reattachable.senderMaxStreamDuration": "10s",
+    "spark.connect.execute.manager.detachedTimeout": "15s",
+    "spark.connect.execute.manager.maintenanceInterval": "5s",
+    # A task that was ended and goes on: on a cluster its executor is ended; here Spark only says so, see `stuck`.
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.threadDump": "false",
+    "spark.task.reaper.killTimeout": "120s",
+}
+STUCK = re.compile(r"Killed task \S+ could not be stopped within .*")
 
 # Becomes the program given after the parent's pid, and asks the kernel (Linux) to be killed when the parent dies.
 # Ctrl-C reaches the whole group, but a worker that leaves ends its Spark last: the interrupt is its own business.
@@ -71,6 +84,7 @@ class SparkSettings:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.log.structuredLogging.enabled": "false",
             "spark.log.level": "WARN",
+            **ENDED,
         }
         return ours | dict(self.conf)
 
@@ -93,6 +107,7 @@ class SparkServer:
         self.name, self.settings, self.silence, self._clock = name, settings, silence, clock
         self.scratch, self._lock = _scratch(name, scratch)
         self.log = self.scratch / "spark.log"
+        self._read = 0  # bytes of the log
         self._missed, self._ask_at = 0, 0.0  # questions in a row without answer; when the next is due
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
@@ -106,6 +121,7 @@ class SparkServer:
         self._address = (conf[ADDRESS], int(conf[PORT]))
         command = [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid()), *self._command(conf)]
         with self.log.open("ab") as log:
+            self._read = log.tell()
             self._process = subprocess.Popen(
                 command, env=self._environment(conf), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -147,6 +163,19 @@ class SparkServer:
         self._ask_at = now + self.silence / QUESTIONS
         self._missed = 0 if self.ready() else self._missed + 1
         return self._missed >= QUESTIONS
+
+    def stuck(self) -> str:
+        """What Spark says of a task that was ended and goes on, in new lines of its log: it holds a slot, and no other way
+        is known to get it back than to end the server. A task that nobody ended is none, however long it takes."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._read)
+                new = log.read()
+        except OSError:
+            return ""
+        self._read += new.rfind(b"\n") + 1
+        found = STUCK.search(new.decode(errors="replace"))
+        return found[0].strip() if found else ""
 
     def kill(self) -> None:
         """End the process without mercy; `start` brings another up."""

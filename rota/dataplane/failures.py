@@ -2,13 +2,15 @@
 
 Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks nobody; any
 other is of the data or of the transform, is bisected, and parks whom it can be pinned on. In doubt, Spark is asked for a
-trivial query: if even that fails, it was the environment. What a message quotes is data, and says nothing of whose fault.
+trivial query: if even that finds no slot, it was the environment. What a message quotes is data, and says nothing of whose
+fault.
 """
 
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rota.dataplane.deadline import limited
 from rota.dataplane.session import first_line
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
 
@@ -28,6 +30,7 @@ QUOTED = re.compile(r"(?<!\w)(['\"]).*?\1(?!\w)")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
+SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 
 
@@ -62,8 +65,9 @@ def why(error: Exception) -> str:
 
 
 def alive(spark: "SparkSession") -> bool:
-    """Whether Spark answers a trivial query."""
+    """Whether a trivial task found a slot within `SLOT` seconds."""
     try:
-        return bool(spark.range(1).count() == 1)
+        with limited(spark, SLOT):
+            return bool(spark.range(1).count() == 1)
     except Exception:  # whatever it is, Spark does not work
         return False

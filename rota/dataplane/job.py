@@ -6,32 +6,44 @@ like the environment while Spark lives: what fails alone while others go through
 through, of all or of the first `ALONE`, is everybody's, and parks nobody. Which are the first is another draw in each run:
 else those that fail would come first for ever, and none of the others would have its turn.
 
+Law: no job goes on beyond the `deadline`. One that does not end is searched like one that failed like the environment, each
+time with less time, as with less to do; before an offset is blamed, it had the whole deadline for itself alone.
+
+Law: what a run has to do comes as jobs, in order; each is bounded, and looked at anew before it begins. After one in
+which nobody gets through another is tried, which is a draw: if somebody does there, the others failed by their own fault.
+
 Law: who may `shorten` ranges fails a partition only for its first offset, which nobody else gets through either: what
 stands before a broken file or a poison record is written first, and the rest is left to the next run.
 """
 
+import logging
 import re
 import shutil
 import time
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.dataplane import columns, failures, footers, quarantine
+from rota.dataplane.deadline import limited
 from rota.dataplane.source import CORRUPT, Source
 from rota.dataplane.table import PARTITION, DataFile
-from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged
+from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger(__name__)
 Ranges = Mapping[str, tuple[int, int]]
+LEAST = 60.0  # seconds that a job has in a search, if the deadline is not shorter
 ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
+LATE = 2  # the same of those that hang: time is dear
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,59 +84,81 @@ class Job:
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
     run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
+    deadline: float = inf  # seconds
     shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
     second_look: bool = True  # at the files, after they were read; taken away, to show in a test that it is needed
 
-    def run(self, ranges: Ranges) -> Iterator[Written | Failed]:
-        """Every partition of `ranges` comes out once, written or failed. Raises EnvironmentFailed.
+    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[Written | Failed]:
+        """Every partition of the jobs that is `still` to be worked on, as its job begins, comes out once, written or failed.
+        Raises EnvironmentFailed.
 
-        Pieces come as they are done; O(bad x log n) jobs.
+        Pieces come as they are done; O(bad x log n) jobs of Spark's for one of these.
         """
-        broken, intact = self._parted(ranges)
-        yield from broken
-        if whole := {p: (start, end) for p, (start, end) in intact.items() if start < end}:
-            yield from self._weighed(self._bisected(whole))
+        left, worked, hopeless = list(jobs), False, False
+        waiting: list[Failed] = []  # they failed like the environment, and nobody got through yet
+        while left:
+            ranges, *left = left
+            broken, intact = self._parted(still(ranges))
+            yield from broken
+            out = {one.partition for one in broken}
+            alone: list[Failed] = []
+            whole = {p: (start, end) for p, (start, end) in intact.items() if start < end}
+            for piece in self._bisected(whole, self.deadline) if whole else ():
+                out |= {piece.partition} if isinstance(piece, Failed) else set(piece.ranges)
+                if isinstance(piece, Failed) and isinstance(piece.error, EnvironmentFailed):
+                    alone.append(piece)
+                    if not worked and len(alone) >= (LATE if piece.error.facts.get("late") else ALONE):
+                        break
+                    continue
+                worked = worked or isinstance(piece, Written)
+                yield piece
+            waiting += alone
+            if worked:
+                yield from (Failed(one.partition, _own(one.partition, one.error)) for one in waiting)
+                waiting = []
+            elif alone and (hopeless or not left):
+                break
+            elif alone:
+                hopeless = True
+                drawn = min(left, key=lambda job: self._draw(next(iter(job))))
+                left = [drawn, *(job for job in left if job is not drawn)]
+                left.append({p: r for p, r in ranges.items() if p not in out})
+        if waiting:
+            raise waiting[0].error
 
-    def _weighed(self, pieces: Iterator[Written | Failed]) -> Iterator[Written | Failed]:
-        """The pieces, those that failed like the environment last. Raises EnvironmentFailed where nothing else came."""
-        worked, alone = False, []
-        for piece in pieces:
-            if isinstance(piece, Failed) and isinstance(piece.error, EnvironmentFailed):
-                alone.append(piece)
-                if len(alone) >= ALONE and not worked:
-                    break
-                continue
-            worked = worked or isinstance(piece, Written)
-            yield piece
-        if alone and not worked:
-            raise alone[0].error
-        yield from (Failed(one.partition, _own(one.partition, one.error)) for one in alone)
-
-    def _bisected(self, ranges: Ranges) -> Iterator[Written | Failed]:
-        result = self._tried(ranges)
+    def _bisected(self, ranges: Ranges, seconds: float) -> Iterator[Written | Failed]:
+        seconds = self.deadline if self._whole(ranges) else seconds
+        result = self._tried(ranges, seconds)
         if isinstance(result, Written):
-            yield from self._accepted(result)
+            yield from self._accepted(result, seconds)
             return
         if not isinstance(result, DataError) and not self._despite_spark(result):
             raise result
+        if result.facts.get("late"):
+            log.warning("late=%s seconds=%g: searched by halves", ",".join(ranges), seconds)
+            seconds = max(min(self.deadline, LEAST), seconds / sqrt(2))  # n halvings: 3.4 times the deadline, not n
         broken, intact = self._parted(ranges)
         if intact != ranges:  # a file changed under the job: nobody else's fault
             yield from broken
             if intact:
-                yield from self._bisected(intact)
-        elif result.facts.get("everywhere") or (len(ranges) == 1 and not self._shorter(ranges)):
+                yield from self._bisected(intact, seconds)
+        elif result.facts.get("everywhere") or self._whole(ranges):
             yield from (Failed(p, _addressed(result, p)) for p in ranges)
         elif len(ranges) == 1:
-            yield from self._bisected(self._shorter(ranges))
+            yield from self._bisected(self._shorter(ranges), seconds)
         else:
             names = sorted(ranges, key=self._draw)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
-                yield from self._bisected({p: ranges[p] for p in half})
+                yield from self._bisected({p: ranges[p] for p in half}, seconds)
+
+    def _whole(self, ranges: Ranges) -> bool:
+        """Whether nothing smaller can be tried."""
+        return len(ranges) == 1 and not self._shorter(ranges)
 
     def _draw(self, partition: str) -> bytes:
         return sha256(f"{self.run_id} {partition}".encode()).digest()
 
-    def _accepted(self, result: Written) -> Iterator[Written | Failed]:
+    def _accepted(self, result: Written, seconds: float) -> Iterator[Written | Failed]:
         """What was written, and what a refused partition comes to without its second half."""
         again = self._shorter({p: result.ranges[p] for p in result.refused})
         if kept := {p: r for p, r in result.ranges.items() if p not in again}:
@@ -132,7 +166,7 @@ class Job:
             refused = {p: error for p, error in result.refused.items() if p in kept}
             yield replace(result, ranges=kept, files=files, refused=refused)
         for p, half in again.items():
-            yield from self._bisected({p: half})
+            yield from self._bisected({p: half}, seconds)
 
     def _shorter(self, ranges: Ranges) -> Ranges:
         """The first half of each range that may be shortened and has two offsets or more."""
@@ -157,14 +191,17 @@ class Job:
     def _despite_spark(self, error: RotaError) -> bool:
         return isinstance(error, EnvironmentFailed) and failures.alive(self.spark)
 
-    def _tried(self, ranges: Ranges) -> Written | RotaError:
+    def _tried(self, ranges: Ranges, seconds: float) -> Written | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
-            return self._written(ranges, attempt)
+            with limited(self.spark, seconds):
+                return self._written(ranges, attempt)
         except Exception as error:
             self.forget(attempt)
             one = next(iter(ranges)) if len(ranges) == 1 else None
             place = self._place(one, *ranges[one]) if one else ""
+            if isinstance(error, RotaError) and error.facts.get("late"):
+                return _late(seconds, place)
             return failures.judged(error, self.spark, one, self.source.told, place)
 
     def _place(self, partition: str, start: int, end: int) -> str:
@@ -223,7 +260,23 @@ def _save(frame: "DataFrame", folder: Path) -> None:
     frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
 
 
-def _own(partition: str, error: RotaError) -> EnvironmentFailed:
+def _late(seconds: float, place: str) -> EnvironmentFailed:
+    why = f"it was not done after {seconds:g} s{place}"
+    return EnvironmentFailed(
+        f"A job of Spark was ended: {why}. No partition is parked; the next run tries again. See whether what it reads or "
+        f"calls hangs; if it only needs longer, give the pipeline a longer deadline",
+        why=why,
+        late=seconds,
+    )
+
+
+def _own(partition: str, error: RotaError) -> RotaError:
+    if error.facts.get("late"):
+        return TooSlow(
+            f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give the "
+            f"pipeline a longer deadline, then: rota retry {partition}; or: rota skip {partition}",
+            partition=partition,
+        )
     return EnvironmentFailed(
         f"Spark failed for {partition} alone ({error.facts.get('why', error)}). It is tried again by itself; mend its data "
         f"or give Spark more room, or at once: rota retry {partition}"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -129,10 +130,20 @@ class Landing:
         start = self.declared.start
         return {"earliest": 0, "latest": 0 if later else latest}[start] if isinstance(start, str) else start
 
-    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
+    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], ...]:
         """See `Source.capped`."""
         files = self.index.files(tuple(starts))
-        return {p: (at, at + self._fitting(files[p][at : latest[p]])) for p, at in starts.items()}
+        jobs: list[dict[str, tuple[int, int]]] = []
+        count = size = 0
+        for p, at in starts.items():
+            if not (taken := self._fitting(files[p][at : latest[p]])):
+                continue
+            count, size = count + len(taken), size + sum(taken)
+            if not jobs or count > self.declared.max_job_files or size > self.declared.max_job_bytes:
+                jobs.append({})
+                count, size = len(taken), sum(taken)
+            jobs[-1][p] = at, at + len(taken)
+        return tuple(jobs)
 
     def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
         """See `Source.broken`."""
@@ -227,15 +238,13 @@ class Landing:
         folder = names.folder(partition[len(self.name) + 1 :])
         return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
-    def _fitting(self, files: tuple[Landed, ...]) -> int:
-        """How many of the files go into one batch: within both caps, but at least one."""
-        taken = size = 0
-        for file in files[: self.declared.max_files]:
-            size += file.size
-            if taken and size > self.declared.max_bytes:
-                break
-            taken += 1
-        return taken
+    def _fitting(self, files: tuple[Landed, ...]) -> list[int]:
+        """The sizes of the files that go into one batch: within all caps, but at least one."""
+        caps = self.declared
+        room = min(caps.max_bytes, caps.max_job_bytes)
+        sizes = [file.size for file in files[: min(caps.max_files, caps.max_job_files)]]
+        fit = sum(total <= room for total in accumulate(sizes))
+        return sizes[: max(fit, 1)]
 
     def _broken(self, partition: str, files: tuple[Landed, ...], start: int, end: int) -> RotaError | None:
         try:

@@ -54,8 +54,9 @@ class Source(Protocol):
         consumed before this one was there."""
         ...
 
-    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
-        """The ranges of one run: at most the source's largest batch, at least one offset where there is one."""
+    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], ...]:
+        """What one run reads, as jobs in the order of `starts`: none larger than the source's largest job, each partition
+        in one of them, with at least one offset and at most its largest batch. Who has nothing new is in none."""
         ...
 
     def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:

@@ -45,6 +45,9 @@ class Deaf:
     def ready(self) -> bool:
         return self.answers
 
+    def stuck(self) -> str:
+        return ""
+
     def silent(self) -> bool:
         return not self.answers
 

@@ -517,7 +517,9 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
     ],
 )
 def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type[Exception]) -> None:
-    spark: Any = SimpleNamespace(range=lambda n: SimpleNamespace(count=lambda: 1))
+    spark: Any = SimpleNamespace(
+        range=lambda n: SimpleNamespace(count=lambda: 1), addTag=lambda tag: None, removeTag=lambda tag: None
+    )
     assert isinstance(judged(RuntimeError(text), spark, "p-a"), kind)
 
 

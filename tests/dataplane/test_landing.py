@@ -166,9 +166,15 @@ def test_where_a_partition_starts(tmp_path: Path) -> None:
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
     land(tmp_path, *(f"x/{i}.json" for i in range(5)), text="0123456789")
     source(tmp_path).fix(("p-x",))
-    for caps, end in (({}, 5), ({"max_files": 2}, 2), ({"max_bytes": 39}, 3), ({"max_bytes": 1}, 1)):
-        assert source(tmp_path, **caps).capped({"p-x": 0}, {"p-x": 5}) == {"p-x": (0, end)}
-    assert source(tmp_path).capped({"p-x": 5}, {"p-x": 5}) == {"p-x": (5, 5)}
+    for caps, end in (
+        ({}, 5),
+        ({"max_files": 2}, 2),
+        ({"max_bytes": 39}, 3),
+        ({"max_bytes": 1}, 1),
+        ({"max_job_files": 2}, 2),
+    ):
+        assert source(tmp_path, **caps).capped({"p-x": 0}, {"p-x": 5}) == ({"p-x": (0, end)},)
+    assert source(tmp_path).capped({"p-x": 5}, {"p-x": 5}) == ()
 
 
 def test_a_file_that_changed_or_vanished_breaks_its_range_only(tmp_path: Path) -> None:

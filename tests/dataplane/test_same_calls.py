@@ -66,7 +66,8 @@ class Spark(Job):
 
     poison: tuple[str, ...] = ()
 
-    def run(self, ranges: Ranges) -> Iterator[Written | Failed]:
+    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[Written | Failed]:
+        (ranges,) = map(still, jobs)
         for p in (p for p in ranges if p in self.poison):
             yield Failed(p, BadTransform("poison", partition=p))
         if good := {p: r for p, r in ranges.items() if p not in self.poison}:

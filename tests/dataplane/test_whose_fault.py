@@ -35,7 +35,9 @@ def spark(answers: bool = True) -> Any:
             raise ConnectionError
         return 1
 
-    return SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None), range=lambda _: SimpleNamespace(count=count))
+    tags = {"addTag": lambda _: None, "removeTag": lambda _: None, "interruptTag": lambda _: None}
+    conf = SimpleNamespace(set=lambda *_: None)
+    return SimpleNamespace(conf=conf, range=lambda _: SimpleNamespace(count=count), **tags)
 
 
 class Faults:

@@ -1,0 +1,88 @@
+"""A record on which the transform hangs, on a real Spark: it is ended, found and parked; the others go on."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from rota.consume import Committed, Parked
+from rota.dataplane import failures
+from rota.skip import skip
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.world import World
+
+DEADLINE = 6.0
+SLEEPING = """
+def transform(frame):
+    from pyspark.sql.functions import udf
+    @udf("string")
+    def slow(word):
+        import time
+        if word == "poison":
+            time.sleep({seconds})
+        return word
+    return frame.withColumn("word", slow("word"))
+pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform, deadline={deadline})
+"""
+
+
+def hanging(world: World, seconds: float = 1e6) -> World:
+    """b hangs on a record."""
+    world.write(SLEEPING.format(seconds=seconds, deadline=DEADLINE))
+    world.rows("a", "0", 5)
+    world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
+    world.give("a", "b")
+    return world
+
+
+def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
+    events = {e.partition: e for e in hanging(world).run("a", "b")}
+    parked = events["p-b"]
+    assert isinstance(parked, Parked), parked
+    assert parked.retry_at is None
+    assert parked.reason == (
+        "p-b alone hangs: it was not done after 6 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "transform, or give the pipeline a longer deadline, then: rota retry p-b; or: rota skip p-b"
+    )
+    assert isinstance(events["p-a"], Committed)
+    assert damage(world.table / "main", {"p-a": {0: 5}}) == NO_DAMAGE
+    assert failures.alive(world.connect(None)), "its slot was given back"
+    assert skip(world.tree, world.pipeline, "p-b") == (0, 1), "the advice"
+
+
+def test_without_a_deadline_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it comes to an end, some day."""
+    monkeypatch.setattr("rota.dataplane.job.limited", lambda *_: nullcontext())
+    events = hanging(world, DEADLINE + 1).run("a", "b")
+    assert len({e.commit_id for e in events if isinstance(e, Committed)}) == 1, events
+    assert not world.tree.parked()
+
+
+def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It speaks, and takes queries, and nothing comes of them."""
+    import threading
+
+    from pyspark.sql.functions import udf
+
+    monkeypatch.setattr(failures, "SLOT", 2.0)
+    spark = world.connect(None)
+
+    @udf("long")
+    def slow(number: int) -> int:
+        import time
+
+        time.sleep(1e6)
+        return number
+
+    def take() -> None:
+        spark.addTag("taken")
+        with pytest.raises(Exception, match="OPERATION_CANCELED"):
+            spark.range(0, 2, 1, 2).select(slow("id")).collect()
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    while failures.alive(spark):
+        assert taker.is_alive()
+    spark.interruptTag("taken")
+    taker.join()
+    monkeypatch.setattr(failures, "SLOT", 60.0)
+    assert failures.alive(spark)
