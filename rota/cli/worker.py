@@ -155,7 +155,7 @@ class Process:
                 if not self._start_spark():
                     return 0
                 agent, bound = self._agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
-                with Watchdog(lambda: (self._steps, store.asked), store.active, lambda: self._end(store, bound), bound):
+                with Watchdog(lambda: (self._steps, store.asked), store.active, lambda: self._stall(store, bound), bound):
                     return self._serve(store, agent)
         finally:
             if self.server is not None:
@@ -198,7 +198,7 @@ class Process:
             self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
             self.wake.clear()
 
-    def _end(self, store: "Store", bound: float) -> None:
+    def _stall(self, store: "Store", bound: float) -> None:
         """The loop stands still: whoever would be live by this session alone is not."""
         with contextlib.suppress(CoordinationError):  # the old one is ended; the loop, if it goes on, looks again
             store.renew()
