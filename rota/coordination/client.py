@@ -255,7 +255,8 @@ class ZooKeeperStore(Store):
     def _begin_anew(self, client: Any) -> None:
         """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
         fresh = self._fresh
-        if fresh is None or fresh._connection.connection_stopped.is_set():
+        begun = fresh is not None and fresh.refused  # before it begins, its connection says that it stopped
+        if fresh is None or (begun and fresh._connection.connection_stopped.is_set()):
             self._forget_fresh()
             self._fresh = self._build()
             self._fresh.start_async()

@@ -184,19 +184,16 @@ ELSEWHERE = (
 )
 
 
-@pytest.mark.parametrize("program", [(), ELSEWHERE], ids=["the same host", "another host"])
-def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(
-    start: Start, real: Tree, program: tuple[str, ...]
-) -> None:
+def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(start: Start, real: Tree) -> None:
     """Each would be started again when it ended, and take everything back, for ever."""
     first, here = start("w1"), re.escape(socket.gethostname())
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
     held(real, w1="12")
     before = {p: v.version for p, v in real.owned().items()}
-    second = start("w1", **({"program": program} if program else {}))
+    second = start("w1", program=ELSEWHERE)
     second.hears(f"event=taken incarnation={incarnation(real, 'w1')} host={here} pid={first.process.pid} ")
-    first.hears(f"event=rival host={'far' if program else here} pid={second.process.pid} ")
+    first.hears(f"event=rival host=far pid={second.process.pid} ")
     end = time.monotonic() + 2 * SESSION
     wait_until(lambda: time.monotonic() > end, 20)
     assert first.process.poll() is second.process.poll() is None

@@ -84,7 +84,7 @@ def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
         stopped(servers, restore)
 
 
-@pytest.mark.parametrize(("which", "what"), [("alone", "wiped"), ("alone", "restored"), ("ensemble", "restored")])
+@pytest.mark.parametrize(("which", "what"), [("alone", "wiped"), ("ensemble", "restored")])
 def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureRequest, which: str, what: str) -> None:
     servers: Servers = request.getfixturevalue(which)
     with connect(hosts(servers), SESSION, connect_timeout=30) as store:

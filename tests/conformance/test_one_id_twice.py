@@ -81,7 +81,7 @@ def test_they_do_not_take_over_from_each_other(
         ("far", GONE, True),
         ("", 0, False),
     ],
-    ids=["itself", "gone", "another", "elsewhere", "older rota"],
+    ids=["this process before", "ended here", "runs here", "elsewhere", "says nothing"],
 )
 def test_who_is_waited_for(memory: MemoryServer, tree: Tree, host: str, pid: int, waits: bool) -> None:
     other = Tree(memory.connect(), "g")
