@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.errors import RotaError
+from rota.errors import ForeignTable, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -202,6 +202,7 @@ def _source(pipeline: "Pipeline") -> str:
 
 
 def _table(pipeline: "Pipeline") -> str:
+    from rota.dataplane.identity import taken
     from rota.demo import deltalog
     from rota.settings import expanded
 
@@ -211,5 +212,7 @@ def _table(pipeline: "Pipeline") -> str:
         if not os.access(nearest, os.W_OK):
             raise PermissionError(f"{nearest} cannot be written")
         return f"{folder} is not there yet; the first batch makes it"
+    if whose := taken(folder / "main", pipeline.name, pipeline.group):
+        raise ForeignTable(whose)
     log = deltalog.read(folder / "main")
     return f"{folder} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from rota import rename as verb
 from rota.adopt import adopt
 from rota.backlog import lags
-from rota.consume import Idle
+from rota.consume import Committed, Idle
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
@@ -28,7 +29,7 @@ from rota.dataplane.table import Batch, Claimed
 from rota.errors import ConfigError, ForeignTable
 from rota.pipeline import load
 from rota.rename import rename
-from rota.replay import replay
+from rota.replay import Replayed, replay
 from rota.skip import skip
 from tests.dataplane.conftest import log
 from tests.dataplane.test_faults_without_spark import no_spark
@@ -437,3 +438,48 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(small: World, c
     assert "nobody can tell whose it is" in catalog.refused["p.py"]
     shutil.rmtree(small.table)
     assert list(load(pipelines).pipelines) == [min("p", copy)]
+
+
+TYPES = """
+def transform(df):
+    return df.selectExpr(
+        "*", "cast(n as decimal(20,3)) d", "cast(word as binary) b", "map(word, n) m", "array(struct(n, word)) s", "null x",
+        "timestamp_micros(n - 3) t", "to_timestamp_ntz('0001-01-01 00:00:00.000001') z", "date'1582-10-14' old",
+        "cast('NaN' as double) f", "cast(n as tinyint) y",
+    ).drop("x")
+pipeline = Pipeline(source=source(max_files=1), table=delta({table!r}), transform=transform, max_bad_ratio=0.9)
+"""
+
+
+def test_the_whole_line_goes_on_under_the_new_name(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+    """Real batches of every type: the same rows after it, a replay of an old range, the bad record, what lands next."""
+    world = World(tmp_path, endpoint, spark=spark, text=TYPES)
+    world.rows("a", "0", 3)
+    world.land("a", "1", ['{"n": 7, "word": "x"}', "bad"])
+    world.give("a")
+    world.until_idle("a")
+
+    def seen() -> list[tuple[Any, ...]]:
+        files = [str(world.table / "main" / f) for f in log(world.table / "main").files]
+        frame = spark.read.parquet(*files).drop("_partition")
+        return sorted((tuple(row) for row in frame.collect()), key=str)
+
+    before = seen()
+    world.call("q")
+    rename(world.tree, "p", world.pipeline)
+    assert str(seen()) == str(before)
+    world.join("w2")
+    world.give("a")
+    assert [type(e) for e in world.run("a")] == [Idle]
+    (done,) = replay(world.tree, world.pipeline, {"q-a": (0, 2)}, "again", world.connect)
+    assert isinstance(done, Replayed), done
+    assert str(seen()) == str(before)
+    (bad,) = (
+        r
+        for r in log(world.table / "quarantine").rows()
+        if quarantine.counting(tables(world).main.past())(r["_partition"], r["_offset"], r["_attempt"])
+    )
+    assert (bad["_partition"], bad["_raw"]) == ("q-a", "bad")
+    world.rows("a", "2", 2)
+    assert [type(e) for e in world.until_idle("a")] == [Committed, Idle]
+    assert rows(world) == {("q-a", 0): 3, ("q-a", 1): 1, ("q-a", 2): 2}
