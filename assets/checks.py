@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rota.rebalance import Rebalanced
 
 
+SERVED = "every_file_served"  # of a group's membership
+
+
 def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
     """The checks of the three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
@@ -52,6 +55,17 @@ def of_group(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
             "balance_within_bound", asset=key, description="The imbalance is the least that is possible."
         ),
     ]
+
+
+def served(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluation:
+    """Whether every file of the folder of pipelines gives what it declares; `refused` is file -> why it does not."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=SERVED,
+        passed=not refused,
+        description="; ".join(refused.values()) or None,
+        metadata={"refused": dg.MetadataValue.json(dict(refused))},
+    )
 
 
 def stale(past: Iterable["Past"]) -> dict[str, str]:

@@ -24,6 +24,18 @@ def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[s
     )
 
 
+def every_file_served(group: Group, refused: Mapping[str, str]) -> dg.AssetChecksDefinition:
+    """Red while a file gives no pipeline: whose table another file took, for one. The sensor tells it by itself."""
+    key = names.membership(group.name)
+
+    @dg.asset_check(asset=key, name=checks.SERVED, description="Every file of the folder gives what it declares.")
+    def check() -> dg.AssetCheckResult:
+        said = checks.served(key, refused)
+        return dg.AssetCheckResult(passed=said.passed, description=said.description, metadata=said.metadata)
+
+    return check
+
+
 def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
     """The group's target: each materialization is an epoch; a round that moves nothing is an observation."""
     key = names.assignment(group.name)

@@ -1,6 +1,6 @@
 """Everything Dagster shows, made from the pipeline files. Law: loading needs no ZooKeeper, no Java and no Spark.
 
-A file that cannot be loaded is refused by itself: one warning here, one line on every `<group>/membership`.
+A file that cannot be loaded is refused by itself: one warning here, one line and a red check on every `<group>/membership`.
 """
 
 import logging
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.group import assignment, membership
+from assets.group import assignment, every_file_served, membership
 from assets.pipeline import consumed
 from dagster_project import jobs, schedules
 from dagster_project.warm import warm
@@ -33,6 +33,7 @@ def compose(catalog: Catalog) -> dg.Definitions:
             *(consumed(pipeline) for pipeline in pipelines),
             *dg.load_assets_from_modules(catalog.modules),
         ],
+        asset_checks=[every_file_served(group, catalog.refused) for group in groups],
         jobs=[*(jobs.rebalance(group) for group in groups), *(jobs.consume(pipeline) for pipeline in pipelines)],
         sensors=[
             *(membership_sensor(group, catalog) for group in groups),

@@ -45,11 +45,14 @@ pipeline = Pipeline(
 )
 def delays() -> dg.MaterializeResult:
     """How late each carrier leaves, on average: the table read by plain pandas, after every batch."""
+    from urllib.parse import unquote
+
     import pandas as pd
     from deltalake import DeltaTable
 
     table = DeltaTable(expanded(pipeline.table.path) + "/main")
-    flights = pd.read_parquet(table.file_uris(), columns=["carrier", "dep_delay"])  # what is committed, nothing else
+    files = [unquote(uri) for uri in table.file_uris()]
+    flights = pd.read_parquet(files, columns=["carrier", "dep_delay"])  # what is committed, nothing else
     late = flights.groupby("carrier")["dep_delay"].mean().round(1).sort_values(ascending=False)
     return dg.MaterializeResult(
         metadata={

@@ -55,5 +55,5 @@ class Shift:
         self.lost |= lost
         self._left -= set(lost)
         with suppress(CoordinationError):  # a hand-over waits a little longer without it
-            narrow_run(self.tree, self.node, self.incarnation, self._left)
+            narrow_run(self.tree, self.node, self._left)
         return {p: r for p, r in ranges.items() if p not in lost}

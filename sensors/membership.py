@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import names
+from assets import checks, names
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Catalog, Group
 from sensors import runs
@@ -22,6 +22,14 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
         description=f"Watches group {group.name}: its workers, wishes and partitions. Asks for one rebalance at a time.",
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+        found = decided(context, zookeeper)
+        if not (told := untold(context.instance, group, catalog)):
+            return found
+        if isinstance(found, dg.SkipReason):
+            return dg.SensorResult(skip_reason=found, asset_events=told)
+        return found._replace(asset_events=[*found.asset_events, *told])
+
+    def decided(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.rebalance import Look, observe
 
         if (seconds := runs.rest(context.instance, job)) > 0:
@@ -59,6 +67,15 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
         return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
 
     return look
+
+
+def untold(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list[dg.AssetCheckEvaluation]:
+    """The check of the files, where the page shows something else; nothing where all is well and nobody ever said else."""
+    now = checks.served(names.membership(group.name), catalog.refused)
+    last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
+    shown = last.evaluation if last else None
+    same = now.passed if shown is None else (shown.passed, shown.metadata) == (now.passed, now.metadata)
+    return [] if same else [now]
 
 
 def add_keys(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:

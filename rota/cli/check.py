@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.errors import ConfigError, RotaError
+from rota.errors import ConfigError, ForeignTable, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -247,6 +247,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def _table(pipeline: "Pipeline") -> str:
+    from rota.dataplane.identity import taken
     from rota.demo import deltalog
     from rota.settings import folder
 
@@ -254,6 +255,8 @@ def _table(pipeline: "Pipeline") -> str:
     if not deltalog.exists(place / "main"):
         _nearest(place)
         return f"{place} is not there yet; the first batch makes it"
+    if whose := taken(place / "main", pipeline.name, pipeline.group):
+        raise ForeignTable(whose)
     log = deltalog.read(place / "main")
     return (
         f"{place} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"

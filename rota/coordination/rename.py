@@ -37,8 +37,9 @@ def rename_pipeline(
     tree: Tree, old: str, new: str, partitions: Mapping[str, str], checkpoints: Mapping[str, Checkpoint]
 ) -> None:
     """The group serves `new` where it served `old`; `checkpoints` are what the table says, by new id."""
-    for partition in partitions.values():
-        free(tree, partition)
+    for partition, own in tree.owned(partitions.values()).items():
+        if own.incarnation:
+            free(tree, partition)
     told = tree.checkpoints([*partitions, *partitions.values()])
     for was, partition in partitions.items():
         if (now := checkpoints.get(partition)) is not None:
@@ -47,11 +48,11 @@ def rename_pipeline(
             tree.put(tree.paths.checkpoint(partition), record)
     _moved(tree, old, new)
     repin(tree, partitions)
-    for was, partition in partitions.items():
+    for was in partitions.keys() & set(tree.store.children(tree.paths.checkpoints)):
         _gone(tree, tree.paths.checkpoint(was))
-        for one in (was, partition):
-            with suppress(CoordinationError):
-                unpark(tree, one)
+    for parked in {*partitions, *partitions.values()} & set(tree.store.children(tree.paths.parked)):
+        with suppress(CoordinationError):
+            unpark(tree, parked)
 
 
 def _moved(tree: Tree, old: str, new: str) -> None:

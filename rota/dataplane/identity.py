@@ -30,11 +30,8 @@ class Identity:
     def owns(self, table: DeltaTable) -> bool:
         """Whether the table is this pipeline's, in this group."""
         number = adopted(table)
-        return (
-            number is not None
-            and self.group_has(table)
-            and table.transaction_version(_pipeline(self.pipeline)) == number
-        )
+        both = (self._group(), _pipeline(self.pipeline))
+        return number is not None and all(table.transaction_version(one) == number for one in both)
 
     def group_has(self, table: DeltaTable) -> bool:
         """Whether the table is this group's, whatever its pipeline is called."""
@@ -122,6 +119,17 @@ def owner_among(path: Path, names: Iterable[str]) -> str | None:
     if table is None or number is None:
         return None
     return next((name for name in names if table.transaction_version(_pipeline(name)) == number), None)
+
+
+def taken(path: Path, name: str, group: str) -> str:
+    """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
+    table = opened(path)
+    if table is None:
+        return ""
+    if way := under_way(path, table):
+        return f"{path} is between two names. Go on with: {way.command}"
+    its = owner(path, table)
+    return f"{path} is the table of pipeline {its!r}. {instead(its, name, group)}" if its not in (None, name) else ""
 
 
 def under_way(path: Path, table: DeltaTable) -> Way | None:

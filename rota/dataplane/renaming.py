@@ -36,7 +36,9 @@ def done(main: Ledger, old: str) -> bool:
     ForeignTable where it is somebody else's."""
     table, new = main.open(), main.pipeline
     if table is None:
-        raise ConfigError(f"There is no table at {main.path}, so {old!r} has none there. Let {new!r} name its table")
+        raise ConfigError(
+            f"There is no table at {main.path}. Let {new!r} name the path of the table of {old!r}, or move its folder there"
+        )
     if way := under_way(main.path, table):
         if way != Way(old, new, main.group):  # the ids of its transactions carry the group's name
             raise ConfigError(f"{main.path} is between {way.old!r} and {way.new!r}. Go on with: {way.command}")
@@ -49,7 +51,7 @@ def done(main: Ledger, old: str) -> bool:
         raise ForeignTable(replace(main, pipeline=old).owner.refusal(main.path, table))
     raise ConfigError(
         f"{main.path} is the table of pipeline {owner(main.path, table)!r}, not of {old!r}. Nothing was written. Let "
-        f"{new!r} name the table of {old!r}"
+        f"{new!r} name the path of the table of {old!r}"
     )
 
 

@@ -29,6 +29,7 @@ from rota.coordination.records import (
     WorkerWishes,
     decode,
 )
+from rota.coordination.rename import rename_pipeline
 from rota.coordination.store import Check, Node, Op
 from rota.coordination.tree import Tree
 
@@ -140,8 +141,10 @@ def expected(model: type[Record]) -> set[str]:
 
 def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     store = Listening(memory)
-    root = life(store).paths.root
-    names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints")
+    tree = life(store)
+    root = tree.paths.root
+    rename_pipeline(tree, "flights", "planes", {"flights-AA": "planes-AA"}, {})
+    names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints", "partitions", "load")
     shapes = {
         tuple(re.sub(rf"(\w+) {root}/(\w+)[^ ]*", r"\1 \2", op).lower() for op in ops)
         for ops in store.sent
@@ -153,6 +156,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         "checkpoint",
         "park",
         "slots",
+        "rename",
         "flip",
     }
     assert shapes == {
@@ -160,6 +164,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         ("check runs", "check own at a version", "create checkpoints"),
         ("check controller at a version", "create own"),
         ("check controller at a version", "create assign"),
+        ("delete partitions", "create partitions", "delete load", "create load"),
         ("set controller", "set head", "create epochs"),
     }
 

@@ -38,5 +38,6 @@ def test_the_transactions() -> None:
         "rota/pipeline/<pipeline>",
         "rota/renaming",
         "rota/renamed/<old>/to/<new>",
+        "rota/renamed",
         "rota/<partition>/index",
     ]  # test_ledger and test_landing look at what is written

@@ -299,6 +299,31 @@ def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
             run("forget", *words)
 
 
+def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Group, run: Run, tmp_path: Path) -> None:
+    mine, yours = tmp_path / "mine.py", tmp_path / "yours.py"
+    mine.write_text(PIPELINE.format(root=tmp_path))
+    pipeline = load(tmp_path).pipelines["mine"]
+    main = Tables.of(pipeline, "default", group.tree.meta().id).main
+    main.commit(main.claim({"mine-x": 1}, {"mine-x": 0}), Batch("c", "r", "w", "a", 1, {"mine-x": (0, 1)}))
+    yours.write_text(mine.read_text())
+    for old, new, line in (
+        ("mine", "yours", r"mine\.py is still in the folder of pipelines\. Take it away"),
+        ("other", "yours", r"yours\.py: its table .* is the one of pipeline 'mine'"),
+        ("other", "new", r"Unknown pipeline 'new'\. Known: mine"),
+    ):
+        with pytest.raises(RotaError, match=line):
+            run("rename", old, new)
+    mine.unlink()
+    (probe,) = (p for p in run.json("check")["probes"] if p["name"] == "table of yours")
+    assert "is the table of pipeline 'mine'. Give 'yours' another path" in probe["seen"]
+    with pytest.raises(RotaError, match="is the table of pipeline 'mine', not of 'other'"):
+        run("rename", "other", "yours")
+    assert "mine is yours now: 1 partitions go on where they were" in run("rename", "mine", "yours").output
+    assert "nothing is left to do" in run("rename", "mine", "yours").output
+    assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
+    group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))
+
+
 def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
     write_deltalake(tmp_path / "table" / "main", pa.table({"a": [1]}))

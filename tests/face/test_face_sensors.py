@@ -110,6 +110,31 @@ def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> N
     assert isinstance(desk.membership(), dg.SensorResult)
 
 
+def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(desk: Desk) -> None:
+    """Told once; a reload that mends it tells that, too."""
+    pipelines = desk.folder / "pipelines"
+
+    def told() -> list[tuple[bool, str | None]]:
+        desk.repository = compose(load(pipelines)).get_repository_def()
+        found = desk.membership()
+        events = found.asset_events if isinstance(found, dg.SensorResult) else []
+        events = [event for event in events if isinstance(event, dg.AssetCheckEvaluation)]
+        for event in events:
+            assert event.asset_check_key in desk.repository.asset_graph.asset_check_keys
+            desk.instance.report_runless_asset_event(event)
+        return [(event.passed, event.description) for event in events]
+
+    assert told() == []
+    (pipelines / "a.py").write_text((pipelines / "p.py").read_text())
+    ((passed, why),) = told()
+    assert not passed
+    assert "is the one of pipeline 'a'" in str(why)
+    assert told() == []
+    (pipelines / "a.py").unlink()
+    assert told() == [(True, None)]
+    assert told() == []
+
+
 def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -> None:
     desk.land("x")
     desk.join("w1")
