@@ -1,11 +1,16 @@
 """A record on which the transform hangs, on a real Spark: it is ended, found and parked; the others go on."""
 
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rota.consume import Committed, Parked
-from rota.dataplane import failures
+from rota.dataplane import deadline, failures
+from rota.dataplane.deadline import limited
+from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World
@@ -49,9 +54,9 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert skip(world.tree, world.pipeline, "p-b") == (0, 1), "the advice"
 
 
-def test_without_a_deadline_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
-    monkeypatch.setattr("rota.dataplane.job.limited", lambda *_: nullcontext())
+    monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
     events = hanging(world, DEADLINE + 1).run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, Committed)}) == 1, events
     assert not world.tree.parked()
@@ -59,8 +64,6 @@ def test_without_a_deadline_all_wait_for_it(world: World, monkeypatch: pytest.Mo
 
 def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It speaks, and takes queries, and nothing comes of them."""
-    import threading
-
     from pyspark.sql.functions import udf
 
     monkeypatch.setattr(failures, "SLOT", 2.0)
@@ -86,3 +89,46 @@ def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatc
     taker.join()
     monkeypatch.setattr(failures, "SLOT", 60.0)
     assert failures.alive(spark)
+
+
+class Planning:
+    """A thin client's query that hears one interrupt, and none while it is planned, which takes longer than its time."""
+
+    __module__ = "pyspark.sql.connect"
+
+    def __init__(self) -> None:
+        self.planned, self.heard = False, 0
+        self.ended, self.called = threading.Event(), threading.Event()
+
+    def registerProgressHandler(self, handler: Callable[..., None]) -> None:
+        self.handler = handler
+
+    def removeProgressHandler(self, _: Callable[..., None]) -> None:
+        pass
+
+    addTag = removeTag = removeProgressHandler  # noqa: N815
+
+    def interruptTag(self, _: str) -> None:
+        self.heard += 1
+        if self.heard == 1 and self.planned:
+            self.ended.set()
+        self.called.set()
+
+    def ask(self, planning: float) -> None:
+        self.called.wait(planning)
+        self.planned = True
+        self.handler(stages=[SimpleNamespace(done=False)], inflight_tasks=1, operation_id="1", done=False)
+        if not self.ended.wait(2.0):
+            raise AssertionError("it runs for ever")
+        raise RuntimeError("OPERATION_CANCELED")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_query_is_not_interrupted_while_it_is_planned(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    spark: Any = Planning()
+    if not guarded:
+        monkeypatch.setattr(deadline, "PLANNING", 0.0)
+    wanted = pytest.raises(EnvironmentFailed, match="was not done")
+    with wanted as raised, limited(spark, 0.1):
+        spark.ask(1.0)
+    assert isinstance(raised.value.__cause__, RuntimeError if guarded else AssertionError)
