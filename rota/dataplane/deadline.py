@@ -1,8 +1,8 @@
 """A deadline for what Spark is asked: past it, Spark is told to stop.
 
-Law: whoever asks gets an answer, an error of Spark's, or `late`; and what is late does not go on behind his back: Spark
-ends its tasks (measured: a Python function that sleeps, within 1 s). A task that cannot be ended is the worker's matter:
-see `SparkServer.stuck`.
+Law: whoever asks gets an answer, an error of Spark's, or `late`; and what is late, or whose asker was told to end, does
+not go on behind his back: Spark ends its tasks (measured: a Python function that sleeps, within 1 s). A task that cannot
+be ended is the worker's matter: see `SparkServer.stuck`.
 
 A query of Spark Connect (4.3) hears one interrupt only, and one that comes while it is planned gets lost: a helper of
 Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks are on their way; but if none
@@ -61,6 +61,10 @@ def limited(spark: "SparkSession", seconds: float) -> Iterator[None]:
     except Exception as error:
         if late.is_set() and (isinstance(error, EnvironmentFailed) or not isinstance(error, RotaError)):
             raise EnvironmentFailed(f"Spark was not done after {seconds:g} s", late=seconds) from error
+        raise
+    except BaseException:  # such as a run that was cancelled
+        with suppress(Exception):
+            spark.interruptTag(tag)
         raise
     finally:
         over.set()

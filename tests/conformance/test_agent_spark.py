@@ -166,11 +166,11 @@ SLEEP = """
 import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
-spark = SparkSession.builder.remote(sys.argv[1]).create()
+spark, told = SparkSession.builder.remote(sys.argv[1]).create(), sys.argv[2]
 @udf("long")
 def slow(number):
     import time
-    print("asleep", file=open(sys.argv[2], "w"))
+    open(told, "w").close()
     time.sleep(1e6)
     return number
 spark.range(0, 1, 1, 1).select(slow("id")).collect()
