@@ -1,23 +1,30 @@
-"""A deadline for what Spark is asked: past it, Spark is told to stop, again and again until the asking comes back.
+"""A deadline for what Spark is asked: past it, Spark is told to stop.
 
-Law: whoever asks gets an answer, an error of Spark's or `late`, and what is late does not go on behind his back: Spark
-ends its tasks (measured: a Python function that sleeps, within 1 s). A task that cannot be ended is the worker's matter:
-see `SparkServer.stuck`.
+Law: whoever asks gets an answer, an error of Spark's, or `late`; and what is late, or whose asker was told to end, does
+not go on behind his back: Spark ends its tasks (measured: a Python function that sleeps, within 1 s). A task that cannot
+be ended is the worker's matter: see `SparkServer.stuck`.
+
+A query of Spark Connect (4.3) hears one interrupt only, and one that comes while it is planned gets lost: a helper of
+Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks are on their way; but if none
+comes on its way within `PLANNING` seconds, nevertheless.
 """
 
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rota.dataplane.session import is_remote
 from rota.errors import EnvironmentFailed, RotaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AGAIN = 1.0  # seconds between two interrupts: what is asked of Spark is several queries, one after the other
+AGAIN = 0.5  # seconds between two looks, and interrupts: what is asked is several queries, one after the other
+PLANNING = 30.0  # seconds
 
 
 @contextmanager
@@ -26,17 +33,26 @@ def limited(spark: "SparkSession", seconds: float) -> Iterator[None]:
     if seconds == inf:
         yield
         return
-    tag, done, late = f"rota-{uuid.uuid4().hex}", threading.Event(), threading.Event()
+    tag, over, late = f"rota-{uuid.uuid4().hex}", threading.Event(), threading.Event()
+    going = threading.Event()  # tasks are on their way
+
+    def progress(stages: Iterable[Any], done: bool, **_: object) -> None:
+        (going.clear if done or all(stage.done for stage in stages) else going.set)()
 
     def interrupt() -> None:
-        if done.wait(seconds):
+        if over.wait(seconds):
             return
         late.set()
-        while not done.is_set():
-            with suppress(Exception):  # Spark may be gone: then whoever waits for it is told by his own connection
-                spark.interruptTag(tag)
-            done.wait(AGAIN)
+        since = time.monotonic()
+        while not over.wait(AGAIN):
+            if going.is_set() or time.monotonic() - since > PLANNING:
+                with suppress(Exception):  # Spark may be gone: whoever waits for it is told by his own connection
+                    spark.interruptTag(tag)
 
+    if is_remote(spark):
+        spark.registerProgressHandler(progress)
+    else:
+        going.set()
     watch = threading.Thread(target=interrupt, name=tag, daemon=True)
     spark.addTag(tag)
     watch.start()
@@ -46,6 +62,12 @@ def limited(spark: "SparkSession", seconds: float) -> Iterator[None]:
         if late.is_set() and (isinstance(error, EnvironmentFailed) or not isinstance(error, RotaError)):
             raise EnvironmentFailed(f"Spark was not done after {seconds:g} s", late=seconds) from error
         raise
+    except BaseException:  # such as a run that was cancelled
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        raise
     finally:
-        done.set()
+        over.set()
         spark.removeTag(tag)
+        if is_remote(spark):
+            spark.removeProgressHandler(progress)

@@ -20,6 +20,8 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import cordon
 from rota.dataplane import session
+from rota.dataplane.deadline import limited
+from rota.dataplane.endpoint import ENDED
 from rota.dataplane.pulse import unanswered
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
@@ -158,3 +160,53 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
         assert spark_of(deaf) == abandoned
         assert not deaf.said("event=spark-(silent|died)")
         assert unanswered(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
+
+
+SLEEP = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+spark, told = SparkSession.builder.remote(sys.argv[1]).create(), sys.argv[2]
+@udf("long")
+def slow(number):
+    import time
+    open(told, "w").close()
+    time.sleep(1e6)
+    return number
+spark.range(0, 1, 1, 1).select(slow("id")).collect()
+"""
+ENDLESS = "aggregate(sequence(0, id + 1000000), 0L, (n, x) -> n + aggregate(sequence(0, x), 0L, (m, y) -> m + y))"
+
+
+def test_a_slot_comes_back_whatever_held_it(
+    start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path
+) -> None:
+    """A server has one slot. Its holder is killed; then it is ended and goes on all the same, as no Java code must stop."""
+    quick = dict.fromkeys(ENDED, "1s") | {"spark.task.reaper.enabled": "true", "spark.task.reaper.threadDump": "false"}
+    quick["spark.task.reaper.killTimeout"] = "3s"
+    worker = start("w1", *OWN, *(word for name, value in quick.items() for word in ("--conf", f"{name}={value}")))
+    with connect(zookeeper.hosts) as store:
+        tree = Tree(store, group)
+        wait_until(tree.there, 30)
+        url = wait_until(lambda: endpoint(tree, "w1"), 90)
+    asleep = tmp_path / "asleep"
+    holder = subprocess.Popen([sys.executable, "-W", "ignore", "-c", SLEEP, url, str(asleep)])
+    wait_until(asleep.exists, 90)
+    holder.kill()
+    holder.wait()
+    assert answer(url) == "45 600m", "what a client that died was doing is ended"
+    assert not worker.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
+
+    client = session.opened(url)
+    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limited(client, 5.0):
+        client.range(0, 1, 1, 1).selectExpr(ENDLESS).collect()
+    worker.hears("event=spark-stuck pid=.* why=.Killed task .* could not be stopped", 60)
+    client.release_session_on_close = False
+    client.stop()
+    wait_until(lambda: len(worker.said("event=spark-ready")) == 2, 90)
+    assert answer(url) == "45 600m"
+
+
+def test_half_a_minute_after_its_death_a_run_holds_no_slot() -> None:
+    longest = [seconds for name, seconds in ENDED.items() if "connect" in name]
+    assert sum(float(seconds.removesuffix("s")) for seconds in longest) <= 30, longest

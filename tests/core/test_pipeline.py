@@ -38,6 +38,8 @@ def test_two_pipelines_of_one_group_and_one_of_another_load_side_by_side(tmp_pat
         (GOOD.format(table="other", group="bad group"), "Bad group id"),
         ("from rota import files\nfiles('x', format='xml', schema='')", "Known: csv, json, parquet"),
         ("from rota import files\nfiles('x', format='csv', schema='', start='sometime')", "'earliest', 'latest' or"),
+        ("from rota import files\nfiles('x', format='csv', schema='', max_job_files=0)", "max_job_bytes >= 1"),
+        (GOOD.format(table="other", group="g").replace("group=", "deadline=float('nan'), group="), "seconds above 0"),
     ],
 )
 def test_a_bad_file_is_refused_by_itself(tmp_path: Path, text: str, line: str) -> None:

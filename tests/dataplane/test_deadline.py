@@ -1,16 +1,22 @@
 """A record on which the transform hangs, on a real Spark: it is ended, found and parked; the others go on."""
 
-from contextlib import nullcontext
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rota.consume import Committed, Parked
-from rota.dataplane import failures
+from rota.dataplane import deadline, failures
+from rota.dataplane.deadline import limited
+from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World
 
-DEADLINE = 6.0
+DEADLINE = 8.0  # a warm Spark is done with these rows in one
 SLEEPING = """
 def transform(frame):
     from pyspark.sql.functions import udf
@@ -25,53 +31,54 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
 """
 
 
-def hanging(world: World, seconds: float = 1e6) -> World:
+def hanging(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
     """b hangs on a record."""
-    world.write(SLEEPING.format(seconds=seconds, deadline=DEADLINE))
+    world.write(SLEEPING.format(seconds=seconds, deadline=deadline))
     world.rows("a", "0", 5)
-    world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
     world.give("a", "b")
     return world
 
 
+def poisoned(world: World) -> None:
+    world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
+
+
 def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
-    events = {e.partition: e for e in hanging(world).run("a", "b")}
+    assert isinstance(hanging(world, deadline=60.0).run("a")[0], Committed), "Spark is warm"
+    hanging(world)
+    world.rows("a", "1", 5)
+    poisoned(world)
+    events = {e.partition: e for e in world.run("a", "b")}
     parked = events["p-b"]
     assert isinstance(parked, Parked), parked
     assert parked.retry_at is None
     assert parked.reason == (
-        "p-b alone hangs: it was not done after 6 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "p-b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
         "transform, or give the pipeline a longer deadline, then: rota retry p-b; or: rota skip p-b"
     )
     assert isinstance(events["p-a"], Committed)
-    assert damage(world.table / "main", {"p-a": {0: 5}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p-a": {0: 5, 1: 5}}) == NO_DAMAGE
     assert failures.alive(world.connect(None)), "its slot was given back"
     assert skip(world.tree, world.pipeline, "p-b") == (0, 1), "the advice"
 
 
-def test_without_a_deadline_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
-    monkeypatch.setattr("rota.dataplane.job.limited", lambda *_: nullcontext())
-    events = hanging(world, DEADLINE + 1).run("a", "b")
+    monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
+    poisoned(hanging(world, seconds=4.0, deadline=2.0))
+    events = world.run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, Committed)}) == 1, events
     assert not world.tree.parked()
 
 
 def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It speaks, and takes queries, and nothing comes of them."""
-    import threading
-
     from pyspark.sql.functions import udf
 
     monkeypatch.setattr(failures, "SLOT", 2.0)
     spark = world.connect(None)
 
-    @udf("long")
-    def slow(number: int) -> int:
-        import time
-
-        time.sleep(1e6)
-        return number
+    slow = udf(lambda _: time.sleep(1e6), "long")
 
     def take() -> None:
         spark.addTag("taken")
@@ -86,3 +93,53 @@ def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatc
     taker.join()
     monkeypatch.setattr(failures, "SLOT", 60.0)
     assert failures.alive(spark)
+
+
+class Planning:
+    """A thin client's query that hears one interrupt, and none while it is planned, which takes longer than its time."""
+
+    __module__ = "pyspark.sql.connect"
+
+    def __init__(self) -> None:
+        self.planned, self.heard = False, 0
+        self.ended, self.called = threading.Event(), threading.Event()
+
+    def registerProgressHandler(self, handler: Callable[..., None]) -> None:
+        self.handler = handler
+
+    def removeProgressHandler(self, _: Callable[..., None]) -> None:
+        pass
+
+    addTag = removeTag = removeProgressHandler  # noqa: N815
+
+    def interruptTag(self, _: str) -> None:
+        self.heard += 1
+        if self.heard == 1 and self.planned:
+            self.ended.set()
+        self.called.set()
+
+    def ask(self, planning: float) -> None:
+        self.called.wait(planning)
+        self.planned = True
+        self.handler(stages=[SimpleNamespace(done=False)], inflight_tasks=1, operation_id="1", done=False)
+        if not self.ended.wait(2.0):
+            raise AssertionError("it runs for ever")
+        raise RuntimeError("OPERATION_CANCELED")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_query_is_not_interrupted_while_it_is_planned(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    spark: Any = Planning()
+    if not guarded:
+        monkeypatch.setattr(deadline, "PLANNING", 0.0)
+    wanted = pytest.raises(EnvironmentFailed, match="was not done")
+    with wanted as raised, limited(spark, 0.1):
+        spark.ask(1.0)
+    assert isinstance(raised.value.__cause__, RuntimeError if guarded else AssertionError)
+
+
+def test_what_a_cancelled_run_asked_is_ended() -> None:
+    spark: Any = Planning()
+    with pytest.raises(KeyboardInterrupt), limited(spark, 600.0):
+        raise KeyboardInterrupt
+    assert spark.heard == 1

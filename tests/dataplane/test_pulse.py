@@ -90,3 +90,26 @@ def test_a_server_is_silent_after_questions_not_after_seconds(tmp_path: Path) ->
     server.kill()
     assert not after(5), "its successor is asked anew"
     server.stop()
+
+
+def test_a_task_that_goes_on_after_its_end_is_found_in_new_lines_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = SparkServer("w", SparkSettings(), tmp_path / "scratch")
+    line = "26/11/22 03:00:56 ERROR Executor: Killed task 7 could not be stopped within 120000 ms; not killing JVM\n"
+
+    def says(text: str) -> str:
+        with server.log.open("a") as log:
+            log.write(text)
+        return server.stuck()
+
+    assert not server.stuck(), "no log yet"
+    assert not says("26/11/22 03:00:46 WARN Executor: Killed task 7 is still running after 10000 ms\n")
+    assert not says(line[:40])
+    assert says(line[40:]) == "Killed task 7 could not be stopped within 120000 ms; not killing JVM"
+    assert not server.stuck()
+    says(line)
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: type("Process", (), {"pid": 1, "poll": lambda _: 0})())
+    server.start()
+    assert not server.stuck(), "of its predecessor"
+    server.stop()

@@ -1,0 +1,88 @@
+"""What a first start on a backlog of small files comes to: seconds between two commits, and memory.
+
+    python -m benchmarks.backlog [--partitions 40] [--files 1000] [--job-files 4000]
+
+A worker's own Spark, a thin client, one run. The defaults are ten jobs of `max_job_files`; with --job-files 1000000 it is
+one job with one commit at its end.
+"""
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.bookkeeping import group
+from rota import Pipeline, delta, files
+from rota.consume import Committed, consume
+from rota.coordination.tree import Tree
+from rota.dataplane import session
+from rota.dataplane.endpoint import SparkServer, SparkSettings
+
+
+def land(folder: Path, partitions: int, per: int) -> None:
+    """`per` files of one row in each of `partitions` folders."""
+    for p in range(partitions):
+        (folder / f"k{p:03}").mkdir(parents=True)
+        for n in range(per):
+            (folder / f"k{p:03}" / f"{n:05}.json").write_text(f'{{"n": {n}, "word": "w{n}"}}\n')
+
+
+def peak(pid: int) -> float:
+    """MiB that a process ever held at once (Linux tells)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def main() -> int:
+    """Prints the seconds from each commit to the next."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--partitions", type=int, default=40)
+    parser.add_argument("--files", type=int, default=1000, help="of each partition")
+    parser.add_argument("--job-files", type=int, default=4000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        here = Path(name)
+        land(here / "land", given.partitions, given.files)
+        source = files(
+            str(here / "land"),
+            format="json",
+            schema="n int, word string",
+            settle=0.0,
+            max_files=given.files,
+            max_job_files=given.job_files,
+        )
+        pipeline = Pipeline(source=source, table=delta(str(here / "table")), name="p", deadline=float("inf"))
+        server = SparkServer("bench", SparkSettings("local[2]"), here / "spark")
+        server.start()
+        try:
+            while not server.ready():
+                time.sleep(0.2)
+            spark = session.opened(server.url)
+            spark.range(1).count()
+            began, commits = time.monotonic(), [0.0]
+            store, worker = group(pipeline)
+            tree = Tree(store.connect(), "bench")
+            commit = ""
+            for event in consume(tree, pipeline, worker, sorted(tree.owned()), "bench", lambda _: spark):
+                if isinstance(event, Committed) and event.commit_id != commit:
+                    commit = event.commit_id
+                    commits.append(time.monotonic() - began)
+            apart = [after - before for before, after in pairwise(commits)]
+            written = sum(1 for _ in (here / "table/main/data").glob("*/*/*.parquet"))
+            mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            sys.stdout.write(
+                f"{given.partitions} partitions of {given.files} files: {len(apart)} commits in {commits[-1]:.0f} s, "
+                f"{min(apart):.0f} to {max(apart):.0f} s apart; {written} files written; peak of the run's process "
+                f"{mine:.0f} MiB, of its Spark {peak(server.pid or 0):.0f} MiB\n"
+            )
+            spark.stop()
+        finally:
+            server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
