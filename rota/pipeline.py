@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 Start = Literal["earliest", "latest"] | int
+WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Files:
     first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
     One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file; it does so in jobs
     of at most `max_job_files` files and `max_job_bytes` bytes of all partitions, each with a commit.
-    `options` go to Spark's reader as they are. A CSV header or a Parquet file without a declared column stops its partition
+    `options` go to Spark's reader as they are; without `enableDateTimeParsingFallback` a date is read by its format alone.
+    A CSV header or a Parquet file without a declared column stops its partition
     (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
     """
 
@@ -52,6 +54,8 @@ class Files:
         local(self.path)
         if self.format not in ("csv", "json", "parquet"):
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
+        if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
+            raise ConfigError(f"tinyint in files({self.path!r}): of JSON, Spark takes 200 for -56. Say smallint")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"

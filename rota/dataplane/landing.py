@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.dataplane import listing, names
-from rota.dataplane.columns import lacking
+from rota.dataplane.columns import lacking, rows
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
@@ -40,7 +40,7 @@ LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 LIVE = (  # what vanished, what changed, what the index no longer knows
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
-    "changed after it got its offset. Land it under a new name, then: rota skip",
+    "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
     "an older one took its place. Bring the newer one back, then: rota retry",
 )
 AGAIN = (
@@ -157,6 +157,12 @@ class Landing:
         there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in offsets.items()}
         return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
 
+    def moving(self, partition: str, offsets: Iterable[int]) -> tuple[str, ...]:
+        """Of the files of these offsets those that have not rested for `settle` seconds."""
+        files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
+        rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
+        return tuple(files[o].path for o in offsets if files[o].path not in rested and self._now(files[o]))
+
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
         them down. One that is gone, or cannot be looked at, stays as it was, and `broken` tells of it."""
@@ -177,6 +183,13 @@ class Landing:
             yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+
+    def held(self, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+        """See `Source.held`: the footers of Parquet say it."""
+        if self.declared.format != "parquet":
+            return None
+        files = self.index.files(tuple(ranges))
+        return rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
 
     def place(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
@@ -222,8 +235,10 @@ class Landing:
     def _options(self) -> dict[str, str]:
         """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
         safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
-        kept = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
-        return {**safe, **self.declared.options, **kept}
+        text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
+        strict = {"enableDateTimeParsingFallback": "false"} if self.corruptible else {}  # no 20200101 as a day of 57275
+        kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
+        return {**safe, **strict, **self.declared.options, **kept}
 
     def _new(self, partition: str, known: frozenset[str]) -> list[Landed] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
