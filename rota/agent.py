@@ -9,7 +9,7 @@ happen there.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
 from rota.coordination import membership, ownership, wishes
@@ -19,6 +19,7 @@ from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
     MACHINES,
     Announce,
+    Batch,
     Claim,
     Event,
     Exit,
@@ -35,11 +36,16 @@ from rota.core.reconcile import (
     Suspended,
     Ticked,
     Told,
+    batches,
 )
 from rota.errors import Conflict, OwnershipError, Unavailable, Undecodable, Unknown
 
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
+LINES = 100  # partitions that are told one by one; more of them are counted
+AT_A_LOOK = 5_000  # own records that one look reads at most: with more it would be old before it is acted upon
 PROOF = 5.0  # seconds after which own records that are as they should be are read again
+
+Facts = dict[str, object]
 
 
 class Say(Protocol):
@@ -75,8 +81,9 @@ class Agent:
         self._session = 0
         self._assign_version: int | None = None  # of the target last read: a claim checks it
         self._pending = False  # a slot waits for the head to reach it
-        self._settled: frozenset[str] = frozenset()  # owned when last read; all were read again at `_proven`
-        self._proven = float("-inf")
+        self._read: dict[str, float] = {}  # own record -> when it was read last
+        self._settled: set[str] = set()  # those that were as they should be then
+        self._unread: frozenset[str] = frozenset()  # those that had no room in the last look
         self._unreadable: frozenset[str] = frozenset()
 
     # --- what the process calls
@@ -123,7 +130,7 @@ class Agent:
     def unsettled(self) -> bool:
         """Whether something is on its way, so that the next look should come soon."""
         state = self.state
-        return bool(state.waiting or state.draining) or state.leaving is not None or self._pending
+        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or self._pending
 
     # --- the round
 
@@ -137,7 +144,7 @@ class Agent:
             self.store.renew()  # an incarnation that ended never lives again
         session = self.store.session
         incarnation = membership.join(self.tree, self.worker, self.live)
-        self._session, self._settled, self._proven = session, frozenset(), float("-inf")
+        self._session, self._read, self._settled = session, {}, set()
         self.say("joined", incarnation=incarnation)
         yield from self._feed(Joined(incarnation))
 
@@ -165,7 +172,8 @@ class Agent:
         newest = self._newest(names)
         busy = self._busy()
         self._report()
-        return Looked(began, self.clock(), epoch, previous, target, owners, names, newest, busy, cap)
+        now = self.clock()
+        return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
 
     def _target(self) -> Target | None:
         """This worker's target; None where it cannot be told now."""
@@ -178,16 +186,21 @@ class Agent:
         return target
 
     def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:
-        """The own records of what is in the target or held; those that are as they should be only every `PROOF` s."""
-        wanted = self.state.interest(target)
-        ask = wanted
-        if self.state.suspended is not None or self.state.leaving is not None or self.clock() - self._proven >= PROOF:
-            self._proven = self.clock()
-        else:
-            ask = wanted - (self._settled & (target or frozenset()))
-        views = self.tree.owned(sorted(ask)) if ask else {}
+        """The own records of what is in the target or held, `AT_A_LOOK` at most, those first that were read longest ago;
+        those that are as they should be only every `PROOF` s."""
+        now, wanted = self.clock(), self.state.interest(target)
+        if self.state.suspended is not None:
+            self._read, self._settled = {}, set()
+        settled = self._settled & (target or frozenset()) if self.state.leaving is None else frozenset()
+        read, torn = self._read, self.tree.quarantined
+        due = [p for p in wanted if p not in settled or now - read[p] >= PROOF]
+        due.sort(key=lambda p: (read.get(p, float("-inf")), p))
+        ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
+        self._unread = frozenset(p for p in later if p not in settled and not (torn and self.paths.own(p) in torn))
+        views = self.tree.owned(ask) if ask else {}
+        self._read = {p: at for p, at in read.items() if p in wanted} | dict.fromkeys(ask, now)
         mine = {p for p, view in views.items() if view.incarnation == self.state.incarnation}
-        self._settled = ((self._settled - ask) | mine) & wanted
+        self._settled = (self._settled.difference(ask) | mine) & wanted
         return {p: Owner(view.incarnation, view.version) for p, view in views.items()}
 
     def _newest(self, live: frozenset[str]) -> str | None:
@@ -213,13 +226,16 @@ class Agent:
 
     def _feed(self, event: Event) -> Generator[None, None, None]:
         self.state, instructions = self._machine(self.state, event)
-        for instruction in instructions:
-            if isinstance(instruction, Claim | Release):
+        for effect in batches(instructions, ownership.AT_ONCE):
+            if isinstance(effect, tuple):
                 yield
                 if isinstance(event, Looked) and not self._still_proven(event):
                     self.state, _ = self._machine(self.state, Suspended(self.clock()))
                     return
-            self._do(instruction)
+                self._write(effect)
+            else:
+                self._do(effect)
+        self._say_notes(instructions)
 
     def _still_proven(self, look: Looked) -> bool:
         """Whether the look may still be acted upon: same session, connection good, begun not long ago."""
@@ -230,39 +246,49 @@ class Agent:
 
     def _do(self, instruction: Instruction) -> None:
         match instruction:
-            case Claim():
-                self._claim(instruction)
-            case Release():
-                self._release(instruction)
             case Announce():
                 self.publish(leaving=True)
             case Join(reason):
                 self.say("lost", why=reason)
-            case Note(word, partition, detail):
-                self.say(word, partition=partition, why=detail)
             case Exit():
                 self.done = instruction
 
-    def _claim(self, claim: Claim) -> None:
-        try:
-            owned = ownership.claim(
-                self.tree, self._incarnation, claim.partition, claim.version, self._assign_version, self.writes
-            )
-        except (Conflict, OwnershipError) as error:
-            self.say("claim-refused", partition=claim.partition, why=str(error))
+    def _write(self, batch: Batch) -> None:
+        """Claims or releases of one kind, as one effect."""
+        versions = {one.partition: one.version for one in batch}
+        first = batch[0]
+        if isinstance(first, Release):
+            self._settled.difference_update(versions)
+            seen = self._assign_version if first.reason == "revoked" else None
+            refused = ownership.release_all(self.tree, self._incarnation, versions, self.writes, seen)
+            self._say_each("released", {p: {"reason": first.reason} for p in versions if p not in refused})
+            self._say_each("release-refused", {p: {"why": why} for p, why in refused.items()})
             return
-        facts = {"giver": claim.giver} if claim.giver else {}
-        self.say("claimed", partition=claim.partition, reason=claim.reason, token=owned.token, **facts)
+        claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version, self.writes)
+        self._settled |= claimed.taken.keys()
+        told: dict[str, Facts] = {}
+        for claim in batch:
+            if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
+                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "giver": claim.giver}
+        self._say_each("claimed", told)
+        self._say_each("claim-refused", {p: {"why": why} for p, why in claimed.refused.items()})
 
-    def _release(self, release: Release) -> None:
-        self._settled -= {release.partition}
-        try:
-            seen = self._assign_version if release.reason == "revoked" else None
-            ownership.release(self.tree, self._incarnation, release.partition, release.version, self.writes, seen)
-        except (Conflict, OwnershipError) as error:
-            self.say("release-refused", partition=release.partition, why=str(error))
+    def _say_notes(self, instructions: Iterable[Instruction]) -> None:
+        notes = [one for one in instructions if isinstance(one, Note)]
+        for word in dict.fromkeys(note.word for note in notes):
+            self._say_each(word, {note.partition: {"why": note.detail} for note in notes if note.word == word})
+
+    def _say_each(self, word: str, told: Mapping[str, Facts]) -> None:
+        """A line for each partition; of more than `LINES` one for all with the same facts, which counts them."""
+        if len(told) <= LINES:
+            for partition, facts in told.items():
+                self.say(word, partition=partition, **facts)
             return
-        self.say("released", partition=release.partition, reason=release.reason)
+        alike: dict[tuple[object, ...], list[str]] = {}
+        for partition, facts in told.items():
+            alike.setdefault(tuple(facts.values()), []).append(partition)
+        for names in alike.values():
+            self.say(word, partitions=len(names), first=names[0], last=names[-1], **told[names[0]])
 
     @property
     def _incarnation(self) -> str:

@@ -1,23 +1,29 @@
-"""Who works on a partition: claim and release of its own record.
+"""Who works on a partition: claim and release of its own record, as many as fit at a time.
 
 Laws:
 1. An own record is only ever *set*, at the version read, in one multi that also checks the writer's live node: of any
    number of claimants one wins, and a worker whose session ended cannot claim at all.
-2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands.
+2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands of its
+   partition. Partitions that were claimed in one multi share theirs.
 3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
-4. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
+4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
+   again. Where the writer itself is no longer who it was (live node, target), none is written.
+5. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
    which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token.
 
 Each guard can be removed for the tests that count the damage of its absence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.coordination.records import Own, decode, encode
-from rota.coordination.store import Check, Node, Op, Set, settle, written
+from rota.coordination.store import CAUSES, Check, Node, Op, Set, settle, written
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Undecodable, Unknown
+
+AT_ONCE = 400  # partitions in one multi: with the longest ids they take less than 200 KB of a request's 900
+TRIES = 3  # of one multi whose reply is lost each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,54 @@ class Ownership:
     token: int
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim of several came to: the ownership of each that was taken, and why the others were not."""
+
+    taken: Mapping[str, Ownership]
+    refused: Mapping[str, str]
+
+
+def claim_all(
+    tree: Tree,
+    incarnation: str,
+    versions: Mapping[str, int],
+    assign_version: int | None = None,
+    guards: Guards = GUARDED,
+) -> Claimed:
+    """Takes each of at most `AT_ONCE` partitions whose own record is still at its version, if this incarnation is live
+    and (where `assign_version` is given) the worker's target is the one that was read. Raises Unavailable, Unknown.
+
+    It does not ask who owned a record: the caller decided that it is free, gone, older, or to be forced. An owner that
+    it is taken from is fenced by the version.
+    """
+    checks: list[Op] = []
+    if guards.live:
+        checks.append(Check(tree.paths.live(incarnation)))
+    if guards.assign and assign_version is not None:
+        checks.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
+    token_base = tree.meta().token_base
+    nodes, refused = _set(tree, checks, Own(owner=incarnation), versions, guards)
+    taken = {p: Ownership(p, incarnation, node.version, token_base + node.mzxid) for p, node in nodes.items()}
+    return Claimed(taken, refused)
+
+
+def release_all(
+    tree: Tree,
+    incarnation: str,
+    versions: Mapping[str, int],
+    guards: Guards = GUARDED,
+    assign_version: int | None = None,
+) -> Mapping[str, str]:
+    """Sets each of at most `AT_ONCE` partitions free if its own record is still at its version and (where
+    `assign_version` is given) the worker's target is the one that dropped it: a run may have begun under a newer one.
+    Why those that were not set free were not. Raises Unavailable, Unknown."""
+    checks: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
+    if guards.dropped and assign_version is not None:
+        checks.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
+    return _set(tree, checks, Own(), versions, guards)[1]
+
+
 def claim(
     tree: Tree,
     incarnation: str,
@@ -54,20 +108,10 @@ def claim(
     assign_version: int | None = None,
     guards: Guards = GUARDED,
 ) -> Ownership:
-    """Takes the partition if its own record is still at `own_version`, this incarnation is live, and (where
-    `assign_version` is given) the worker's target is the one that was read. Raises NotOwner, Unavailable, Unknown.
-
-    It does not ask who owned the record: the caller decided that it is free, gone, older, or to be forced. An owner that
-    it is taken from is fenced by the version.
-    """
-    ops: list[Op] = []
-    if guards.live:
-        ops.append(Check(tree.paths.live(incarnation)))
-    if guards.assign and assign_version is not None:
-        ops.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
-    token_base = tree.meta().token_base
-    version, mzxid = _set(tree, ops, partition, Own(owner=incarnation), own_version, guards)
-    return Ownership(partition, incarnation, version, token_base + mzxid)
+    """`claim_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
+    claimed = claim_all(tree, incarnation, {partition: own_version}, assign_version, guards)
+    _one(partition, claimed.refused)
+    return claimed.taken[partition]
 
 
 def release(
@@ -78,13 +122,8 @@ def release(
     guards: Guards = GUARDED,
     assign_version: int | None = None,
 ) -> None:
-    """Sets the partition free if its own record is still at `own_version` and (where `assign_version` is given) the
-    worker's target is the one that dropped it: a run may have begun under a newer one. Raises NotOwner, Unavailable,
-    Unknown."""
-    ops: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
-    if guards.dropped and assign_version is not None:
-        ops.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
-    _set(tree, ops, partition, Own(), own_version, guards)
+    """`release_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
+    _one(partition, release_all(tree, incarnation, {partition: own_version}, guards, assign_version))
 
 
 def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> bool:
@@ -93,43 +132,74 @@ def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> boo
     node = tree.store.get(tree.paths.own(partition))
     if node is None or _read(tree.paths.own(partition), node) is not None:
         return False
-    _set(tree, (), partition, Own(), node.version, guards)
+    _one(partition, _set(tree, (), Own(), {partition: node.version}, guards)[1])
     return True
 
 
+def _one(partition: str, refused: Mapping[str, str]) -> None:
+    if (why := refused.get(partition)) is not None:
+        raise NotOwner(f"{partition} was not taken or set free: {why}", partition=partition)
+
+
 def _set(
-    tree: Tree, checks: Sequence[Op], partition: str, record: Own, version: int, guards: Guards
-) -> tuple[int, int]:
-    """The version and mzxid of the own record after it was set."""
-    path = tree.paths.own(partition)
-    ops = [*checks, Set(path, encode(record), version if guards.version else -1)]
-    for attempt in (1, 2, 3):
+    tree: Tree, checks: Sequence[Op], record: Own, versions: Mapping[str, int], guards: Guards
+) -> tuple[dict[str, Node], dict[str, str]]:
+    """Sets the own records that are at their versions, in one multi; each as it was written, and why the others were
+    not. After a multi that was refused or lost all of it is read back: what moved on meanwhile is left out."""
+    done: dict[str, Node] = {}
+    refused: dict[str, str] = {}
+    waiting, data, lost = dict(versions), encode(record), 0
+    while waiting:
+        sets = [Set(tree.paths.own(p), data, v if guards.version else -1) for p, v in waiting.items()]
         try:
-            node = written(tree.store.multi(ops)[-1])
+            nodes = tree.store.multi([*checks, *sets])[len(checks) :]
         except Conflict as conflict:
-            if attempt > 1 and (resolved := _resolved(tree, path, record, version)) is not None:
-                return resolved
-            raise NotOwner(f"{partition} was not taken or set free: {conflict}", partition=partition) from conflict
+            there = _there(tree, waiting)
+            if lost:
+                done |= _resolved(there, waiting, record)
+            refused |= {p: w for p, w in _stale(conflict, len(checks), there, waiting, guards).items() if p not in done}
         except Unknown:
             if not guards.resolve:
-                raise NotOwner(f"{partition}: the reply was lost. Look again", partition=partition) from None
+                refused |= dict.fromkeys(waiting, "the reply was lost. Look again")
+                break
             settle(tree.store)
-            if (resolved := _resolved(tree, path, record, version)) is not None:
-                return resolved
+            done |= _resolved(_there(tree, waiting), waiting, record)
+            if (lost := lost + 1) == TRIES and waiting.keys() - done.keys():
+                raise
         else:
-            return node.version, node.mzxid
-    raise Unknown(f"The reply of a write to {path} was lost three times. Look again when ZooKeeper answers")
+            done |= {p: written(node) for p, node in zip(waiting, nodes, strict=True)}
+        waiting = {p: v for p, v in waiting.items() if p not in done and p not in refused}
+    return done, refused
 
 
-def _resolved(tree: Tree, path: str, record: Own, version: int) -> tuple[int, int] | None:
-    """What a lost reply would have said; None: the write is not there and may be sent again.
+def _there(tree: Tree, partitions: Iterable[str]) -> dict[str, Node | None]:
+    """The own records as they are now."""
+    names = tuple(partitions)
+    return dict(zip(names, tree.store.get_many([tree.paths.own(p) for p in names]), strict=True))
+
+
+def _stale(
+    conflict: Conflict, checks: int, there: Mapping[str, Node | None], versions: Mapping[str, int], guards: Guards
+) -> dict[str, str]:
+    """Why which of the partitions of a refused multi cannot be written: all, where one of its checks did not hold; else
+    the one that refused it, and those that are not at their versions any more: no version comes back."""
+    if conflict.index < checks:
+        return dict.fromkeys(versions, str(conflict))
+    culprit = tuple(versions)[conflict.index - checks]
+    moved = [p for p, node in there.items() if guards.version and (node is None or node.version != versions[p])]
+    return dict.fromkeys(moved, CAUSES["version"]) | {culprit: CAUSES.get(conflict.cause, conflict.cause)}
+
+
+def _resolved(there: Mapping[str, Node | None], versions: Mapping[str, int], record: Own) -> dict[str, Node]:
+    """What a lost reply would have said; a write that is not there may be sent again.
 
     The record at `version + 1` with this very owner is ours: only this incarnation writes its name, and only from
     `version` does it get there. A record that moved on otherwise was lost to somebody, which the next Conflict says."""
-    node = tree.store.get(path)
-    if node is not None and node.version == version + 1 and _read(path, node) == record:
-        return node.version, node.mzxid
-    return None
+    return {
+        p: node
+        for p, node in there.items()
+        if node is not None and node.version == versions[p] + 1 and _read(p, node) == record
+    }
 
 
 def _read(path: str, node: Node) -> Own | None:

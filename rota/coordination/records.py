@@ -36,6 +36,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     deflated: ClassVar[bool] = False  # large JSON travels compressed
+    packed: ClassVar[bool] = False  # it holds as many ids as there are: decoded again only where it changed
 
     v: Literal[1] = 1
 
@@ -99,6 +100,8 @@ class Live(Record):
 class Partitions(Record):
     """The source keys of one pipeline, which only ever grow, and the labels that their worker must carry."""
 
+    packed: ClassVar[bool] = True
+
     keys: tuple[Id, ...] = ()
     requires: Labels = {}
 
@@ -154,6 +157,8 @@ class Slot(BaseModel):
 
 class Slots(Record):
     """At most two slots of one worker, the older first."""
+
+    packed: ClassVar[bool] = True
 
     slots: Annotated[tuple[Slot, ...], Field(max_length=2)] = ()
 

@@ -182,7 +182,7 @@ def written(node: Node | None) -> Node:
 def checked_path(path: str) -> str:
     """`path` if it may be sent; else ConfigError. ZooKeeper would normalise or choke on others."""
     fits = isinstance(path, str) and len(path) <= MAX_PATH and PATH.fullmatch(path) is not None
-    if fits and not {".", ".."} & set(path.split("/")):
+    if fits and ("/." not in path or not {".", ".."} & set(path.split("/"))):
         return path
     raise ConfigError(f"Bad znode path {str(path)[:100]!r}: use /names of A-Z a-z 0-9 . _ @ = -, {MAX_PATH} at most")
 

@@ -56,7 +56,7 @@ class Tree:
     def __init__(self, store: Store, group: str) -> None:
         self.store, self.group, self.paths = store, group, Paths(group)
         self.quarantined: dict[str, str] = {}
-        self._known: dict[str, Read[Partitions]] = {}
+        self._known: dict[str, tuple[Node, Record]] = {}  # packed records as they were decoded last
 
     # --- founding and settings
 
@@ -142,20 +142,30 @@ class Tree:
     def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
         """Path -> record for each that is there and readable; the unreadable ones are in `quarantined`."""
         found: dict[str, Read[R]] = {}
+        alike: dict[bytes, R] = {}  # many say the same, as own records of one owner do
         for path, node in zip(paths, self.store.get_many(paths), strict=True):
             if node is not None:
-                record = self._decode(path, model, node)
-                if not isinstance(record, Undecodable):
-                    found[path] = Read(record, node)
+                record = alike.get(node.data)
+                if record is None or self.quarantined:
+                    fresh = self._decode(path, model, node)
+                    if isinstance(fresh, Undecodable):
+                        continue
+                    record = alike[node.data] = fresh
+                found[path] = Read(record, node)
         return found
 
     def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
+        known = self._known.get(path)
+        if known is not None and known[0] == node and isinstance(known[1], model):
+            return known[1]
         try:
             record = decode(path, model, node.data)
         except Undecodable as error:
             self.quarantined[path] = str(error)
             return error
         self.quarantined.pop(path, None)
+        if model.packed:
+            self._known[path] = node, record
         return record
 
     def update(
@@ -241,9 +251,10 @@ class Tree:
         """Partition -> its own record, for those given or all. One that is missing or quarantined has no entry."""
         names = list(partitions) if partitions is not None else self._ids(self.paths.owns)
         base = self.meta().token_base
-        reads = self.read_many([self.paths.own(n) for n in names], Own)
-        views = {n: reads.get(self.paths.own(n)) for n in names}
-        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views.items() if r is not None}
+        paths = [self.paths.own(n) for n in names]
+        reads = self.read_many(paths, Own)
+        views = zip(names, map(reads.get, paths), strict=True)
+        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views if r is not None}
 
     def target(self, worker: str) -> Target | None:
         """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
@@ -281,9 +292,10 @@ class Tree:
 
     def assigns(self) -> dict[str, Read[Slots]]:
         """Worker -> its two slots, whoever they are effective for."""
-        workers = self._ids(self.paths.assigns)
-        reads = self.read_many([self.paths.assign(w) for w in workers], Slots)
-        return {w: reads[p] for w in workers if (p := self.paths.assign(w)) in reads}
+        paths = {w: self.paths.assign(w) for w in self._ids(self.paths.assigns)}
+        self._forget(self.paths.assigns, paths.values())
+        reads = self.read_many(tuple(paths.values()), Slots)
+        return {w: reads[p] for w, p in paths.items() if p in reads}
 
     def checkpoints(self, partitions: Iterable[str] | None = None) -> dict[str, Read[Checkpoint]]:
         """Partition -> its checkpoint, for those given or all."""
@@ -325,19 +337,22 @@ class Tree:
     def pipelines(self) -> dict[str, Read[Partitions]]:
         """Pipeline -> its keys, with their versions; unpacked only where they changed since this tree last read them."""
         names = self._ids(self.paths.partitions)
-        nodes = self.store.get_many([self.paths.pipeline(name) for name in names])
+        paths = {name: self.paths.pipeline(name) for name in names}
+        self._forget(self.paths.partitions, paths.values())
         found: dict[str, Read[Partitions]] = {}
-        for name, node in zip(names, nodes, strict=True):
+        for (name, path), node in zip(paths.items(), self.store.get_many(tuple(paths.values())), strict=True):
             if node is not None:
-                known = self._known.get(name)
-                if known is None or known.node != node:
-                    record = self._decode(self.paths.pipeline(name), Partitions, node)
-                    if isinstance(record, Undecodable):
-                        raise record
-                    known = Read(record, node)
-                found[name] = known
-        self._known = found
-        return dict(found)
+                record = self._decode(path, Partitions, node)
+                if isinstance(record, Undecodable):
+                    raise record
+                found[name] = Read(record, node)
+        return found
+
+    def _forget(self, folder: str, there: Iterable[str]) -> None:
+        """Keeps nothing of what is gone from the folder."""
+        gone = {path for path in self._known if path.startswith(f"{folder}/")}.difference(there)
+        for path in gone:
+            del self._known[path]
 
     def loads(self) -> dict[str, Read[Loads]]:
         """Pipeline -> the loads of its partitions."""

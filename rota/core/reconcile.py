@@ -17,7 +17,7 @@ for dead. Runs last: a run enters itself first and reads the target afterwards, 
 that the target dropped the partition.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -90,8 +90,9 @@ class Looked:
 
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or is quarantined: it is left alone. `busy` are the partitions of this incarnation's runs. `cap`
-    is how many partitions the worker may hold (None: no bound).
+    `owners` was not read or is quarantined: it is left alone. Of those the `unread` ones had no room in this look: what
+    was known of them still holds. `busy` are the partitions of this incarnation's runs. `cap` is how many partitions the
+    worker may hold (None: no bound).
     """
 
     began: float
@@ -104,6 +105,7 @@ class Looked:
     newest: str | None
     busy: frozenset[str]
     cap: int | None = None
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class Exit:
 
 
 Instruction = Claim | Release | Announce | Join | Note | Exit
+Batch = tuple[Claim, ...] | tuple[Release, ...]
 Machine = Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]
 
 
@@ -263,7 +266,8 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
     )
     if state.leaving is not None and not after.held:
         return _exit(after, clean=True, reason="left: everything is handed over")
-    if _overdue(state, look) and not mine:  # what is left cannot be read, so it cannot be released either
+    unknown = not mine and not after.held & look.unread
+    if _overdue(state, look) and unknown:  # what is left cannot be read, so it cannot be released either
         return _exit(after, clean=False, reason=f"left: nothing is known of {', '.join(sorted(after.held))}")
     return after, (*releases, *claims, *notes)
 
@@ -272,7 +276,7 @@ def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]
     """What goes now, and what waits for its run to end."""
     overdue = _overdue(state, look)
     releases: list[Release] = []
-    draining: set[str] = set()
+    draining = set(state.draining & look.unread)
     for partition, owner in sorted(look.owners.items()):
         if owner.incarnation != state.incarnation:
             continue
@@ -298,6 +302,8 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
     if state.leaving is not None or look.target is None:
         return claims, waiting
     unbroken = state.epoch in (look.epoch, look.previous)
+    if unbroken:
+        waiting |= {p: state.waiting[p] for p in state.waiting.keys() & look.target & look.unread}
     cap = look.cap if state.guards.cap else None
     for partition in sorted(look.target & look.owners.keys()):
         owner = look.owners[partition]
@@ -335,6 +341,28 @@ def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str
         if p not in state.waiting or state.waiting[p].owner != w.owner
     ]
     return begun + [Note("drain", p, "a run consumes it") for p in sorted(draining - state.draining)]
+
+
+def batches(instructions: Iterable[Instruction], most: int) -> Iterator[Batch | Instruction]:
+    """The instructions in their order, claims that follow each other together, `most` at a time, and so releases for one
+    reason. Each batch is one effect: before each, whoever drives the machine proves that its look still counts."""
+    batch: list[Claim] | list[Release] = []
+    for one in instructions:
+        if batch and (len(batch) == most or not _together(batch[0], one)):
+            yield tuple(batch)  # type: ignore[misc]
+            batch = []
+        if isinstance(one, Claim | Release):
+            batch.append(one)  # type: ignore[arg-type]
+        else:
+            yield one
+    if batch:
+        yield tuple(batch)  # type: ignore[misc]
+
+
+def _together(one: Claim | Release, other: Instruction) -> bool:
+    if isinstance(one, Claim):
+        return isinstance(other, Claim)
+    return isinstance(other, Release) and one.reason == other.reason
 
 
 MACHINES: Mapping[str, Machine] = {"assigned": assigned}

@@ -12,7 +12,7 @@ from rota.coordination.tree import Tree
 from rota.core import Worker
 from rota.core.reconcile import (
     Announce,
-    Claim,
+    Batch,
     Event,
     Exit,
     Instruction,
@@ -25,8 +25,9 @@ from rota.core.reconcile import (
     State,
     Suspended,
     Told,
+    batches,
 )
-from rota.errors import Conflict, CoordinationError, OwnershipError, Unavailable, Unknown
+from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.sim.timeline import Life, Process
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Agent:
     def leave(self) -> None:
         """SIGTERM."""
         for instruction in self._feed_only(Told(self.clock())):
-            self._do(instruction, None)
+            self._do(instruction)
 
     def _feed_only(self, event: Event) -> tuple[Instruction, ...]:
         self.state, instructions = self.sim.protocol.machine(self.state, event)
@@ -142,31 +143,39 @@ class Agent:
         return self.sim.ablation.reconcile.prove and self.clock() - look.began > 0.6 * self.sim.world.timing.session
 
     def _feed(self, event: Event, assign_version: int | None) -> Life:
-        for instruction in self._feed_only(event):
-            if isinstance(instruction, Claim | Release):
+        for effect in batches(self._feed_only(event), ownership.AT_ONCE):
+            if isinstance(effect, tuple):
                 yield self.sim.late(self.spec.id)
                 if isinstance(event, Looked) and (self._stale(event) or self.store.session != self.session):
                     self._feed_only(Suspended(self.clock()))
                     return
-            self._do(instruction, assign_version)
+                self._write(effect, assign_version)
+            else:
+                self._do(effect)
 
-    def _do(self, instruction: Instruction, assign_version: int | None) -> None:
+    def _write(self, batch: Batch, assign_version: int | None) -> None:
         me, guards = self.incarnation or "", self.sim.ablation.ownership
-        try:
-            match instruction:
-                case Claim(partition, version, reason):
-                    self.sim.checker.intends(me, partition, reason)
-                    ownership.claim(self.tree, me, partition, version, assign_version, guards)
-                case Release(partition, version, reason):
-                    seen = assign_version if reason == "revoked" else None
-                    ownership.release(self.tree, me, partition, version, guards, seen)
-                case Announce():
-                    self.live = self.live.model_copy(update={"leaving": True})
-                    membership.announce(self.tree, me, self.live)
-                case Exit() | Join():
-                    self.seen = -1
-        except (OwnershipError, Conflict):
+        versions = {one.partition: one.version for one in batch}
+        if isinstance(batch[0], Release):
+            seen = assign_version if batch[0].reason == "revoked" else None
+            refused = ownership.release_all(self.tree, me, versions, guards, seen)
+        else:
+            for one in batch:
+                self.sim.checker.intends(me, one.partition, one.reason)
+            refused = ownership.claim_all(self.tree, me, versions, assign_version, guards).refused
+        if refused:
             self.seen = -1  # somebody else was first: look again
+
+    def _do(self, instruction: Instruction) -> None:
+        match instruction:
+            case Announce():
+                self.live = self.live.model_copy(update={"leaving": True})
+                try:
+                    membership.announce(self.tree, self.incarnation or "", self.live)
+                except Conflict:
+                    self.seen = -1
+            case Exit() | Join():
+                self.seen = -1
 
     def report(self, usage: dict[str, float]) -> None:
         """Says how busy it is."""

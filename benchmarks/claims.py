@@ -1,0 +1,76 @@
+"""How long a group's partitions stand without an owner: all of them placed at once on workers that just joined.
+
+    python benchmarks/claims.py [--partitions 100000] [--workers 2] [--patience 300]
+
+Real ZooKeeper, real `rota worker` processes without Spark, one publication. Prints how many are owned while it goes on,
+then the seconds from the publication's end until each partition has a live owner. Exits 1 if they had none in time.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.tree import Tree
+from rota.rebalance import rebalance
+
+
+def main() -> int:
+    """Measures once and prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds")
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    with EmbeddedZooKeeper(folder / "zookeeper", heap="512m") as zookeeper, connect(zookeeper.hosts) as store:
+        tree = Tree(store, "default")
+        tree.found()
+        tree.grow("p", [f"key-{i:06}" for i in range(asked.partitions)])
+        logs = [folder / f"w{i}.log" for i in range(asked.workers)]
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-m", "rota", "worker", "--id", log.stem, "--no-spark", "--zookeeper", zookeeper.hosts],
+                stderr=log.open("w"),
+                env=os.environ,
+            )
+            for log in logs
+        ]
+        try:
+            while len(tree.live()) < asked.workers:
+                time.sleep(0.2)
+            began = time.monotonic()
+            rebalance(tree, "benchmark")
+            print(f"published in {time.monotonic() - began:.1f} s")
+            seconds = _until_owned(tree, asked.partitions, asked.patience)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+    words = [line.split(" event=")[1].split()[0] for log in logs for line in log.read_text().splitlines()]
+    print({word: words.count(word) for word in sorted(set(words))})
+    print(f"{asked.partitions} partitions, {asked.workers} workers: {seconds:.1f} s" if seconds else "not in time")
+    return 0 if seconds else 1
+
+
+def _until_owned(tree: Tree, partitions: int, patience: float) -> float | None:
+    """Seconds until each partition has a live owner."""
+    began = time.monotonic()
+    while (spent := time.monotonic() - began) < patience:
+        views = tree.owned()
+        live = {one.incarnation for one in tree.live()}
+        owned = sum(view.incarnation in live for view in views.values())
+        print(f"{spent:6.1f} s: {owned} owned", flush=True)
+        if owned == partitions:
+            return spent
+        time.sleep(2 if partitions > 10_000 else 0.2)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
