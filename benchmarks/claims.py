@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import click
+
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
@@ -35,7 +37,17 @@ def main() -> int:
         logs = [folder / f"w{i}.log" for i in range(asked.workers)]
         workers = [
             subprocess.Popen(
-                [sys.executable, "-m", "rota", "worker", "--id", log.stem, "--no-spark", "--zookeeper", zookeeper.hosts],
+                [
+                    sys.executable,
+                    "-m",
+                    "rota",
+                    "worker",
+                    "--id",
+                    log.stem,
+                    "--no-spark",
+                    "--zookeeper",
+                    zookeeper.hosts,
+                ],
                 stderr=log.open("w"),
                 env=os.environ,
             )
@@ -46,15 +58,15 @@ def main() -> int:
                 time.sleep(0.2)
             began = time.monotonic()
             rebalance(tree, "benchmark")
-            print(f"published in {time.monotonic() - began:.1f} s")
+            click.echo(f"published in {time.monotonic() - began:.1f} s")
             seconds = _until_owned(tree, asked.partitions, asked.patience)
         finally:
             for worker in workers:
                 worker.kill()
                 worker.wait()
     words = [line.split(" event=")[1].split()[0] for log in logs for line in log.read_text().splitlines()]
-    print({word: words.count(word) for word in sorted(set(words))})
-    print(f"{asked.partitions} partitions, {asked.workers} workers: {seconds:.1f} s" if seconds else "not in time")
+    click.echo(str({word: words.count(word) for word in sorted(set(words))}))
+    click.echo(f"{asked.partitions} partitions, {asked.workers} workers: {seconds:.1f} s" if seconds else "not in time")
     return 0 if seconds else 1
 
 
@@ -65,7 +77,7 @@ def _until_owned(tree: Tree, partitions: int, patience: float) -> float | None:
         views = tree.owned()
         live = {one.incarnation for one in tree.live()}
         owned = sum(view.incarnation in live for view in views.values())
-        print(f"{spent:6.1f} s: {owned} owned", flush=True)
+        click.echo(f"{spent:6.1f} s: {owned} owned")
         if owned == partitions:
             return spent
         time.sleep(2 if partitions > 10_000 else 0.2)

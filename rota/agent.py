@@ -170,7 +170,7 @@ class Agent:
         names = frozenset(n for n in self.store.children(self.paths.lives) if is_incarnation(n))
         yield
         newest = self._newest(names)
-        busy = self._busy()
+        busy = self._busy() if self.state.let_go(target, owners) else frozenset[str]()
         self._report()
         now = self.clock()
         return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
@@ -213,8 +213,7 @@ class Agent:
 
     def _busy(self) -> frozenset[str]:
         """The partitions that runs of this incarnation consume."""
-        runs = [run for run in self.tree.runs() if run.incarnation == self.state.incarnation]
-        return frozenset(p for run in runs for p in run.partitions)
+        return frozenset(p for run in self.tree.runs({self._incarnation}) for p in run.partitions)
 
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""

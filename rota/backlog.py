@@ -102,7 +102,8 @@ def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
 
 def _busy(tree: Tree, workable: Mapping[str, str]) -> dict[str, str]:
     """Partition -> the run that works on it for the incarnation that may consume it."""
-    return {p: run.run_id for run in tree.runs() for p in run.partitions if workable.get(p) == run.incarnation}
+    runs = tree.runs(set(workable.values()))
+    return {p: run.run_id for run in runs for p in run.partitions if workable.get(p) == run.incarnation}
 
 
 def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:

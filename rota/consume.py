@@ -118,7 +118,7 @@ def _batched(
         held = rights(tree, incarnation, node, partitions)
         if held.dropped:
             with suppress(CoordinationError):  # a hand-over waits a little longer without it
-                narrow_run(tree, node, incarnation, held.held)
+                narrow_run(tree, node, held.held)
         for partition, reason in held.dropped.items():
             yield Dropped(partition, reason)
         if held.held:

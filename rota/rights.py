@@ -33,7 +33,7 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
     own = tree.owned(wanted)
     epoch, target = target_of(tree, worker_of(incarnation))
     live = {one.incarnation: one for one in tree.live()}
-    elder = _elder(tree.runs(), node, incarnation)
+    elder = _elder(tree.runs({incarnation}), node)
     parked = {p: one.record for p, one in tree.parked().items() if p in own}
     now = tree.store.now() if parked else 0.0
     checkpoints = tree.checkpoints(own)
@@ -80,14 +80,10 @@ def _not_owned(own: OwnView | None, incarnation: str) -> str:
     return "" if own.incarnation == incarnation else f"{own.incarnation} owns it"
 
 
-def _elder(runs: Iterable[RunView], node: str, incarnation: str) -> dict[str, str]:
+def _elder(runs: Iterable[RunView], node: str) -> dict[str, str]:
     """Partition -> the run of the same incarnation that was there first. Two runs never wait for each other."""
     runs = tuple(runs)
     name = node.rpartition("/")[2]
-    mine = next((r.czxid for r in runs if _name(r) == name), None)
-    elder = [r for r in runs if r.incarnation == incarnation and _name(r) != name and mine and r.czxid < mine]
+    mine = next((r.czxid for r in runs if r.name == name), None)
+    elder = [r for r in runs if r.name != name and mine and r.czxid < mine]
     return {p: r.run_id for r in elder for p in r.partitions}
-
-
-def _name(run: RunView) -> str:
-    return f"{run.run_id}@{run.session & 0xFFFF_FFFF_FFFF_FFFF:016x}"

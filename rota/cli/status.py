@@ -41,7 +41,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
     holders = {p: own.incarnation for p, own in owned.items()}
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
     behind = lags(tree)
-    runs = tree.runs()
+    runs = tuple(tree.working().values())
     owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
     ids = sorted(tree.ids().keys() | owned_now)
     return {
@@ -58,7 +58,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
                 "capacity": one.record.capacity if one.record else None,
                 "target": len(targets[worker].partitions) if worker in targets else 0,
                 "owned": sum(1 for holder in holders.values() if holder == one.incarnation),
-                "runs": sum(1 for run in runs if run.incarnation == one.incarnation),
+                "runs": runs.count(one.incarnation),
                 "usage": dict(one.record.usage or {}) if one.record else {},
             }
             for worker, one in sorted(live.items())

@@ -14,6 +14,7 @@ above that of a current own record, a checkpoint ahead of its table.
 import secrets
 from collections.abc import Mapping
 
+from rota.coordination.layout import parse_run
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError
@@ -48,14 +49,11 @@ def _absent(tree: Tree) -> ConfigError:
 
 
 def _idle(tree: Tree) -> None:
-    if runs := tree.runs():
+    if runs := sorted(parse_run(name)[1] for name in tree.working()):
         raise ConfigError(
-            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0].run_id}. "
+            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0]}. "
             f"Stop them (or the daemon), then adopt"
         )
-    there = (f"{tree.paths.runs}/{name}" for name in tree.store.children(tree.paths.runs))
-    if unread := [path for path in there if path in tree.quarantined]:
-        raise ConfigError(f"{unread[0]} is a run's node that cannot be read: it may be alive. End its run, then adopt")
 
 
 def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:

@@ -25,8 +25,20 @@ def parse_incarnation(text: str) -> tuple[str, int]:
 
 
 def is_incarnation(text: str) -> bool:
-    """Whether the name is one of an incarnation; others below `live` and `runs` are foreign."""
+    """Whether the name is one of an incarnation; others below `live` are foreign."""
     return _INCARNATION.fullmatch(text) is not None
+
+
+def is_run(text: str) -> bool:
+    """Whether the name is one of a run's node, `<incarnation>@<run id>@<session>`; others below `runs` are foreign."""
+    parts = text.split("@")
+    return len(parts) == 4 and is_incarnation("@".join(parts[:2])) and is_incarnation("@".join(parts[2:]))
+
+
+def parse_run(text: str) -> tuple[str, str, int]:
+    """The incarnation that a run's node names, the run's id and its session; ConfigError if it is none."""
+    worker, session, run = text.split("@", 2)
+    return f"{worker}@{session}", *parse_incarnation(run)
 
 
 def worker_of(incarnation: str) -> str:
@@ -145,9 +157,10 @@ class Paths:
         """Folder of the consuming runs."""
         return f"{self.root}/runs"
 
-    def run(self, run_id: str, session: int) -> str:
-        """The ephemeral node of one consuming run."""
-        return f"{self.runs}/{checked_id('run', run_id)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+    def run(self, incarnation: str, run_id: str, session: int) -> str:
+        """The ephemeral node of one consuming run; its name says for whom it works."""
+        run = f"{checked_id('run', run_id)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+        return f"{self.runs}/{_checked_incarnation(incarnation)}@{run}"
 
     @property
     def parked(self) -> str:

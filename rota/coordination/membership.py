@@ -62,15 +62,21 @@ def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable
     """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
     before it reads the target and the own records: the agent reads runs after the target."""
     tree.store.wait_active(PATIENCE)
-    path = tree.paths.run(run_id, tree.store.session)
-    _create_ephemeral(tree, path, RunNode(incarnation=incarnation, partitions=tuple(sorted(partitions))))
+    path = tree.paths.run(incarnation, run_id, tree.store.session)
+    mine = path.rpartition("/")[2].removeprefix(incarnation)
+    for name, other in tree.working().items():
+        if (
+            name == f"{other}{mine}" and other != incarnation
+        ):  # left behind: it must not speak for whom it worked before
+            _remove(tree, f"{tree.paths.runs}/{name}")
+    _create_ephemeral(tree, path, RunNode(partitions=tuple(sorted(partitions))))
     tree.store.sync()
     return path
 
 
-def narrow_run(tree: Tree, path: str, incarnation: str, partitions: Iterable[str]) -> None:
+def narrow_run(tree: Tree, path: str, partitions: Iterable[str]) -> None:
     """Takes back what the run will not touch, so that nobody waits for it there. Raises Conflict if its node is gone."""
-    tree.store.set(path, encode(RunNode(incarnation=incarnation, partitions=tuple(sorted(partitions)))), -1)
+    tree.store.set(path, encode(RunNode(partitions=tuple(sorted(partitions)))), -1)
 
 
 def end_run(tree: Tree, path: str) -> None:

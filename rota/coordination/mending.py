@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.coordination.layout import is_id, is_incarnation
+from rota.coordination.layout import is_id, is_incarnation, is_run
 from rota.coordination.ownership import free_unreadable
 from rota.coordination.parking import unpark
 from rota.coordination.records import (
@@ -97,7 +97,7 @@ def _all(tree: Tree) -> Iterator[tuple[type[Record], dict[str, str]]]:
         yield model, {f"{tree.paths.root}/{name}": mend.format(group=group)}
     for folder, (model, mend) in FOLDERS.items():
         path = f"{tree.paths.root}/{folder}"
-        names = (n for n in tree.store.children(path) if is_id(n) or is_incarnation(n))
+        names = (n for n in tree.store.children(path) if is_id(n) or is_incarnation(n) or is_run(n))
         yield model, {f"{path}/{name}": mend.format(name=name, group=group) for name in names}
 
 

@@ -223,9 +223,8 @@ class Checkpoint(Record):
 
 
 class RunNode(Record):
-    """A consuming run: for which incarnation it works, and on what."""
+    """What a consuming run works on; the node's name says for which incarnation."""
 
-    incarnation: Incarnation
     partitions: Annotated[tuple[Id, ...], Field(max_length=100_000)]
 
 

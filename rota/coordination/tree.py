@@ -9,10 +9,10 @@ Laws:
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, parse_incarnation
+from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, is_run, parse_incarnation, parse_run
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -303,15 +303,20 @@ class Tree:
         reads = self.read_many([self.paths.checkpoint(n) for n in names], Checkpoint)
         return {n: reads[p] for n in names if (p := self.paths.checkpoint(n)) in reads}
 
-    def runs(self) -> tuple[RunView, ...]:
-        """Every consuming run that is alive. One whose node cannot be read is in `quarantined`."""
-        names = [n for n in self.store.children(self.paths.runs) if is_incarnation(n)]
+    def working(self) -> dict[str, str]:
+        """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""
+        return {n: parse_run(n)[0] for n in self.store.children(self.paths.runs) if is_run(n)}
+
+    def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
+        """The consuming runs that are alive, of these incarnations or all. Nodes of others are not read: together they
+        name all partitions. One that cannot be read is in `quarantined`."""
+        names = [name for name, incarnation in self.working().items() if of is None or incarnation in of]
         reads = self.read_many([f"{self.paths.runs}/{n}" for n in names], RunNode)
         views: list[RunView] = []
         for name in names:
             if (seen := reads.get(f"{self.paths.runs}/{name}")) is not None:
-                run_id, session = parse_incarnation(name)
-                views.append(RunView(run_id, session, seen.record.incarnation, seen.record.partitions, seen.node.czxid))
+                incarnation, run_id, session = parse_run(name)
+                views.append(RunView(name, run_id, session, incarnation, seen.record.partitions, seen.node.czxid))
         return tuple(views)
 
     def parked(self) -> dict[str, Read[Parked]]:

@@ -55,8 +55,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A consuming run that is alive."""
+    """A consuming run that is alive. `name` is its node's."""
 
+    name: str
     run_id: str
     session: int
     incarnation: str

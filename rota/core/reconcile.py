@@ -73,6 +73,11 @@ class State:
         """The partitions whose own records a look must hold, given the target just read."""
         return self.held | (target or frozenset())
 
+    def let_go(self, target: frozenset[str] | None, owners: Mapping[str, Owner]) -> bool:
+        """Whether the target dropped something that this incarnation owns: only then a look must hold its runs."""
+        mine = (p for p, owner in owners.items() if owner.incarnation == self.incarnation)
+        return target is not None and any(p not in target for p in mine)
+
 
 # --- events
 
@@ -91,7 +96,8 @@ class Looked:
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
     `owners` was not read or is quarantined: it is left alone. Of those the `unread` ones had no room in this look: what
-    was known of them still holds. `busy` are the partitions of this incarnation's runs. `cap` is how many partitions the
+    was known of them still holds. `busy` are the partitions of this incarnation's runs,
+    read where it must let go of any. `cap` is how many partitions the
     worker may hold (None: no bound).
     """
 

@@ -119,14 +119,16 @@ class Agent:
         mine = [n for n in live if worker_of(n) == self.spec.id]
         nodes = zip(self.store.get_many([self.tree.paths.live(n) for n in mine]), mine, strict=True)
         newest = max(((n.czxid, name) for n, name in nodes if n is not None), default=(0, None))[1]
-        busy = frozenset(p for r in self.tree.runs() if r.incarnation == self.incarnation for p in r.partitions)
+        owners = {p: Owner(v.incarnation, v.version) for p, v in views.items()}
+        runs = self.tree.runs({self.incarnation or ""}) if self.state.let_go(names, owners) else ()
+        busy = frozenset(p for r in runs for p in r.partitions)
         look = Looked(
             began,
             self.clock(),
             target.epoch if target is not None else None,
             target.previous if target is not None else None,
             names,
-            {p: Owner(v.incarnation, v.version) for p, v in views.items()},
+            owners,
             frozenset(live),
             newest,
             busy,

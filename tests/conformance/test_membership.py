@@ -96,18 +96,21 @@ def test_incarnations_are_written_one_way() -> None:
 def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
     mine = membership.join(tree, "w1", Live())
     node = membership.register_run(tree, "r1", mine, ["p-1", "p-2"])
-    membership.narrow_run(tree, node, mine, ["p-2"])
+    membership.narrow_run(tree, node, ["p-2"])
     assert [(run.run_id, run.partitions) for run in tree.runs()] == [("r1", ("p-2",))]
     membership.end_run(tree, node)
     with pytest.raises(Conflict):
-        membership.narrow_run(tree, node, mine, [])
+        membership.narrow_run(tree, node, [])
 
 
-def test_a_run_that_goes_on_for_another_incarnation_says_so(tree: Tree) -> None:
+def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: Tree) -> None:
     """A click works for one owner after the other; the node that the first left behind must not speak for the second."""
     first, second = (membership.join(tree, w, Live()) for w in ("w1", "w2"))
+    another = Tree(world.connect(), tree.group)
+    theirs = membership.register_run(another, "run", first, ["p-a"])  # another life of the run: not its own to remove
     membership.register_run(tree, "run", first, ["p-a"])
     membership.register_run(tree, "run", second, ["p-b"])
+    membership.end_run(another, theirs)
     assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p-b",))]
 
 
@@ -128,4 +131,4 @@ def test_a_runs_node_holds_as_many_partitions_as_it_may_name() -> None:
     longest = [f"{i:05}".ljust(128, "x") for i in range(3 * membership.MAX_RUN + 1)]
     assert [len(some) for some in membership.portions(longest)] == [*3 * [membership.MAX_RUN], 1]
     assert [p for some in membership.portions(longest) for p in some] == longest
-    encode(RunNode(incarnation=f"{'w' * 128}@{'0' * 16}", partitions=tuple(longest[: membership.MAX_RUN])))
+    encode(RunNode(partitions=tuple(longest[: membership.MAX_RUN])))

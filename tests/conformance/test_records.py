@@ -51,7 +51,7 @@ SAMPLES: list[Record] = [
     Own(owner=W1),
     Own(),
     Checkpoint(offset=3, token=9, run_id="r", rows=10, seconds=0.5, epoch=7, table="t"),
-    RunNode(incarnation=W1, partitions=("a", "b")),
+    RunNode(partitions=("a", "b")),
     Parked(reason="raised ValueError", failures=2, retry_at=5.0, offset=3),
     Epoch(
         epoch=7,

@@ -46,7 +46,7 @@ MODELS: dict[str, type[Record]] = {
     "assign/<worker>": Slots,
     "own/<partition>": Own,
     "checkpoints/<partition>": Checkpoint,
-    "runs/<run id>@<session>": RunNode,
+    "runs/<incarnation>@<run id>@<session>": RunNode,
     "parked/<partition>": Parked,
     "epochs/<epoch, 10 digits>": Epoch,
     "refused": Refusals,

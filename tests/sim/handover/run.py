@@ -89,7 +89,7 @@ class _Run:
             held, dropped = yield from self._rights(named)
             if dropped:
                 with suppress(CoordinationError):
-                    membership.narrow_run(self.tree, self.node, self.config.incarnation, held.own)
+                    membership.narrow_run(self.tree, self.node, held.own)
                 yield self.world.step()
             self.world.count("dropped", dropped)
             if held.own:
@@ -140,7 +140,7 @@ class _Run:
 
     def _elder(self) -> frozenset[str]:
         """What runs of the same incarnation that were there first work on."""
-        runs = {f"{r.run_id}@{r.session:016x}": r for r in self.tree.runs()}
+        runs = {r.name: r for r in self.tree.runs({self.config.incarnation})}
         mine = runs.get(self.node.rpartition("/")[2])
         elder = [r for r in runs.values() if mine and r.incarnation == mine.incarnation and r.czxid < mine.czxid]
         return frozenset(p for r in elder for p in r.partitions)
