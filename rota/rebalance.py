@@ -37,8 +37,8 @@ _stood: dict[tuple[str, str], Mapping[str, object]] = {}  # group and what is de
 class Look:
     """What a watcher sees: who is live, what changed since the last decision, and whether one is due.
 
-    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked, and
-    who else declares the group.
+    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked, for
+    which of its partitions there is no room, and who else declares the group.
     """
 
     epoch: int
@@ -277,7 +277,7 @@ def _doubles(tree: Tree) -> dict[str, tuple[str, ...]]:
 def _fold(tree: Tree) -> None:
     """What runs recorded becomes the load that the next decision sees. Last and best effort: a load is no promise."""
     try:
-        now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints()
+        now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints(tree.ids())
         for pipeline, record in tree.partitions().items():
             named = {key: checkpoints.get(f"{pipeline}-{key}") for key in record.keys}
             batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}

@@ -48,6 +48,8 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
 
         with zookeeper.store() as store:
             unfinished, seen = poll(glance, lambda found: found[1].needed and not found[0])
+        for pipeline, why in seen.problems.items():
+            context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:
             return dg.SkipReason(f"{seen.reason}; rebalance {unfinished[0].run_id} is not over yet")
         if not seen.needed:
@@ -61,6 +63,7 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
                 "live": ", ".join(seen.workers) or "nobody",
                 "joined": ", ".join(seen.joined),
                 "left": ", ".join(seen.left),
+                **({"problems": "; ".join(seen.problems.values())} if seen.problems else {}),
                 "basis": seen.basis,  # no data version: a round that moves nothing would leave the assignment "unsynced"
             },
         )

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from functools import partial
@@ -112,7 +113,7 @@ def _catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
 def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
     """One after the other, so that a slow one shows what it waits for."""
     yield _java()
-    yield from _zookeeper(settings)
+    yield from _zookeeper(settings, catalog)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -151,8 +152,8 @@ def _java() -> Probe:
     return Probe("Java", True, f"{program} is version {java_version(program)}; {starts}")
 
 
-def _zookeeper(settings: "Settings") -> Iterator[Probe]:
-    """The server, the groups in it, the Spark of each of their live workers, and their records."""
+def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Probe]:
+    """The server, the groups in it, the Spark of each of their live workers, their records, and their room."""
     from rota.coordination.client import connect
     from rota.coordination.tree import Tree, groups
 
@@ -163,6 +164,7 @@ def _zookeeper(settings: "Settings") -> Iterator[Probe]:
             for group in there:
                 yield from _spark(Tree(store, group))
                 yield from _records(Tree(store, group))
+                yield from _room(Tree(store, group), catalog)
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -186,6 +188,17 @@ def _records(tree: "Tree") -> Iterator[Probe]:
 
     for one in unreadable(tree):
         yield Probe(f"record {one.path}", False, one.why, one.mend)
+
+
+def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
+    """Each pipeline whose source has partitions for which the group has no room."""
+    from rota.backlog import discover
+    from rota.coordination.room import lacking
+
+    for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
+        with suppress(RotaError, OSError):  # of the source: it has a probe of its own
+            if why := lacking(tree, pipeline.name, discover(pipeline)):
+                yield Probe(f"room for {pipeline.name}", False, why)
 
 
 def _reached(name: str, endpoint: str) -> Probe:

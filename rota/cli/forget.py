@@ -1,6 +1,8 @@
-"""`rota forget`: nothing is kept about a worker that is gone for good, or a pipeline that was taken away."""
+"""`rota forget`: nothing is kept about a worker that is gone for good, a pipeline that was taken away, or partitions whose
+folders are gone."""
 
 import time
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -17,28 +19,52 @@ TIMES = 3
 
 
 @click.command("forget")
-@click.argument("worker", required=False)
-@click.option("--pipeline", metavar="NAME", help="Forget this pipeline's partitions instead of a worker.")
+@click.argument("names", nargs=-1, metavar="[WORKER | PARTITION...]")
+@click.option("--pipeline", metavar="NAME", help="Forget all partitions of this pipeline.")
 @group_option
-def command(worker: str | None, pipeline: str | None, group: str) -> None:
-    """Removes what is kept about WORKER, which is gone for good.
+def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
+    """Removes what is kept about a WORKER that is gone for good, or takes PARTITIONs whose folders are gone out of the
+    group.
 
-    With --pipeline the group stops balancing the partitions of a pipeline whose file is gone or names another group. Its
-    tables, offsets and tokens stay: should it come back, it goes on where it was.
+    With --pipeline the group stops balancing the partitions of a pipeline whose file is gone or names another group.
+    Tables, offsets and tokens stay: what comes back goes on where it was.
     """
-    from rota.coordination.forget import forget_worker
+    from rota.coordination.forget import forget_partitions, forget_worker
 
-    if (worker is None) == (pipeline is None):
-        raise ConfigError("Give a worker, or --pipeline and a pipeline's name")
+    if bool(names) == (pipeline is not None):
+        raise ConfigError("Give a worker, partitions, or --pipeline and a pipeline's name")
     if pipeline is not None:
         _undeclared(pipeline, group)
     with opened(group) as tree:
         if pipeline is not None:
             gone = _for_good(tree, pipeline)
             view.done(f"{len(gone)} partitions of {pipeline} are no longer in group {group}; the next epoch drops them")
-        elif worker is not None:
-            forget_worker(tree, worker)
-            view.done(f"Nothing is kept about {worker} any more")
+        elif any(name in (ids := tree.ids()) for name in names):
+            _vanished(names, ids, group)
+            forget_partitions(tree, names)
+            view.done(f"{len(set(names))} partitions are no longer in group {group}; the next epoch drops them")
+        else:
+            for worker in names:
+                forget_worker(tree, worker)
+                view.done(f"Nothing is kept about {worker} any more")
+
+
+def _vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -> None:
+    """Raises ConfigError while one of the partitions is in its pipeline's source, or might be."""
+    from rota.backlog import discover
+
+    found = catalog()
+    for name in sorted({ids[p] for p in partitions if p in ids}):
+        if f"{name}.py" in found.refused:
+            raise ConfigError(
+                f"{name}.py cannot be loaded, so its source cannot be asked. Mend it or take it away first"
+            )
+        declared = [one for one in found.of_group(group) if one.name == name]
+        here = {one.partition(key) for one in declared for key in discover(one)}
+        if still := here.intersection(partitions):
+            raise ConfigError(
+                f"{min(still)} is still in the source of {name}. Take its folder away first, then forget it"
+            )
 
 
 def _for_good(tree: "Tree", pipeline: str) -> tuple[str, ...]:

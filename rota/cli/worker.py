@@ -155,7 +155,9 @@ class Process:
                 if not self._start_spark():
                     return 0
                 agent, bound = self._agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
-                with Watchdog(lambda: (self._steps, store.asked), store.active, lambda: self._stall(store, bound), bound):
+                with Watchdog(
+                    lambda: (self._steps, store.asked), store.active, lambda: self._stall(store, bound), bound
+                ):
                     return self._serve(store, agent)
         finally:
             if self.server is not None:

@@ -1,9 +1,14 @@
-"""What a group stops knowing: a worker that is gone for good, a pipeline that was taken away.
+"""What a group stops knowing: a worker that is gone for good, a pipeline that was taken away, partitions that vanished.
 
 Laws: what is still in use is never forgotten, and that is checked in the very write; what was consumed stays known. An
-own record and a checkpoint outlive their pipeline, so that one that comes back goes on where it was, under higher tokens.
+own record and a checkpoint outlive their partition, so that one that comes back goes on where it was, under higher
+tokens. Its load, its pin and its park go with it.
 """
 
+from collections.abc import Collection
+
+from rota.coordination.parking import unpark
+from rota.coordination.records import Loads, Partitions
 from rota.coordination.store import Check, Delete, Op
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import unpin, workers
@@ -37,15 +42,52 @@ def forget_pipeline(tree: Tree, pipeline: str) -> tuple[str, ...]:
     pipelines = tree.pipelines()
     known("pipeline", pipeline, set(pipelines))
     ids = tuple(f"{pipeline}-{key}" for key in pipelines[pipeline].record.keys)
-    for run in tree.runs():
-        if at_work := set(ids).intersection(run.partitions):
-            raise ConfigError(f"Run {run.run_id} consumes {min(at_work)}. Wait for its end, then forget {pipeline}")
+    _idle(tree, ids, pipeline)
     ops: list[Op] = [Delete(tree.paths.pipeline(pipeline), pipelines[pipeline].version)]
     if (load := tree.store.get(tree.paths.load(pipeline))) is not None:
         ops.append(Delete(tree.paths.load(pipeline), load.version))
     _write(tree, ops, f"Pipeline {pipeline!r}")
-    unpin(tree, ids)
+    _clear(tree, ids)
     return ids
+
+
+def forget_partitions(tree: Tree, partitions: Collection[str]) -> None:
+    """Takes single partitions out of the group; the next epoch drops them. Raises ConfigError where one is unknown, or
+    a run consumes one. A sensor that still finds them in their source adds them again at its next look."""
+    ids = tree.ids()
+    if unknown := sorted(set(partitions) - ids.keys()):
+        known("partition", unknown[0], set(ids))
+    _idle(tree, partitions, "it")
+    for pipeline in sorted({ids[partition] for partition in partitions}):
+        gone = {p.removeprefix(f"{pipeline}-") for p in partitions if ids[p] == pipeline}
+        tree.update(tree.paths.pipeline(pipeline), Partitions, lambda now, gone=gone: _without(now, gone))  # type: ignore[misc]
+        if tree.store.get(tree.paths.load(pipeline)) is not None:
+            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _unloaded(now, gone))  # type: ignore[misc]
+    _clear(tree, partitions)
+
+
+def _without(now: Partitions | None, gone: set[str]) -> Partitions:
+    now = now or Partitions()
+    return Partitions(keys=tuple(key for key in now.keys if key not in gone), requires=now.requires)
+
+
+def _unloaded(now: Loads | None, gone: set[str]) -> Loads:
+    now = now or Loads()
+    return Loads(rates={key: rate for key, rate in now.rates.items() if key not in gone}, upto=now.upto)
+
+
+def _idle(tree: Tree, partitions: Collection[str], what: str) -> None:
+    """Raises ConfigError while a run consumes one of the partitions."""
+    for run in tree.runs():
+        if at_work := set(partitions).intersection(run.partitions):
+            raise ConfigError(f"Run {run.run_id} consumes {min(at_work)}. Wait for its end, then forget {what}")
+
+
+def _clear(tree: Tree, partitions: Collection[str]) -> None:
+    """Nobody waits for the partitions any more, nor wishes anything of them."""
+    for partition in set(partitions).intersection(tree.store.children(tree.paths.parked)):
+        unpark(tree, partition)
+    unpin(tree, partitions)
 
 
 def _write(tree: Tree, ops: list[Op], what: str) -> None:

@@ -8,6 +8,8 @@ Laws:
 4. It costs one write for each changed worker and one multi for the flip (head, controller's memory, audit), whatever
    the number of partitions. A round that changes nobody writes no epoch; it only notes what it was made from.
 5. Whoever stops it between two writes leaves nothing that the next publication does not clean up.
+6. The target of a worker that is gone is removed once it is empty: ids of workers are often names of hosts, and never
+   come again. A worker that is live keeps its node: the version that a claim checks never begins anew under it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rota.coordination.layout import worker_of
 from rota.coordination.packed import MAX_IDS
 from rota.coordination.records import (
     MAX_MOVES,
@@ -190,6 +193,7 @@ class _Attempt:
 
     def run(self) -> Published:
         """All the writes, in order."""
+        self._write(self._left())
         if not self.changed:
             return self._settled()
         self._write(self._new_own_records())
@@ -254,6 +258,15 @@ class _Attempt:
                 effective = read.record.effective(self.head.record.epoch) if self.guards.keep else None
                 slots = (wanted,) if effective is None else (effective, wanted)
                 yield Set(path, encode(Slots(slots=slots)), read.version)
+
+    def _left(self) -> Iterator[Op]:
+        """The targets that nobody needs any more: empty before and after this publication, and their workers gone."""
+        head, here = self.head.record.epoch, {worker_of(incarnation) for incarnation in self.publication.members}
+        for worker, read in self.nodes.items():
+            if worker in here or worker in self.changed or read is None or self.publication.targets.get(worker):
+                continue
+            if read.record.newest <= head:
+                yield Delete(self.tree.paths.assign(worker), read.version)
 
     def _write(self, ops: Iterable[Op]) -> None:
         """In as few multis as fit, each with the controller's check."""

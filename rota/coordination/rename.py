@@ -11,12 +11,11 @@ from contextlib import suppress
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint, Loads, Partitions, encode
-from rota.coordination.room import check_room
+from rota.coordination.room import lacking
 from rota.coordination.store import Create, Delete, Op, Set
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import repin
 from rota.errors import ConfigError, Conflict, CoordinationError
-from rota.settings import checked_id
 
 
 def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None:
@@ -27,10 +26,8 @@ def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None
             raise ConfigError(
                 f"Run {run.run_id} consumes {min(at_work)}. Nothing was renamed. Wait for its end, then type it again"
             )
-    for partition in partitions.values():
-        checked_id("partition", partition)
-    others = {name: keys for name, keys in tree.partitions().items() if name not in (old, new)}
-    check_room(tree.group, new, set(partitions.values()), set(), others)
+    if why := lacking(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
+        raise ConfigError(why)
 
 
 def rename_pipeline(

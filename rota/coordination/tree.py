@@ -33,11 +33,10 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.room import check_room
+from rota.coordination.room import grow
 from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown
-from rota.settings import checked_id
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
@@ -383,24 +382,10 @@ class Tree:
     # --- partitions grow
 
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """Adds the keys to the pipeline's and returns those that are new; none is ever taken away.
-
-        Raises ConfigError on a bad key, on an id that another pipeline has, above 100,000 partitions in the group, and
-        where one worker could not hold them all."""
-        wanted = {key: checked_id("partition", f"{pipeline}-{checked_id('key', key)}") for key in keys}
-        others = self.partitions()
-        mine = others.pop(pipeline, Partitions())
-        fresh = tuple(sorted(wanted.keys() - set(mine.keys), key=str.encode))
-        if fresh:
-            check_room(self.group, pipeline, {wanted[k] for k in fresh}, {f"{pipeline}-{k}" for k in mine.keys}, others)
-
-        def grown(now: Partitions | None) -> Partitions:
-            now = now or Partitions()
-            together = tuple(sorted({*now.keys, *wanted}, key=str.encode))
-            return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
-
-        self.update(self.paths.pipeline(pipeline), Partitions, grown)
-        return fresh
+        """Adds the keys to the pipeline's, in their order as far as there is room, and returns those that are new. Raises
+        ConfigError on a bad key, on an id that another pipeline has, and, after the others were added, with those that
+        would be above 100,000 in the group or that one worker could not hold beside all the others."""
+        return grow(self, pipeline, keys, requires)
 
 
 def _meta(fields: Mapping[str, object]) -> Meta:

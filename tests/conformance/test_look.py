@@ -5,12 +5,13 @@ from random import Random
 
 import pytest
 
-from rota.coordination import membership, ownership, wishes
+from rota.coordination import membership, ownership, room, wishes
 from rota.coordination.adopt import adopt
-from rota.coordination.forget import forget_pipeline, forget_worker
+from rota.coordination.forget import forget_partitions, forget_pipeline, forget_worker
 from rota.coordination.look import basis
 from rota.coordination.look import look as look_at
 from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.packed import pack
 from rota.coordination.parking import note_refusal, park, unpark, waiting
 from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Refusal, WorkerWishes
@@ -315,9 +316,19 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     tree.grow("hotels", ["eu-1"])
     with pytest.raises(ConfigError, match="'hotels-eu-1' would be of pipelines 'hotels' and 'hotels-eu'"):
         tree.grow("hotels-eu", ["1"])
-    with pytest.raises(ConfigError, match="above 100000"):
-        tree.grow("many", [f"{i}" for i in range(99_995)])
-    assert "many" not in tree.partitions()
+    many = [f"{i:05}" for i in range(99_996)]
+    with pytest.raises(
+        ConfigError, match=r" for 2 of the partitions of 'many', .* many-99994, many-99995\. .* 100000 are the most"
+    ):
+        tree.grow("many", many)
+    assert tree.partitions()["many"].keys == tuple(many[:-2]), "those that fit are there, in their order"
+    with pytest.raises(ConfigError, match="for 2 of the partitions of 'many'"):
+        tree.grow("many", many)
+    with pytest.raises(ConfigError, match="for 1 of the partitions of 'hotels'"):
+        tree.grow("hotels", ["eu-2"], {"zone": "eu"})
+    assert tree.partitions()["hotels"].requires == {"zone": "eu"}
+    forget_partitions(tree, ["many-00000", "many-00001"])
+    assert tree.grow("many", many[2:]) == ("99994", "99995")
 
 
 def two_workers(keys: list[str]) -> tuple[Tree, Callable[[], object]]:
@@ -337,13 +348,20 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     chance = Random(1)
     keys = [f"{chance.getrandbits(128):032x}" for _ in range(20_000)]
     tree, end = two_workers(keys[:19_000])
-    with pytest.raises(
-        ConfigError, match=r"20000 partitions whose ids take \d+ bytes, above 349000.* Use shorter keys"
-    ):
+    sizes: list[int] = []
+    monkeypatch.setattr(room, "pack", lambda ids: sizes.append(1) or pack(ids))
+    with pytest.raises(ConfigError, match=r"with one more its ids take \d+ bytes, above 349000\. Use shorter keys"):
         tree.grow("events", keys)
-    assert len(tree.partitions()["events"].keys) == 19_000
+    there = tree.partitions()["events"].keys
+    assert 19_000 < len(there) < 20_000
+    assert set(there) - set(keys[:19_000]) == set(sorted(set(keys[19_000:]))[: len(there) - 19_000])
+    sizes.clear()
+    with pytest.raises(ConfigError, match=f"for {20_000 - len(there)} of the partitions of 'events'"):
+        tree.grow("events", keys)
+    assert len(sizes) == 3, "a group that is full costs each look the same"
+    rebalance(tree, "r2")
     end()
-    assert "w2 left. 9500 of 19000 partitions moved" in rebalance(tree, "r2").sentence
+    assert f"w2 left. {len(there) // 2} of {len(there)} partitions moved" in rebalance(tree, "r3").sentence
 
     monkeypatch.setattr("rota.coordination.room.MAX_PACKED", MAX_DATA)
     tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
@@ -476,7 +494,7 @@ def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) ->
         adopt(balanced.tree, 5_000)
     assert balanced.tree.meta().token_base == 0
     balanced.tree.store.set(run, b"torn", -1)
-    with pytest.raises(ConfigError, match="cannot be read: it may be alive"):
+    with pytest.raises(ConfigError, match="are alive, the first is run"):
         adopt(balanced.tree, 5_000)
     membership.end_run(balanced.agents["w1"], run)
     behind = Checkpoint(offset=2, token=4_999, run_id="adopt")

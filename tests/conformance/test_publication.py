@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from rota.coordination import membership
+from rota.coordination import membership, ownership
 from rota.coordination.look import basis
 from rota.coordination.look import look as look_at
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -24,8 +24,10 @@ from rota.coordination.publication import (
 from rota.coordination.records import Live, Own, Slots
 from rota.coordination.store import Node, Op, Set
 from rota.coordination.tree import Tree
+from rota.coordination.wishes import cordon
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict, Unavailable
+from rota.rebalance import rebalance
 from tests.conformance.worlds import World
 
 Multi = Callable[[Sequence[Op]], tuple[Node | None, ...]]
@@ -479,3 +481,79 @@ def test_it_waits_for_no_connection_that_never_comes(memory: MemoryServer) -> No
         publish(tree, term, Publication({"w1": frozenset("a")}))
     tree.store.reconnect()
     assert publish(tree, Term(term.number, term.version), Publication({"w1": frozenset("a")})).epoch == 1
+
+
+# --- workers that are gone
+
+
+def nodes(tree: Tree) -> set[str]:
+    return set(tree.store.children(tree.paths.assigns))
+
+
+def test_the_targets_of_workers_that_are_gone_do_not_pile_up(world: World, group: str) -> None:
+    """Ids default to host names, and each pod has another: 100,000 empty targets made each look 13 s."""
+    tree = Tree(world.connect(), group)
+    tree.found()
+    tree.grow("p", [f"k{i}" for i in range(6)])
+    for pod in range(12):
+        with world.connect() as store:
+            membership.join(Tree(store, group), f"pod-{pod}", Live())
+            rebalance(tree, "r")
+            assert effective(tree) == {f"pod-{pod}": frozenset(f"p-k{i}" for i in range(6))}
+        assert len(nodes(tree)) <= 2
+    cordon(tree, "pod-11")
+    with world.connect() as store:
+        membership.join(Tree(store, group), "pod-3", Live())  # one that comes back
+        rebalance(tree, "r")
+        target = tree.target("pod-3")
+        assert target is not None
+        assert len(target.partitions) == 6
+    rebalance(tree, "r")
+    assert set(tree.worker_wishes()) == {"pod-11"}, "what people wish of a worker stays"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_killed_while_it_removes_targets_it_leaves_one_consistent_assignment(seed: int) -> None:
+    server, chance = MemoryServer(), random.Random(seed)
+    tree = founded(server)
+    published: Targets = {}
+    for turn in range(8):
+        wanted = targets(chance.randrange(10_000), 5, 12)
+        members = tuple(sorted({f"{w}@{turn:016x}" for w in {*wanted, chance.choice(["w0", "w1"])}}))
+        left = chance.choice([None, None, 0, 1, 2, 3])
+        mortal = Tree(Mortal(server), "default")
+        term = take_control(mortal)
+        assert isinstance(mortal.store, Mortal)
+        mortal.store.left = left
+        try:
+            publish(mortal, term, Publication(wanted, members=members))
+            published = wanted
+        except Killed:
+            pass
+        assert damage(tree, published) == 0
+        head = tree.head().record.epoch
+        for worker, read in tree.assigns().items():
+            assert read.record.effective(head) is not None or read.record.newest > head, worker
+
+
+@pytest.mark.parametrize(("told", "wrong"), [(True, 0), (False, 1)])
+def test_a_worker_that_is_live_keeps_its_node_for_the_sake_of_its_claims(
+    world: World, group: str, told: bool, wrong: int
+) -> None:
+    """w1 read its target and is slow to claim. Were its node removed and made anew meanwhile, it would begin at the very
+    version that w1 has read, and w1 would own what its target no longer names. The ablation: a controller that does not
+    see who is live."""
+    tree, mine = Tree(world.connect(), group), Tree(world.connect(), group)
+    tree.found()
+    me = membership.join(mine, "w1", Live())
+    members = (me,) if told else ()
+    term = publish(tree, take_control(tree), Publication({"w1": frozenset({"p"})}, members=members)).term
+    seen = mine.target("w1")
+    assert seen is not None
+    for wanted in ({"w2": {"p"}}, {"w2": {"p", "q"}}, {"w1": {"q"}, "w2": {"p"}}):
+        made = Publication({w: frozenset(ids) for w, ids in wanted.items()}, members=members)
+        term = publish(tree, term, made).term
+    claimed = ownership.claim_all(mine, me, {"p": 0}, seen.version)
+    target = tree.target("w1")
+    assert target is not None
+    assert len(claimed.taken.keys() - target.partitions) == wrong

@@ -19,7 +19,7 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.parking import park
 from rota.coordination.publication import Audit, Publication, publish, take_control
-from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
+from rota.coordination.records import Checkpoint, Live, Loads, Parked, Refusal, Refusals, encode
 from rota.coordination.tree import Tree
 from rota.core import Move
 from rota.dataplane.landing import Landing
@@ -295,7 +295,7 @@ def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
     assert "2 partitions of mine are no longer in group default" in run("forget", "--pipeline", "mine").output
     assert {p["id"] for p in run.json("status")["partitions"]} == {f"flights-{key}" for key in KEYS}
     for words in ((), ("w1", "--pipeline", "mine")):
-        with pytest.raises(RotaError, match="Give a worker, or --pipeline"):
+        with pytest.raises(RotaError, match="Give a worker, partitions, or --pipeline"):
             run("forget", *words)
 
 
@@ -322,6 +322,41 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     assert "nothing is left to do" in run("rename", "mine", "yours").output
     assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
     group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))
+
+
+def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
+    group: Group, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that is full, of folders that come and go, must be able to let go of those that went."""
+    tree = group.tree
+    (tmp_path / "landing" / "day-1").mkdir(parents=True)
+    (tmp_path / "landing" / "day-9").mkdir()
+    (tmp_path / "mine.py").write_text(PIPELINE.format(root=tmp_path))
+    tree.grow("mine", ["day-0", "day-1"])
+    for path, record in (
+        (tree.paths.parking("mine-day-0"), Parked(reason="bad")),
+        (tree.paths.load("mine"), Loads(rates={"day-0": 1.0, "day-1": 2.0})),
+        (tree.paths.checkpoint("mine-day-0"), Checkpoint(offset=3, token=1, run_id="r")),
+    ):
+        tree.put(path, record)
+    monkeypatch.setattr("rota.coordination.room.MAX_IDS", len(tree.ids()))
+    full = next(probe for probe in run.json("check")["probes"] if probe["name"] == "room for mine")
+    assert (full["works"], "mine-day-9" in full["seen"]) == (False, True)
+    with pytest.raises(RotaError, match="mine-day-1 is still in the source of mine"):
+        run("forget", "mine-day-0", "mine-day-1")
+    with pytest.raises(RotaError, match="Unknown partition 'mine-day-7'"):
+        run("forget", "mine-day-0", "mine-day-7")
+    assert "1 partitions are no longer in group default" in run("forget", "mine-day-0").output
+    assert tree.partitions()["mine"].keys == ("day-1",)
+    assert "mine-day-0" not in tree.parked()
+    assert dict(tree.loads()["mine"].record.rates) == {"day-1": 2.0}
+    assert tree.checkpoints(["mine-day-0"])["mine-day-0"].record.offset == 3, (
+        "should it come back, it goes on from there"
+    )
+    assert tree.grow("mine", ["day-1", "day-9"]) == ("day-9",)
+    assert "room for mine" not in {probe["name"] for probe in run.json("check")["probes"]}
+    (tmp_path / "mine.py").unlink()
+    run("forget", "--pipeline", "mine")
 
 
 def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_path: Path) -> None:

@@ -90,6 +90,21 @@ def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.Monke
             store.close()
 
 
+def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a pipeline's new folders were refused at the bound, and a tick that asked for a rebalance said nothing."""
+    monkeypatch.setattr("rota.coordination.room.MAX_IDS", 2)
+    desk.land("day-3", "day-1", "day-2")
+    desk.join("w1")
+    asked = desk.membership()
+    assert isinstance(asked, dg.SensorResult)
+    assert "nobody consumes them: p-day-3" in str(asked.asset_events[0].metadata["problems"].value)
+    rebalance(desk.tree, "r")
+    assert desk.tree.targets()[1]["w1"].partitions == {"p-day-1", "p-day-2"}
+    skipped = desk.membership()
+    assert isinstance(skipped, dg.SkipReason)
+    assert "p-day-3" in str(skipped.skip_message)
+
+
 def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> None:
     desk.land("x", "y")
     desk.join("w1")
