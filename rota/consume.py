@@ -3,7 +3,7 @@
 Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
 cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
 own records, and what it no longer owns the table refuses. A batch is told at least once: its checkpoint is written after
-it was told, so that what a run committed and could not tell is told by the next one, as healed. Much is done
+it was told, so that what a run committed and could not tell is told by the next one, as healed. A run works
 in jobs, each bounded and committed: a backlog of any length drains, whenever its runs are ended.
 """
 
