@@ -158,12 +158,13 @@ class _Run:
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
-        latest = self.source.fix(tuple(held))
+        at_founding = self._there_at_founding(standing)
+        latest = self.source.fix((*held, *at_founding))
         yield from (self._unseen(p, standing[p].offset or 0) for p in held if p not in latest)
         held = {p: o for p, o in held.items() if p in latest}
         if not held:
             return
-        starts = {p: self.source.first(n) for p, n in latest.items()}
+        starts = {p: self.source.first(n, later=p not in at_founding) for p, n in latest.items()}
         claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
             yield Dropped(
@@ -171,8 +172,7 @@ class _Run:
             )
         yield from self._healed(claimed, latest)
         jobs = self.source.capped(by_turn(self.rights, claimed.offsets), latest)
-        work = {p for ranges in jobs for p in ranges}
-        for p in (p for p in claimed.offsets if p not in work):
+        for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
                 self._unpark(p)  # what it was parked for is mended
             yield Idle(p, claimed.offsets[p], held[p].token, self.rights.epoch)
@@ -181,6 +181,14 @@ class _Run:
 
             spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
             yield from self._worked(spark, jobs, claimed, latest)
+
+    def _there_at_founding(self, standing: Mapping[str, Standing]) -> frozenset[str]:
+        """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
+        one that appears later is new as a whole, also under `start="latest"`."""
+        same = self.source.first(1, later=False) == self.source.first(1, later=True)
+        if same or all(one.offset is not None for one in standing.values()) or self.tables.main.past():
+            return frozenset()
+        return frozenset(map(self.pipeline.partition, self.source.keys()))
 
     def _consumed(self) -> bool:
         """Whether the checkpoint of any partition of the pipeline names a table."""
@@ -334,7 +342,7 @@ class _Run:
             token=self.rights.held[partition].token,
             run_id=last.run if last else self.run_id,
             rows=last.rows.get(partition, 0) if last else 0,
-            seconds=share(last, partition) if last else 0.0,
+            seconds=last.share(partition) if last else 0.0,
             epoch=last.epoch if last else self.rights.epoch,
             table=table,
         )
@@ -373,13 +381,6 @@ class _Run:
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
-def share(batch: Past, partition: str) -> float:
-    """The seconds of a batch that fall to one of its partitions, by rows (evenly where there are none)."""
-    rows = sum(batch.rows.values())
-    part = batch.rows.get(partition, 0) / rows if rows else 1 / len(batch.ranges)
-    return batch.seconds * part
-
-
 def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> Committed:
     start, end = batch.ranges[partition]
     return Committed(
@@ -392,7 +393,7 @@ def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> C
         token=batch.tokens[partition],
         epoch=batch.epoch,
         table_version=batch.version,
-        seconds=share(batch, partition),
+        seconds=batch.share(partition),
         run_id=batch.run,
         commit_id=batch.commit,
         healed=healed,

@@ -96,6 +96,11 @@ class Past:
         """Whether it brought the partition beyond this offset."""
         return partition in self.ranges and self.ranges[partition][1] > offset
 
+    def share(self, partition: str) -> float:
+        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
+        rows = sum(self.rows.values())
+        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
+
 
 class Table(Protocol):
     """Where batches are published. Every method opens the table anew; nothing is remembered between calls."""
@@ -107,7 +112,8 @@ class Table(Protocol):
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
         """Fences every older owner: after it, a commit on a snapshot taken before is refused.
 
-        `starts` is where a partition begins that the table never heard of; it is written with the first claim. A table
+        `starts` is where a partition begins that the table never heard of; it is written with the first claim, also for
+        those that are not claimed. A table
         that is not there is made, unless it is `known` to have been: then raises EnvironmentFailed.
         """
         ...
