@@ -3,7 +3,7 @@
 Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
 cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
 own records, and what it no longer owns the table refuses. A batch is told at least once: its checkpoint is written after
-it was told, so that what a run committed and could not tell is told by the next one, as healed. Much is done
+it was told, so that what a run committed and could not tell is told by the next one, as healed. A run works
 in jobs, each bounded and committed: a backlog of any length drains, whenever its runs are ended.
 """
 
@@ -172,8 +172,7 @@ class _Run:
             )
         yield from self._healed(claimed, latest)
         jobs = self.source.capped(by_turn(self.rights, claimed.offsets), latest)
-        work = {p for ranges in jobs for p in ranges}
-        for p in (p for p in claimed.offsets if p not in work):
+        for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
                 self._unpark(p)  # what it was parked for is mended
             yield Idle(p, claimed.offsets[p], held[p].token, self.rights.epoch)
@@ -343,7 +342,7 @@ class _Run:
             token=self.rights.held[partition].token,
             run_id=last.run if last else self.run_id,
             rows=last.rows.get(partition, 0) if last else 0,
-            seconds=share(last, partition) if last else 0.0,
+            seconds=last.share(partition) if last else 0.0,
             epoch=last.epoch if last else self.rights.epoch,
             table=table,
         )
@@ -382,13 +381,6 @@ class _Run:
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
-def share(batch: Past, partition: str) -> float:
-    """The seconds of a batch that fall to one of its partitions, by rows (evenly where there are none)."""
-    rows = sum(batch.rows.values())
-    part = batch.rows.get(partition, 0) / rows if rows else 1 / len(batch.ranges)
-    return batch.seconds * part
-
-
 def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> Committed:
     start, end = batch.ranges[partition]
     return Committed(
@@ -401,7 +393,7 @@ def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> C
         token=batch.tokens[partition],
         epoch=batch.epoch,
         table_version=batch.version,
-        seconds=share(batch, partition),
+        seconds=batch.share(partition),
         run_id=batch.run,
         commit_id=batch.commit,
         healed=healed,

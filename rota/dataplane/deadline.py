@@ -5,8 +5,8 @@ not go on behind his back: Spark ends its tasks (measured: a Python function tha
 be ended is the worker's matter: see `SparkServer.stuck`.
 
 A query of Spark Connect (4.3) hears one interrupt only, and one that comes while it is planned gets lost: a helper of
-Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks are on their way; but if none
-comes on its way within `PLANNING` seconds, nevertheless.
+Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks are on their way; if none is
+within `PLANNING` seconds, nevertheless.
 """
 
 import threading
@@ -36,16 +36,21 @@ def limited(spark: "SparkSession", seconds: float) -> Iterator[None]:
     tag, over, late = f"rota-{uuid.uuid4().hex}", threading.Event(), threading.Event()
     going = threading.Event()  # tasks are on their way
 
+    quiet = time.monotonic()  # since then none are, of the query of now
+
     def progress(stages: Iterable[Any], done: bool, **_: object) -> None:
+        nonlocal quiet
+        quiet = time.monotonic() if done else quiet
         (going.clear if done or all(stage.done for stage in stages) else going.set)()
 
     def interrupt() -> None:
-        if over.wait(seconds):
+        nonlocal quiet
+        if over.wait(min(seconds, threading.TIMEOUT_MAX)):
             return
         late.set()
-        since = time.monotonic()
+        quiet = time.monotonic()
         while not over.wait(AGAIN):
-            if going.is_set() or time.monotonic() - since > PLANNING:
+            if going.is_set() or time.monotonic() - quiet > PLANNING:
                 with suppress(Exception):  # Spark may be gone: whoever waits for it is told by his own connection
                     spark.interruptTag(tag)
 

@@ -98,6 +98,11 @@ class Past:
         """Whether it brought the partition beyond this offset."""
         return partition in self.ranges and self.ranges[partition][1] > offset
 
+    def share(self, partition: str) -> float:
+        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
+        rows = sum(self.rows.values())
+        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
+
 
 class Table(Protocol):
     """Where batches are published. Every method opens the table anew; nothing is remembered between calls."""

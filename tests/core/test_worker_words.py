@@ -32,7 +32,7 @@ class Deaf:
 
     def __init__(self) -> None:
         self.pid: int | None = None
-        self.answers, self.starts = True, 0
+        self.answers, self.starts, self.holds = True, 0, ""
 
     def mapped(self) -> bool:
         return False
@@ -46,13 +46,13 @@ class Deaf:
         return self.answers
 
     def stuck(self) -> str:
-        return ""
+        return self.holds
 
     def silent(self) -> bool:
         return not self.answers
 
     def kill(self) -> None:
-        self.pid = None
+        self.pid, self.holds = None, ""
 
     def last_words(self) -> str:
         return "waiting for resources"
@@ -85,6 +85,24 @@ def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
     process._log.close()
     silent = [line.split(" ", 3)[3] for line in capfd.readouterr().err.splitlines() if "spark-silent" in line]
     assert silent == [f"event=spark-silent pid={n} seconds={s}" for n, s in ((1, 30), (2, 180), (3, 180))]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], guarded: bool
+) -> None:
+    """Without the guard the task holds its slot for ever; the server answers all the while."""
+    spark = Deaf()
+    process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
+    assert process._start_spark()
+    spark.holds = "Killed task 7 could not be stopped"
+    if not guarded:
+        monkeypatch.setattr(Deaf, "stuck", lambda _: "")
+    for _ in range(9):
+        process._watch_spark()
+    assert (spark.starts, spark.holds) == ((2, "") if guarded else (1, "Killed task 7 could not be stopped"))
+    said = 'event=spark-stuck pid=1 why="Killed task 7 could not be stopped"'
+    assert (said in capsys.readouterr().err) == guarded
 
 
 def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch) -> None:
