@@ -49,8 +49,8 @@ class Identity:
         """Why the table, which is not this pipeline's, is left alone, with the next step."""
         if way := under_way(path, table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
-        name = owner(path, table)
-        if not self.group_has(table) and name in (None, self.pipeline):
+        name = owner(path, table) or "?"  # a log that was shortened
+        if not self.group_has(table) and (adopted(table) is None or names(table, self.pipeline)):
             return (
                 f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
                 f"written. To take it over: rota adopt"
@@ -63,7 +63,7 @@ class Identity:
             )
         return (
             f"{path} is the table of pipeline {name!r}, and {self.pipeline!r} would read everything again into it. Nothing "
-            f"was written. {instead(str(name), self.pipeline, self.group)}"
+            f"was written. {instead(name, self.pipeline, self.group)}"
         )
 
     def _group(self) -> str:
@@ -98,13 +98,19 @@ def adopted(table: DeltaTable) -> int | None:
     return number
 
 
+def names(table: DeltaTable, pipeline: str) -> bool:
+    """Whether the log names this pipeline as the one that has the table, in whatever group."""
+    number = adopted(table)
+    return number is not None and bool(table.transaction_version(_pipeline(pipeline)) == number)
+
+
 def owner(path: Path, table: DeltaTable) -> str | None:
-    """The name of the pipeline that has the table, in whatever group; None: nobody has it."""
-    number, limit, seen = adopted(table), 16, 0
-    while number is not None:
+    """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
+    limit, seen = 16, 0
+    while adopted(table) is not None:
         entries = history(path, table, limit)
-        names = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
-        if found := [name for name in names if table.transaction_version(_pipeline(name)) == number]:
+        said = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
+        if found := [name for name in said if names(table, name)]:
             return found[0]
         if len(entries) < limit:
             return None
@@ -112,24 +118,21 @@ def owner(path: Path, table: DeltaTable) -> str | None:
     return None
 
 
-def owner_among(path: Path, names: Iterable[str]) -> str | None:
+def owner_among(path: Path, pipelines: Iterable[str]) -> str | None:
     """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
     table = opened(path)
-    number = adopted(table) if table else None
-    if table is None or number is None:
-        return None
-    return next((name for name in names if table.transaction_version(_pipeline(name)) == number), None)
+    return next((name for name in pipelines if table and names(table, name)), None)
 
 
 def taken(path: Path, name: str, group: str) -> str:
     """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
     table = opened(path)
-    if table is None:
+    if table is None or adopted(table) is None or names(table, name):
         return ""
     if way := under_way(path, table):
         return f"{path} is between two names. Go on with: {way.command}"
-    its = owner(path, table)
-    return f"{path} is the table of pipeline {its!r}. {instead(its, name, group)}" if its not in (None, name) else ""
+    its = owner(path, table) or "?"
+    return f"{path} is the table of pipeline {its!r}. {instead(its, name, group)}"
 
 
 def under_way(path: Path, table: DeltaTable) -> Way | None:

@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.altered import Altered, altered, joined
-from rota.dataplane.identity import Identity, adopted, owner, under_way
+from rota.dataplane.identity import Identity, adopted, names
 from rota.dataplane.opening import created, entry, history, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, past
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -231,7 +231,7 @@ class Ledger:
 
     def adoptable(self, table: DeltaTable) -> None:
         """Raises ForeignTable where the table is another pipeline's, or between two names."""
-        if under_way(self.path, table) or owner(self.path, table) not in (None, self.pipeline):
+        if adopted(table) is not None and not names(table, self.pipeline):
             raise ForeignTable(self.owner.refusal(self.path, table))
 
     def _carried(self, table: DeltaTable) -> list[Transaction]:
