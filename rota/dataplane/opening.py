@@ -7,13 +7,35 @@ from pathlib import Path
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from rota.dataplane.transactions import transactions
 from rota.errors import EnvironmentFailed
+
+
+class Handle(DeltaTable):  # type: ignore[misc]  # delta-rs has no types
+    """A table at one version, which reads its transactions once.
+
+    Law: `transaction_version` speaks of the version that the handle has now, the one on which it commits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._log = path / "_delta_log"
+        self._known: tuple[int, Mapping[str, int] | None] = (-1, None)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The version of this transaction; None: there is none."""
+        version = self.version()
+        if self._known[0] != version:
+            self._known = version, transactions(self._log, version)
+        known = self._known[1]
+        found: int | None = super().transaction_version(app_id) if known is None else known.get(app_id)
+        return found
 
 
 def opened(path: Path) -> DeltaTable | None:
     """The newest version; None when there is no table. Raises EnvironmentFailed."""
     try:
-        return DeltaTable(path)
+        return Handle(path)
     except TableNotFoundError:
         return None
     except OSError as error:
@@ -32,7 +54,7 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
         pass  # somebody else was first
     except (DeltaError, OSError) as error:
         raise EnvironmentFailed(f"{path} cannot be made ({plain(error)}). Check the disk and its rights") from error
-    return DeltaTable(path)
+    return Handle(path)
 
 
 def plain(error: Exception) -> str:
