@@ -93,17 +93,15 @@ class Landing:
 
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.latest`."""
-        known = self.index.files(partitions)
-        new = {p: self._new(p, frozenset(f.path for f in files)) for p, files in known.items()}
-        return {p: len(known[p]) + len(files) for p, files in new.items() if files is not None}
+        return self.index.latest(partitions, self._new)
 
     def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.given`."""
-        return {p: len(files) for p, files in self.index.files(partitions).items()}
+        return self.index.given(partitions)
 
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.fix`."""
-        return {p: len(files) for p, files in self.index.extend(partitions, self._new).items()}
+        return self.index.extend(partitions, self._new)
 
     def unseen(self, partition: str) -> str:
         """See `Source.unseen`."""
@@ -120,25 +118,27 @@ class Landing:
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
         """See `Source.capped`."""
-        files = self.index.files(tuple(starts))
-        return {p: (at, at + self._fitting(files[p][at : latest[p]])) for p, at in starts.items()}
+        unread = {p: (at, min(latest[p], at + self.declared.max_files)) for p, at in starts.items()}
+        files = self.index.files(unread)
+        return {p: (at, at + self._fitting(files[p][at:end])) for p, (at, end) in unread.items()}
 
     def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
         """See `Source.broken`."""
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         errors = {p: self._broken(p, files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
     def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
         """Of these offsets those whose file is there and is not what the index says."""
-        files = self.index.files(tuple(offsets))
-        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in offsets.items()}
+        asked = {p: sorted(of) for p, of in offsets.items()}
+        files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
+        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
         return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
         them down. One that is gone, or cannot be looked at, stays as it was, and `broken` tells of it."""
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         now = {p: {o: self._again(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
@@ -158,7 +158,7 @@ class Landing:
 
     def place(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
-        files = self.index.files((partition,))[partition]
+        files = self.index.files({partition: (offset, offset + 1)})[partition]
         return files[offset].path if offset < len(files) else "a file that the index knows no more"
 
     def path(self, partition: str, offset: int) -> Path:
@@ -169,8 +169,9 @@ class Landing:
         """See `Source.told`: the landed file instead of our link to it."""
 
         def place(link: re.Match[str]) -> str:
-            files = self.index.files((link[1],))[link[1]]
-            return files[int(link[2])].path if int(link[2]) < len(files) else link[0]
+            partition, offset = link[1], int(link[2])
+            files = self.index.files({partition: (offset, offset + 1)})[partition]
+            return files[offset].path if offset < len(files) else link[0]
 
         return LINK.sub(place, text)
 
@@ -217,16 +218,16 @@ class Landing:
         return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
     def _fitting(self, files: tuple[Landed, ...]) -> int:
-        """How many of the files go into one batch: within both caps, but at least one."""
+        """How many of the files, within the cap on their number, go into one batch by size, but at least one."""
         taken = size = 0
-        for file in files[: self.declared.max_files]:
+        for file in files:
             size += file.size
             if taken and size > self.declared.max_bytes:
                 break
             taken += 1
         return taken
 
-    def _broken(self, partition: str, files: tuple[Landed, ...], start: int, end: int) -> RotaError | None:
+    def _broken(self, partition: str, files: Sequence[Landed], start: int, end: int) -> RotaError | None:
         try:
             reason = self._changed(files, start, end)
         except OSError as error:
@@ -234,7 +235,7 @@ class Landing:
             return EnvironmentFailed(_blind(error, partition))
         return SourceChanged(reason, partition=partition) if reason else None
 
-    def _changed(self, files: tuple[Landed, ...], start: int, end: int) -> str:
+    def _changed(self, files: Sequence[Landed], start: int, end: int) -> str:
         """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
@@ -275,7 +276,7 @@ class Landing:
         if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
             return
         declared = [name for name in columns if name not in (PARTITION, OFFSET)]
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
                 if missing := lacking(self.root / file.path, declared):
@@ -286,7 +287,7 @@ class Landing:
                     )
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         try:
             for partition, (start, end) in ranges.items():
                 for offset, file in enumerate(files[partition][start:end], start):
