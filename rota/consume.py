@@ -19,6 +19,7 @@ from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
+from rota.dataplane.compacting import due
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
@@ -178,7 +179,12 @@ class _Run:
             from rota.dataplane.session import joined
 
             spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
-            yield from self._worked(spark, work, claimed, latest)
+            made = set[int]()
+            for event in self._worked(spark, work, claimed, latest):
+                made |= {event.table_version} if isinstance(event, Committed) else set()
+                yield event
+            if any(map(due, made)):
+                self.tables.compact()
 
     def _consumed(self) -> bool:
         """Whether the checkpoint of any partition of the pipeline names a table."""

@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.altered import Altered, altered, entry, joined
+from rota.dataplane.compacting import compact
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -341,6 +342,11 @@ class Tables:
         folder = Path(expanded(pipeline.table.path)).absolute()
         aside = Ledger(folder / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
         return cls(folder, Ledger(folder / "main", group, meta), aside)
+
+    def compact(self) -> None:
+        """Puts small files together."""
+        for table in (self.main, self.quarantine):
+            compact(table.path)
 
 
 def survivable(path: Path, error: Exception) -> None:
