@@ -76,7 +76,7 @@ def entry(path: Path, version: int) -> str:
 
 
 def _changes_rows(path: Path, version: int) -> bool:
-    actions = (action for line in entry(path, version).splitlines() for action in json.loads(line).items())
+    actions = (action for line in entry(path, version).split("\n") if line for action in json.loads(line).items())
     return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
 
 

@@ -1,8 +1,11 @@
 """Opening and founding a Delta table of ours: an absent table is None, a disk that fails is the environment's fault."""
 
+import json
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -31,6 +34,19 @@ class Handle(DeltaTable):  # type: ignore[misc]  # delta-rs has no types
         found: int | None = super().transaction_version(app_id) if known is None else known.get(app_id)
         return found
 
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What the newest versions say of themselves, newest first, down to where the log was shortened.
+
+        Read by their names: delta-rs lists the whole log, and numbers them wrongly where one says nothing of itself."""
+        newest = self.version()
+        versions = range(newest, -1 if limit is None else max(-1, newest - limit), -1)
+        try:
+            return list(takewhile(bool, (_said(self._log, version) for version in versions)))
+        except (OSError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"{self._log} cannot be read ({error}). Check the disk; or bring it back from a copy, then: rota adopt"
+            ) from error
+
 
 def opened(path: Path) -> DeltaTable | None:
     """The newest version; None when there is no table. Raises EnvironmentFailed."""
@@ -55,6 +71,16 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
     except (DeltaError, OSError) as error:
         raise EnvironmentFailed(f"{path} cannot be made ({plain(error)}). Check the disk and its rights") from error
     return Handle(path)
+
+
+def _said(log: Path, version: int) -> dict[str, Any]:
+    """The `commitInfo` of a version, and its number; empty where it is not there."""
+    try:
+        lines = (log / f"{version:020}.json").read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return {}
+    infos = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
+    return {**next(filter(None, infos), {}), "version": version}
 
 
 def plain(error: Exception) -> str:

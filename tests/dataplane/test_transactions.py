@@ -99,6 +99,7 @@ def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> Non
             ours, theirs = Handle(table), DeltaTable(table)
             for one in [*IDS, "no", "nobody's"]:
                 assert ours.transaction_version(one) == theirs.transaction_version(one), one
+            assert ours.history(4) == theirs.history(4)
 
 
 def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
