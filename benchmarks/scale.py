@@ -3,11 +3,14 @@
     python benchmarks/scale.py main --files 300000 --partitions 1000
     python benchmarks/scale.py index --files 1000000 --partitions 16
     python benchmarks/scale.py versions --versions 100000
+    python benchmarks/scale.py batches --batches 250 --rows 1000
 
 main      a table of `files` files in its checkpoint: what opening it costs, a look at all partitions, and their claim
 index     an index of `files` files: the first look of a process and each further one (both without listing the landing
           folder), the looks of one run that reads one new file of each partition, and an append of one file
 versions  a log of `versions` commits, its newest checkpoint 50 before the end: opening, a look, what others altered
+batches   `batches` commits of one file of `rows` rows each: how many files there are at most, and at the end, and what
+          putting them together costs a batch, in CPU time
 
 Each part is measured in a process of its own; seconds, the least of three where nothing is written. Peak memory in MiB.
 """
@@ -24,12 +27,16 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from rota.dataplane.fileindex import FileIndex, Landed
+from rota.dataplane.compacting import compact, due
+from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
+from rota.dataplane.table import Batch, DataFile
 from rota.pipeline import Delta, Files, Pipeline
 
 CHUNK = 20_000
@@ -123,10 +130,9 @@ def index_costs(folder: Path, files: int, partitions: int) -> None:
         one.fix(wanted)
         one.capped(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
         one.broken(ranges)
-        one.index.files(tuple(ranges) if old else ranges)  # for the links
+        one.index.files(ranges)  # for the links
         one.broken(ranges)
 
-    old = not hasattr(FileIndex, "given")
     timed("the looks of a run", run)
 
     def late(partition: str, known: "frozenset[str]") -> list[Landed]:
@@ -170,13 +176,54 @@ def versions_costs(folder: Path) -> None:
     peak()
 
 
+def batches_cost(folder: Path, batches: int, rows: int) -> None:
+    """Every batch by its own claim, as runs do it; Spark is left out."""
+    table, files, spent = ledger(folder), [0], 0.0
+    kinds = {"_partition": "string", "_offset": "long", "n": "long", "x": "double", "s": "string"}
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()]
+    for number in range(batches):
+        claimed = table.claim({"p": 1}, {"p": 0})
+        path = table.path / f"data/{number}/p/f.parquet"
+        path.parent.mkdir(parents=True)
+        values = [
+            ["p"] * rows,
+            [number] * rows,
+            range(rows),
+            [n / 7 for n in range(rows)],
+            [f"dev{n}" for n in range(rows)],
+        ]
+        pq.write_table(pa.table(dict(zip(kinds, map(pa.array, values), strict=True))), path)
+        size, bounds = path.stat().st_size, {"_partition": "p", "_offset": number}
+        said = json.dumps({"numRecords": rows, "minValues": bounds, "maxValues": bounds})
+        schema = json.dumps({"type": "struct", "fields": fields})
+        file = DataFile(str(path.relative_to(table.path)), "p", size, rows, 0, said, schema)
+        made = Batch(f"{number}", "run", "w@0", f"{number}", 1, {"p": (number, number + 1)}, (file,), {"p": rows})
+        if due(table.commit(claimed, made)):
+            began = time.process_time()
+            compact(table.path)
+            spent += time.process_time() - began
+        files.append(len(DeltaTable(table.path).file_uris()))
+    kept = sum(pq.read_metadata(table.path / f).num_rows for f in _named(table.path))
+    sys.stdout.write(
+        f"  files: {max(files)} at most, {files[-1]} at the end, with {kept:,} of {batches * rows:,} rows\n"
+    )
+    sys.stdout.write(f"  putting them together: {spent / batches * 1000:.1f} ms of CPU a batch\n")
+    peak()
+
+
+def _named(table: Path) -> list[str]:
+    return [str(path) for path in pa.table(DeltaTable(table).get_add_actions())["path"].to_pylist()]
+
+
 def main() -> None:
     """Builds in one process, measures in another."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("part", choices=["main", "index", "versions"])
+    parser.add_argument("part", choices=["main", "index", "versions", "batches"])
     parser.add_argument("--files", type=int, default=300_000)
     parser.add_argument("--partitions", type=int, default=1_000)
     parser.add_argument("--versions", type=int, default=100_000)
+    parser.add_argument("--batches", type=int, default=250)
+    parser.add_argument("--rows", type=int, default=1_000)
     given = parser.parse_args()
     sys.stdout.write(f"{given.part}: {json.dumps({k: v for k, v in vars(given).items() if k != 'part'})}\n")
     sys.stdout.flush()
@@ -188,6 +235,7 @@ def main() -> None:
                 (index_of, (folder, given.files, given.partitions)),
                 (index_costs, (folder, given.files, given.partitions)),
             ),
+            "batches": ((batches_cost, (folder, given.batches, given.rows)),),
             "versions": ((versions_of, (folder, given.versions)), (versions_costs, (folder,))),
         }
         for step, arguments in steps[given.part]:

@@ -76,11 +76,11 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
 def _said(log: Path, version: int) -> dict[str, Any]:
     """The `commitInfo` of a version, and its number; empty where it is not there."""
     try:
-        lines = (log / f"{version:020}.json").read_text(encoding="utf-8").split("\n")
+        with (log / f"{version:020}.json").open(encoding="utf-8", newline="\n") as lines:  # the first, as all write it
+            infos = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
+            return {**next(filter(None, infos), {}), "version": version}
     except FileNotFoundError:
         return {}
-    infos = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
-    return {**next(filter(None, infos), {}), "version": version}
 
 
 def plain(error: Exception) -> str:
