@@ -102,9 +102,11 @@ class Shown:
         past = main.recent()
         mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
-        *lasting, unparked, unchanged = checks.specs(self.pipeline)
+        *lasting, unparked, unchanged, whole = checks.specs(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):
             yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
         waiting = checks.parked(tree.parked(), self.pipeline)
         yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.result(unchanged, rewritten(Landing.of(self.pipeline), past), mine, dg.AssetCheckSeverity.WARN)
+        source = Landing.of(self.pipeline)
+        yield checks.result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.result(whole, source.left_out(), mine, dg.AssetCheckSeverity.WARN)

@@ -36,6 +36,11 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             "none_rewritten", asset=records, description="No file changed after it was consumed, of the newest ones."
         ),
+        dg.AssetCheckSpec(
+            "none_left_out",
+            asset=records,
+            description="Everything that lies in the source is read, but what is hidden.",
+        ),
     ]
 
 

@@ -37,6 +37,11 @@ def discover(pipeline: Pipeline) -> tuple[str, ...]:
     return Landing.of(pipeline).keys()
 
 
+def left_out(pipeline: Pipeline) -> Mapping[str, str]:
+    """What lies in the source and is never read, with the reason: path -> why."""
+    return Landing.of(pipeline).left_out()
+
+
 def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, latest). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
@@ -138,4 +143,4 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
 
 
 def _offset(checkpoint: Read[Checkpoint] | None, source: Landing) -> int:
-    return checkpoint.record.offset if checkpoint else source.first(0)
+    return checkpoint.record.offset if checkpoint else source.first(0, later=True)

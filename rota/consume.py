@@ -157,12 +157,13 @@ class _Run:
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
-        latest = self.source.fix(tuple(held))
+        at_founding = self._there_at_founding(standing)
+        latest = self.source.fix((*held, *at_founding))
         yield from (self._unseen(p, standing[p].offset or 0) for p in held if p not in latest)
         held = {p: o for p, o in held.items() if p in latest}
         if not held:
             return
-        starts = {p: self.source.first(n) for p, n in latest.items()}
+        starts = {p: self.source.first(n, later=p not in at_founding) for p, n in latest.items()}
         claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
             yield Dropped(
@@ -185,6 +186,14 @@ class _Run:
                 yield event
             if any(map(due, made)):
                 self.tables.compact()
+
+    def _there_at_founding(self, standing: Mapping[str, Standing]) -> frozenset[str]:
+        """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
+        one that appears later is new as a whole, also under `start="latest"`."""
+        same = self.source.first(1, later=False) == self.source.first(1, later=True)
+        if same or all(one.offset is not None for one in standing.values()) or self.tables.main.past():
+            return frozenset()
+        return frozenset(map(self.pipeline.partition, self.source.keys()))
 
     def _consumed(self) -> bool:
         """Whether the checkpoint of any partition of the pipeline names a table."""

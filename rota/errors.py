@@ -29,11 +29,18 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def printable(text: str) -> str:
+    """The text on one line that any terminal, log, record and page can hold: what cannot be shown is escaped.
+
+    File names need not be text, and what users' code raises may hold anything: a lone surrogate fits into no record."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class RotaError(Exception):
-    """One line that says what happened, why we think so, and what to do next; `facts` keep the numbers."""
+    """One printable line that says what happened, why we think so, and what to do next; `facts` keep the numbers."""
 
     def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.facts = facts
 
 

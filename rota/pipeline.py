@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from rota.errors import ConfigError
-from rota.settings import VARIABLE, checked_id
+from rota.settings import VARIABLE, checked_id, local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +28,9 @@ Start = Literal["earliest", "latest"] | int
 class Files:
     """Landing folders: one folder a partition below `path`, files of one `format`; an offset is a file's ordinal.
 
-    `schema` is Spark DDL. `start` holds for a partition first seen. A file whose size or time moved within `settle`
-    seconds waits. One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
+    `schema` is Spark DDL. `start` holds for a partition first seen; `latest` for those that are there when the pipeline
+    first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
+    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
     `options` go to Spark's reader as they are. A CSV header or a Parquet file without a declared column stops its partition
     (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
     """
@@ -44,6 +45,7 @@ class Files:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        local(self.path)
         if self.format not in ("csv", "json", "parquet"):
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
@@ -59,6 +61,9 @@ class Delta:
     """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `path` may hold `${VAR}`."""
 
     path: str
+
+    def __post_init__(self) -> None:
+        local(self.path)
 
 
 def files(path: str, *, format: Format, schema: str, **more: object) -> Files:
@@ -187,7 +192,8 @@ def _module(path: Path) -> ModuleType:
     except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
         early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
         mend = "Make UDFs and columns inside transform" if early else "Mend the file"
-        raise ConfigError(f"{path} raised {type(error).__name__}: {error}. {mend}; the others are served") from error
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path} raised {type(error).__name__}: {said}. {mend}; the others are served") from error
     return module
 
 

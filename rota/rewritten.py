@@ -1,7 +1,8 @@
 """Which files changed after they were consumed: what they hold now is in no table, until their offsets are replayed.
 
-Law: only looking, and at the newest consumed offsets alone, as the table's log names them: what was skipped, or stood before
-a partition's start, was not consumed. A file that is gone is nobody's fault: people tidy up what was consumed.
+Law: only looking, at consumed offsets as the table's log names them: what was skipped, or stood before a partition's start,
+was not consumed. A run's check looks at the newest ones alone, `rota check` at all of them. A file that is gone is nobody's
+fault: people tidy up what was consumed.
 """
 
 from collections import defaultdict
@@ -11,15 +12,18 @@ from itertools import groupby, islice
 from rota.dataplane.landing import Landing
 from rota.dataplane.table import Past
 
-LOOKED = 1000  # consumed files of a pipeline that are looked at, the newest
+LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 NAMED = 3  # ranges of a partition to replay
 
 
-def rewritten(source: Landing, past: Iterable[Past], only: str | None = None) -> dict[str, str]:
-    """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition."""
+def rewritten(
+    source: Landing, past: Iterable[Past], only: str | None = None, most: int | None = LOOKED
+) -> dict[str, str]:
+    """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
+    many files are looked at, all if None."""
     offsets = defaultdict[str, list[int]](list)
     consumed = ((p, offset) for p, offset in _consumed(past) if only in (None, p))
-    for partition, offset in islice(consumed, LOOKED):
+    for partition, offset in islice(consumed, most):
         offsets[partition].append(offset)
     found = {p: sorted(changed) for p, changed in source.rewritten(offsets).items() if changed}
     return {p: _told(source, p, changed) for p, changed in found.items()}

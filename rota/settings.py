@@ -10,6 +10,7 @@ from pathlib import Path
 from rota.errors import ConfigError
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -76,3 +77,15 @@ def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
         return environ[match[1]]
 
     return VARIABLE.sub(value, text)
+
+
+def folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """The absolute path of a declared folder, expanded. Raises ConfigError for an address that names a scheme."""
+    return Path(local(expanded(text, environ))).absolute()
+
+
+def local(path: str) -> str:
+    """`path` unless it is an address: `s3://bucket` would silently be a folder named `s3:`."""
+    if found := SCHEME.match(path):
+        raise ConfigError(f"{path!r}: rota serves folders, not {found[1]}: addresses. Mount it, and give its path")
+    return path

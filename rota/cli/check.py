@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.errors import RotaError
+from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 SECRET = re.compile(r"key|secret|token|passw|credential|sas\b|signature", re.IGNORECASE)
 LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 MASK = "***"
+SKEW = 1.0  # seconds between two clocks that pass for the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> It
     for pipeline in catalog.pipelines.values():
         yield _tried(f"source of {pipeline.name}", partial(_source, pipeline), "Check its path and its rights")
         yield _tried(f"table of {pipeline.name}", partial(_table, pipeline), "Check its path and its rights")
+        yield _tried(f"files of {pipeline.name}", partial(_files, pipeline), "Check the landing folder and its rights")
+        yield _tried(f"clock of {pipeline.name}", partial(_clock, pipeline), "Check the table's path and its rights")
 
 
 def _tried(name: str, what: Callable[[], str], fix: str) -> Probe:
@@ -193,23 +198,63 @@ def _reached(name: str, endpoint: str) -> Probe:
 
 
 def _source(pipeline: "Pipeline") -> str:
-    from rota.backlog import discover
-    from rota.settings import expanded
+    from rota.backlog import discover, left_out
+    from rota.settings import folder
 
-    keys = discover(pipeline)
+    place, keys = folder(pipeline.source.path), discover(pipeline)
+    if not place.is_dir():
+        raise ConfigError(f"{place} is not there. Make the folder, mount its disk, or mend the path of files(...)")
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    return f"{expanded(pipeline.source.path)} has {len(keys)} partitions{some}"
+    aside = [f"{path} ({why})" for path, why in left_out(pipeline).items()]
+    rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
+    return f"{place} has {len(keys)} partitions{some}{rest}"
+
+
+def _files(pipeline: "Pipeline") -> str:
+    """Whether any file changed after it was consumed, however long ago."""
+    from rota.dataplane.landing import Landing
+    from rota.dataplane.ledger import Ledger
+    from rota.rewritten import rewritten
+    from rota.settings import folder
+
+    main = Ledger(folder(pipeline.table.path) / "main", pipeline.group, "")
+    if found := rewritten(Landing.of(pipeline), main.past(), most=None):
+        raise ConfigError("; ".join(f"{partition}: {why}" for partition, why in sorted(found.items())))
+    return "no file changed after it was consumed"
+
+
+def _clock(pipeline: "Pipeline") -> str:
+    """How far the clock of the disk is from this machine's: `settle` compares the two."""
+    from rota.settings import folder
+
+    place = _nearest(folder(pipeline.table.path))
+    with tempfile.NamedTemporaryFile(dir=place, prefix="_rota-check-") as file:
+        ahead = os.stat(file.name).st_ctime - time.time()
+    if abs(ahead) > SKEW:
+        raise ConfigError(
+            f"The disk of {place} is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's clock. Files "
+            f"that still grow would be read, or wait so long. Set both by the same NTP server"
+        )
+    return f"The disk of {place} and this machine agree on the time"
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there. Raises PermissionError where it cannot be written."""
+    place = next((f for f in (folder, *folder.parents) if f.exists()), Path("/"))
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} cannot be written")
+    return place
 
 
 def _table(pipeline: "Pipeline") -> str:
     from rota.demo import deltalog
-    from rota.settings import expanded
+    from rota.settings import folder
 
-    folder = Path(expanded(pipeline.table.path))
-    if not deltalog.exists(folder / "main"):
-        nearest = next((f for f in (folder, *folder.parents) if f.exists()), Path("/"))
-        if not os.access(nearest, os.W_OK):
-            raise PermissionError(f"{nearest} cannot be written")
-        return f"{folder} is not there yet; the first batch makes it"
-    log = deltalog.read(folder / "main")
-    return f"{folder} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
+    place = folder(pipeline.table.path)
+    if not deltalog.exists(place / "main"):
+        _nearest(place)
+        return f"{place} is not there yet; the first batch makes it"
+    log = deltalog.read(place / "main")
+    return (
+        f"{place} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
+    )

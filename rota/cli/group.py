@@ -79,5 +79,5 @@ def rewritten(tree: "Tree", partition: str) -> str | None:
         for pipeline in catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
                 main = Tables.of(pipeline, tree.group, tree.meta().id).main
-                return rewritten.rewritten(Landing.of(pipeline), main.recent(), partition).get(partition)
+                return rewritten.rewritten(Landing.of(pipeline), main.past(), partition, most=None).get(partition)
     return None

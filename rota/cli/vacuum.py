@@ -2,7 +2,6 @@
 rows that were replaced, old checkpoints of the log."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import click
 
@@ -20,16 +19,13 @@ from rota.settings import known
 def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) -> None:
     """Removes files of PIPELINES (all, unless named) that no version of their tables needs; the only vacuum to use."""
     from rota.dataplane.vacuum import is_checkpoint, vacuum
-    from rota.settings import expanded
+    from rota.settings import folder
 
     there = catalog().pipelines
     chosen = [there[known("pipeline", name, there)] for name in pipelines] or list(there.values())
     if not chosen:
         raise ConfigError("There is no pipeline. Set ROTA_PIPELINES to the folder that holds them")
-    found = {
-        p.name: vacuum(Path(expanded(p.table.path)).absolute(), timedelta(days=days), dry_run=not delete)
-        for p in chosen
-    }
+    found = {p.name: vacuum(folder(p.table.path), timedelta(days=days), dry_run=not delete) for p in chosen}
     if as_json:
         view.document({"deleted": delete, "files": found})
         return

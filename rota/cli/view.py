@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from rota.errors import printable
+
 if TYPE_CHECKING:
     from rota.coordination.records import Parked
 
@@ -58,7 +60,7 @@ def text(cell: object) -> str:
         return f"{cell:,.2f}"
     if isinstance(cell, (tuple, list, frozenset, set)):
         return " ".join(sorted(map(str, cell)) if isinstance(cell, (set, frozenset)) else map(str, cell)) or "-"
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(cell))
+    return printable(str(cell))
 
 
 def bar(share: float) -> str:

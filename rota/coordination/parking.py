@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals
 from rota.coordination.store import PATIENCE, Check, Delete
 from rota.coordination.tree import Tree
-from rota.errors import Conflict, CoordinationError
+from rota.errors import Conflict, CoordinationError, printable
 
 
 def park(
@@ -30,7 +30,7 @@ def park(
         failures = before.failures + 1 if before is not None and before.offset == offset else 1
         wait = None if retry_after is None else min(retry_after * 2 ** min(failures - 1, 30), max(3600, retry_after))
         return Parked(
-            reason=reason[:2000],
+            reason=printable(reason)[:2000],
             failures=failures,
             retry_at=None if wait is None else now + wait,
             offset=offset,

@@ -8,33 +8,34 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import bz2
 import gzip
 import json
-import logging
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.dataplane import names
+from rota.dataplane import listing, names
 from rota.dataplane.columns import lacking
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
+from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, printable
 from rota.pipeline import Files, Pipeline
-from rota.settings import ID, expanded
+from rota.settings import ID, folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-log = logging.getLogger(__name__)
-OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
+T = TypeVar("T")
+OURS = {  # what a run reads, and that it reads all of it, is not the reader's choice
+    "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
+    "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
+}  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
-HIDDEN = ("_", ".")
 LIVE = (  # what vanished, what changed, what the index no longer knows
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. Land it under a new name, then: rota skip",
@@ -63,14 +64,13 @@ class Landing:
     def __post_init__(self) -> None:
         if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
             raise ConfigError(
-                f"Option {', '.join(taken)} of files({self.declared.path!r}) is set by rota. Leave it out"
+                f"Option {', '.join(taken)} of files({self.declared.path!r}) is for rota to set. Leave it out"
             )
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "Landing":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        root = Path(expanded(pipeline.source.path)).absolute()
-        table = Path(expanded(pipeline.table.path)).absolute()
+        root, table = folder(pipeline.source.path), folder(pipeline.table.path)
         return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
 
     @property
@@ -79,17 +79,27 @@ class Landing:
         return self.declared.format != "parquet"
 
     def keys(self) -> tuple[str, ...]:
-        """See `Source.keys`. A folder whose name makes an id that is too long is left out, with a warning."""
+        """See `Source.keys`: the folders below the root whose partition ids are not too long."""
+        names_found = self._listed(lambda: sorted(names.key(f) for f in listing.folders(self.root)))
+        return tuple(k for k in names_found if self._fits(k))
+
+    def left_out(self) -> Mapping[str, str]:
+        """See `Source.left_out`: by path below the landing folder."""
+        found = self._listed(lambda: sorted(listing.left_out(self.root)))
+        folders = self._listed(lambda: sorted(listing.folders(self.root)))
+        return dict(found) | {f: listing.TOO_LONG for f in folders if not self._fits(names.key(f))}
+
+    def _listed(self, look: "Callable[[], list[T]]") -> "list[T]":
+        """What a look at the root gives; nothing where there is no root."""
         try:
-            folders = [f.name for f in os.scandir(self.root) if _folder(f) and not f.name.startswith(HIDDEN)]
+            return look()
         except FileNotFoundError:
-            return ()
+            return []
         except OSError as error:
             raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
-        keys = sorted(names.key(f) for f in folders)
-        for key in (bad := [k for k in keys if not ID.fullmatch(f"{self.name}-{k}")]):
-            log.warning("left_out=%s reason=its partition id would be longer than 128 characters", names.folder(key))
-        return tuple(k for k in keys if k not in bad)
+
+    def _fits(self, key: str) -> bool:
+        return ID.fullmatch(f"{self.name}-{key}") is not None
 
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.latest`."""
@@ -111,10 +121,10 @@ class Landing:
             return _blind(error, partition)
         return ""
 
-    def first(self, latest: int) -> int:
-        """See `Source.first`: `earliest`, `latest` or an offset, as declared."""
+    def first(self, latest: int, *, later: bool) -> int:
+        """See `Source.first`: `earliest`, `latest` or an offset, as declared. In a folder that appears later all is new."""
         start = self.declared.start
-        return {"earliest": 0, "latest": latest}[start] if isinstance(start, str) else start
+        return {"earliest": 0, "latest": 0 if later else latest}[start] if isinstance(start, str) else start
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
         """See `Source.capped`."""
@@ -251,10 +261,13 @@ class Landing:
 
     def _now(self, file: Landed) -> Landed | None:
         """The file as it is now; None where it is gone. Raises OSError."""
+        path = self.root / file.path
         try:
-            stat = (self.root / file.path).stat()
+            there, stat = path.stat(), path.lstat()
         except FileNotFoundError:
             return None
+        if there != stat:  # a link took its place, and nobody follows it
+            return Landed(file.path, -1, 0)
         return Landed(file.path, stat.st_size, stat.st_mtime_ns)
 
     def _again(self, file: Landed) -> Landed:
@@ -299,48 +312,23 @@ class Landing:
 
 
 def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
-    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. Raises
-    OSError."""
-    try:
-        entries = list(os.scandir(root / below))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        path = f"{below}/{entry.name}"
-        if entry.name.startswith(HIDDEN) or path in known:
-            continue
-        if not _text(path):
-            log.warning("left_out=%r reason=its name is not UTF-8; give it another", path)
-            continue
-        if entry.is_dir():
-            yield from _rested(root, path, known, settle, now)
-            continue
-        try:
-            stat = entry.stat()
-        except FileNotFoundError:
-            continue  # it vanished meanwhile
+    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
+    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    found: list[tuple[str, os.stat_result]] = []
+    for path, entry in listing.files(root, below):
+        with suppress(FileNotFoundError):  # it vanished meanwhile
+            if path not in known:
+                found.append((path, entry.stat(follow_symlinks=False)))
+    now = max([now, *(stat.st_ctime for _, stat in found)])
+    for path, stat in found:
         if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
             yield Landed(path, stat.st_size, stat.st_mtime_ns)
 
 
 def _blind(error: OSError, partition: str) -> str:
-    return f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
-
-
-def _folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a folder, or may be one: what cannot be looked at is a partition that says so."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return True
-
-
-def _text(path: str) -> bool:
-    """Whether the index can hold the name."""
-    try:
-        return bool(path.encode())
-    except UnicodeEncodeError:
-        return False
+    return printable(
+        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
+    )
 
 
 def _suffix(path: str) -> str:

@@ -22,7 +22,7 @@ from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
-from rota.settings import expanded
+from rota.settings import folder
 
 ADOPTED = "rota/adopted"  # how often the table changed hands; the id of the group that has it carries the same number
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
@@ -125,12 +125,12 @@ class Ledger:
             seen = {p: table.transaction_version(self._token(p)) for p in tokens}
             newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
             mine = {p: t for p, t in tokens.items() if p not in newer}
-            offsets = {p: table.transaction_version(self._offset(p)) for p in mine}
+            heard = {p: table.transaction_version(self._offset(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
             wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
-            wanted += [Transaction(self._offset(p), starts[p]) for p, at in offsets.items() if at is None]
+            wanted += [Transaction(self._offset(p), starts[p]) for p, at in heard.items() if at is None]
             wanted += self.identity(table) if wanted else []
             if not wanted:
-                return self._claimed(table, mine, {p: at or 0 for p, at in offsets.items()}, newer)
+                return self._claimed(table, mine, {p: heard[p] or 0 for p in mine}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
                 self._write(table, (), wanted, {**metadata(claim, self.group, {}), "rota.tokens": _shown(mine)})
@@ -339,9 +339,9 @@ class Tables:
     @classmethod
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
         """`meta` is the random id of the group's meta record."""
-        folder = Path(expanded(pipeline.table.path)).absolute()
-        aside = Ledger(folder / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
-        return cls(folder, Ledger(folder / "main", group, meta), aside)
+        place = folder(pipeline.table.path)
+        aside = Ledger(place / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
+        return cls(place, Ledger(place / "main", group, meta), aside)
 
     def compact(self) -> None:
         """Puts small files together."""

@@ -27,6 +27,11 @@ class Source(Protocol):
         """The partition keys that exist now, sorted; no Spark, writes nothing."""
         ...
 
+    def left_out(self) -> Mapping[str, str]:
+        """What lies in the source and is in no partition, or will never be read, with the reason; no Spark, writes
+        nothing."""
+        ...
+
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """One past the newest offset that a run would find now; no Spark, writes nothing. A partition that cannot be
         looked at is left out; EnvironmentFailed where that is nobody's own fault."""
@@ -44,8 +49,9 @@ class Source(Protocol):
         """Why the partition cannot be looked at, with the next step; empty where it can."""
         ...
 
-    def first(self, latest: int) -> int:
-        """Where a partition begins that no table ever heard of, given its latest offset."""
+    def first(self, latest: int, *, later: bool) -> int:
+        """Where a partition begins that no table ever heard of, given its latest offset; `later`: other partitions were
+        consumed before this one was there."""
         ...
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:

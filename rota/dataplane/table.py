@@ -107,7 +107,8 @@ class Table(Protocol):
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
         """Fences every older owner: after it, a commit on a snapshot taken before is refused.
 
-        `starts` is where a partition begins that the table never heard of; it is written with the first claim. A table
+        `starts` is where a partition begins that the table never heard of; it is written with the first claim, also for
+        those that are not claimed. A table
         that is not there is made, unless it is `known` to have been: then raises EnvironmentFailed.
         """
         ...

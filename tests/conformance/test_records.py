@@ -34,7 +34,7 @@ from rota.coordination.records import (
     encode,
 )
 from rota.coordination.store import MAX_DATA
-from rota.errors import ConfigError, Undecodable
+from rota.errors import ConfigError, EnvironmentFailed, Undecodable, printable
 
 W1 = "w1@00000000000000ff"
 SAMPLES: list[Record] = [
@@ -213,3 +213,13 @@ def test_ids_that_follow_each_other_take_next_to_nothing() -> None:
     assert len(pack(ids)) < 10_000
     with pytest.raises(ValueError, match="above 100000"):
         pack([*ids, "more"])
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_any_text_goes_into_a_record_an_error_and_an_encoding(text: str) -> None:
+    """What users' code raises, and what files are called, may be anything: lone surrogates, escapes, line ends."""
+    said = str(EnvironmentFailed(text))
+    assert said.isprintable()
+    assert said.encode().decode() == said
+    assert decode("/p", Parked, encode(Parked(reason=said[:2000]))).reason == said
+    assert printable(said) == said

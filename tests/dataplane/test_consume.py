@@ -118,6 +118,24 @@ def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World
     assert sum(words(world).values()) == rows
 
 
+def test_latest_skips_what_is_there_at_first_and_nothing_of_a_folder_that_appears_later(world: World) -> None:
+    """The first files of each new folder were skipped, whoever made it and whenever."""
+    world.write("pipeline = Pipeline(source=source(start='latest'), table=delta({table!r}))\n")
+    for key in "ab":
+        world.rows(key, "0", 4)
+    world.give("a")
+    assert [type(e) for e in world.run("a")] == [Idle]
+    world.rows("c", "0", 2)  # appears before anybody ran b
+    world.give("a", "b", "c")
+    world.rows("b", "1", 1)
+    world.until_idle("a", "b", "c")
+    assert sorted((r["_partition"], r["_offset"]) for r in log(world.table / "main").rows()) == [
+        ("p-b", 1),
+        ("p-c", 0),
+        ("p-c", 0),
+    ]
+
+
 # --- healing and fencing --------------------------------------------------------------------------------------------
 
 

@@ -521,13 +521,25 @@ def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type
     assert isinstance(judged(RuntimeError(text), spark, "p-a"), kind)
 
 
-def test_a_name_that_is_no_text_holds_up_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     world.rows("a", "0", 1)
     bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
-    assert Landing.of(world.pipeline).fix(("p-a",)) == {"p-a": 1}
-    assert "not UTF-8" in caplog.text
+    source = Landing.of(world.pipeline)
+    assert source.fix(("p-a",)) == {"p-a": 1}
+    assert source.left_out() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
+
+
+def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other(world: World) -> None:
+    """Its name went into the reason, no record could hold that, and every run of its worker ended in a traceback."""
+    world.rows("good", "0", 1)
+    (world.folder / "land" / os.fsdecode(b"caf\xe9")).write_text("a file fails for root too")
+    world.give("good", "caf_e9")
+    with pytest.raises(EnvironmentFailed, match="no Spark here"):
+        world.run("good", "caf_e9", connect=no_spark)  # the good one got as far as Spark
+    parked = world.tree.parked()["p-caf_e9"].record
+    assert r"land/caf\udce9 cannot be looked at (Not a directory)" in parked.reason
 
 
 def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_other(world: World) -> None:

@@ -78,6 +78,27 @@ def test_check_names_each_setting_its_origin_and_what_is_wrong(tmp_path: Path) -
     assert "NOWHERE" in probes["source of orders"]["seen"]
 
 
+def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
+    """It said ok where the folder was not there, and nothing of what is never read."""
+    source = "files({}, format='csv', schema='a int')"
+    declared = f"from rota import Pipeline, delta, files\npipeline = Pipeline(source={source}, table=delta({{}}))\n"
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/gone.py").write_text(declared.format(repr(str(tmp_path / "nowhere")), repr(str(tmp_path / "t1"))))
+    (tmp_path / "code/kept.py").write_text(declared.format(repr(str(tmp_path / "land")), repr(str(tmp_path / "t2"))))
+    (tmp_path / "land/a").mkdir(parents=True)
+    (tmp_path / "land/lone.csv").write_text("1\n")
+    done = rota("check", "--json", ROTA_ZOOKEEPER="127.0.0.1:1", ROTA_PIPELINES=str(tmp_path / "code"))
+    probes = {p["name"]: (p["works"], p["seen"]) for p in json.loads(done.stdout)["probes"]}
+    assert probes["source of gone"] == (
+        False,
+        f"{tmp_path}/nowhere is not there. Make the folder, mount its disk, or mend the path of files(...)",
+    )
+    aside = "not read: 1, such as lone.csv (it lies in no partition's folder; move it into one)"
+    assert probes["source of kept"] == (True, f"{tmp_path}/land has 1 partitions: a; {aside}")
+    assert probes["files of kept"] == (True, "no file changed after it was consumed")
+    assert probes["clock of kept"] == (True, f"The disk of {tmp_path} and this machine agree on the time")
+
+
 def test_secrets_never_show() -> None:
     assert masked("AWS_SECRET_ACCESS_KEY", "hunter2") == "***"
     assert masked("ROTA_TABLES", "s3://me:hunter2@host/x") == "s3://***@host/x"

@@ -257,7 +257,34 @@ pipeline = Pipeline(source=files("{root}/landing", format="csv", schema="a int")
 """
 
 
-def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(group: Group, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("looks", "ends"), [(1, True), (9, False)])
+def test_forget_is_for_good_although_a_sensor_still_has_the_file(
+    group: Group, run: Run, monkeypatch: pytest.MonkeyPatch, looks: int, ends: bool
+) -> None:
+    """It said so, and a look that had begun before the reload brought the partitions back."""
+    group.tree.grow("old", ["x"])
+    left, real = [looks], Tree.pipelines
+
+    def looked(tree: Tree) -> object:
+        if "old" not in (found := real(tree)) and tree is not group.tree and left[0]:
+            left[0] -= 1
+            group.tree.grow("old", ["x"])
+        return found
+
+    monkeypatch.setattr("rota.cli.forget.LOOK", 1.0)
+    monkeypatch.setattr(Tree, "pipelines", looked)
+    if ends:
+        assert "1 partitions of old are no longer in group default" in run("forget", "--pipeline", "old").output
+        assert "old" not in real(group.tree)
+    else:
+        with pytest.raises(RotaError, match=r"Somebody still declares 'old'.*reload the code location"):
+            run("forget", "--pipeline", "old")
+
+
+def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
+    group: Group, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.cli.forget.LOOK", 0.0)
     group.tree.grow("mine", ["x", "y"])
     file = tmp_path / "mine.py"
     for declared in (PIPELINE.format(root=tmp_path), "raise ValueError"):

@@ -172,14 +172,17 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[f"p-{keys[0]}"][1]
     assert (batch["rows"], batch["bad rows"], batch["offsets"]) == (1, 0, "[0, 1)")
     assert (at["offset"], at["lag"]) == (1, 0)
-    checks = ["no_stale_epoch", "no_gap", "offsets_advance", "none_parked", "none_rewritten"]
+    checks = ["no_stale_epoch", "no_gap", "offsets_advance", "none_parked", "none_rewritten", "none_left_out"]
     assert passed(result) == dict.fromkeys(checks, True)
     (file,) = (bench.folder / "p" / keys[0]).iterdir()
     file.write_text(json.dumps({"n": 12345}) + "\n")
+    (bench.folder / "p" / "in_no_folder.json").write_text("{}")
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert again.success
     assert not again.get_asset_materialization_events()  # nothing new is no event
-    assert passed(again) == {**passed(result), "none_rewritten": False}, "whoever looks at the page sees what changed"
+    assert passed(again) == {**passed(result), "none_rewritten": False, "none_left_out": False}, (
+        "whoever looks at the page sees what changed"
+    )
 
 
 def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench) -> None:
