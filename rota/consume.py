@@ -19,7 +19,6 @@ from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
-from rota.dataplane.compacting import due
 from rota.dataplane.job import Failed, Job, Ranges, Written
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
@@ -180,12 +179,7 @@ class _Run:
             from rota.dataplane.session import joined
 
             spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
-            made = set[int]()
-            for event in self._worked(spark, work, claimed, latest):
-                made |= {event.table_version} if isinstance(event, Committed) else set()
-                yield event
-            if any(map(due, made)):
-                self.tables.compact()
+            yield from self._worked(spark, work, claimed, latest)
 
     def _there_at_founding(self, standing: Mapping[str, Standing]) -> frozenset[str]:
         """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
@@ -277,6 +271,7 @@ class _Run:
                         self._unpark(p)
                     yield _told(committed, p, latest[p], healed=False)
                 self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
+                self.tables.compact(committed.version)
                 return
 
     def _committed(self, piece: Written, kept: Ranges, claimed: Claimed) -> Past:

@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.altered import Altered, altered, entry, joined
-from rota.dataplane.compacting import compact
+from rota.dataplane.compacting import compact, due
 from rota.dataplane.opening import created, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, told
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -343,9 +343,9 @@ class Tables:
         aside = Ledger(place / "quarantine", group, meta, Guards(untouched=False))  # people clear it as they mend
         return cls(place, Ledger(place / "main", group, meta), aside)
 
-    def compact(self) -> None:
-        """Puts small files together."""
-        for table in (self.main, self.quarantine):
+    def compact(self, version: int) -> None:
+        """Puts small files together, if the commit that made this version of `main` is one that looks."""
+        for table in (self.main, self.quarantine) if due(version) else ():
             compact(table.path)
 
 
