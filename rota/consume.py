@@ -281,6 +281,7 @@ class _Run:
                         self._unpark(p)
                     yield _told(committed, p, latest[p], healed=False)
                 self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
+                self.tables.compact(committed.version)
                 return
 
     def _committed(self, piece: Written, kept: Ranges, claimed: Claimed) -> Past:

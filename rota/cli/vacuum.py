@@ -1,5 +1,5 @@
-"""`rota vacuum`: removes files that no version of a table needs: attempts that died, rows that were replaced, old
-checkpoints of the log."""
+"""`rota vacuum`: removes files that no version of a table needs: attempts that died, small files that were put together,
+rows that were replaced, old checkpoints of the log."""
 
 from datetime import timedelta
 

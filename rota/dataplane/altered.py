@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from rota.dataplane.opening import entry, history
+from rota.dataplane.opening import entry
 
 FEW = 16  # commits that are read first
 
@@ -32,7 +32,7 @@ def altered(path: Path, table: DeltaTable) -> Altered | None:
     """Looks from the newest version back to where a commit of ours has looked."""
     seen, base, limit, found = 0, -1, FEW, None
     while True:
-        entries = history(path, table, limit)
+        entries = table.history(limit)
         for one in entries[seen:]:
             version = int(str(one["version"]))
             if version <= base:
@@ -68,7 +68,7 @@ def _base(said: Mapping[str, object], version: int) -> int:
 
 
 def _changes_rows(path: Path, version: int) -> bool:
-    actions = (action for line in entry(path, version).splitlines() for action in json.loads(line).items())
+    actions = (action for line in entry(path, version).split("\n") if line for action in json.loads(line).items())
     return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
 
 

@@ -4,39 +4,41 @@ Law: an ordinal, once given, means the same file for ever; ordinals of a partiti
 its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
 see the same new file, one loses and looks again. Its size and time are those of when it was read last, or is to be read:
 `keep` writes them.
+
+What a look costs hangs on what it asks for. Rows stand by partition and ordinal in every file of the index, so that only
+the row groups are read that may hold what is asked for; a process keeps of each file what it spans, and the rows of small
+ones alone.
 """
 
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Any, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane.opening import created, local, opened, plain
+from rota.dataplane.spans import KEPT, SCHEMA, File, between, paths, read
 from rota.dataplane.table import renamed_id
 from rota.errors import EnvironmentFailed
 
-SCHEMA = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("ordinal", pa.int64()),
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("modified", pa.int64()),
-    ]
-)
 TRIES = 100
 RENAMED = "rota/renamed"  # the number of the last rename
-MANY = 40  # files of the index above which it is put together again
-Rows = tuple[tuple[str, int, "Landed"], ...]
-_READ: dict[Path, dict[str, Rows]] = {}  # index -> its files as they were read; only those that the table still names
+MANY = 40  # files of the index above which some are put together
+LARGE = 100_000  # rows of a file of the index that is left as it is
+ALL = 2**62
+_READ: dict[Path, dict[str, File]] = {}  # index -> its files as they were read; only those that the table still names
+Ranges = Mapping[str, tuple[int, int]]
+New = Callable[[str, frozenset[str]], "list[Landed] | None"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,6 +50,30 @@ class Landed:
     modified: int
 
 
+class Files(Sequence[Landed]):
+    """The files of a partition by ordinal. `len` counts all of them; those from `start` on that were asked for are here,
+    and any other raises LookupError."""
+
+    def __init__(self, count: int, start: int, rows: tuple[Landed, ...]) -> None:
+        self._count, self._start, self._rows = count, start, rows
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Landed: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Landed, ...]: ...
+    def __getitem__(self, at: int | slice) -> Landed | tuple[Landed, ...]:
+        wanted = range(self._count)[at]
+        if isinstance(wanted, int):
+            return self[wanted : wanted + 1][0]
+        first, end = wanted.start - self._start, wanted.stop - self._start
+        if len(wanted) and not (wanted.step == 1 and first >= 0 and end <= len(self._rows)):
+            raise LookupError(f"ordinals {wanted.start} to {wanted.stop} were not asked for")
+        return self._rows[first:end] if len(wanted) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class FileIndex:
     """The index of one source, `path` being its table. `renewed` (partition -> ordinal -> file): these files as they are
@@ -57,28 +83,45 @@ class FileIndex:
     transaction: bool = True  # of each partition that gets files; taken away, to show in a test that it is needed
     renewed: Mapping[str, Mapping[int, Landed]] = field(default_factory=dict)
 
-    def files(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[Landed, ...]]:
-        """The files of each partition; a file's place in the tuple is its ordinal. No index yet: empty."""
-        return self._files(opened(self.path), partitions)
+    def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, Files]:
+        """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
+        ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
+        there = self._there(opened(self.path))
+        counts = self._counts(there, ranges)
+        found: dict[str, dict[int, Landed]] = {p: {} for p in ranges}
+        for rows in self._between(there, ranges, SCHEMA.names):
+            for p, ordinal, path, size, modified in zip(
+                *(rows[name].to_pylist() for name in SCHEMA.names), strict=True
+            ):
+                found[p][ordinal] = self._renewed(p, ordinal, Landed(path, size, modified))
+        asked = {p: range(min(start, counts[p]), min(end, counts[p])) for p, (start, end) in ranges.items()}
+        if holes := [p for p, some in asked.items() if any(o not in found[p] for o in some)]:
+            raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+        return {p: Files(counts[p], some.start, tuple(found[p][o] for o in some)) for p, some in asked.items()}
 
-    def extend(
-        self, partitions: tuple[str, ...], new: Callable[[str, frozenset[str]], list[Landed] | None]
-    ) -> Mapping[str, tuple[Landed, ...]]:
-        """The files of each partition after `new(partition, known paths)` got the next ordinals, in the order given.
+    def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """How many files of each partition have an ordinal."""
+        return self._counts(self._there(opened(self.path)), partitions)
+
+    def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
+        """What `extend` would give; nothing is written."""
+        counts, found = self._looked(opened(self.path), partitions, new)
+        return {p: counts[p] + len(files) for p, files in found.items()}
+
+    def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
+        """How many files each partition has after `new(partition, known paths)` got the next ordinals, in the order given.
 
         One of which `new` says None is left out."""
         for _ in range(TRIES):
             table = opened(self.path)
             if table is None:
                 table = created(self.path, SCHEMA)  # and read below, on this very handle: somebody may have been faster
-            known = self._files(table, partitions)
-            seen = {p: new(p, frozenset(f.path for f in known[p])) for p in partitions}
-            found = {p: files for p, files in seen.items() if files is not None}
+            counts, found = self._looked(table, partitions, new)
             if not any(found.values()):
-                return {p: known[p] for p in found}
-            if self._append(table, known, found):
+                return {p: counts[p] for p in found}
+            if self._append(table, counts, found):
                 self._tidy()
-                return {p: (*known[p], *files) for p, files in found.items()}
+                return {p: counts[p] + len(files) for p, files in found.items()}
         raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
 
     def keep(self, partitions: tuple[str, ...]) -> None:
@@ -87,111 +130,168 @@ class FileIndex:
             table = opened(self.path)
             if table is None or not (actions := self._replaced(table, partitions)):
                 return
-            try:  # a compare-and-set of the version: a compaction may have moved the same rows
-                properties = CommitProperties(max_commit_retries=0)
-                table.create_write_transaction(
-                    actions, "append", table.schema(), partition_by=[], commit_properties=properties
-                )
-            except CommitFailedError:
-                continue
-            except (DeltaError, OSError) as error:
-                raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
-            return
+            if self._swapped(table, actions):
+                return
         raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
 
     def rename(self, old: str, new: str, number: int) -> None:
         """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
         a run that came too late for an earlier rename, and goes."""
-
-        def named(rows: Rows) -> Rows:
-            return tuple((renamed_id(p, old, new), o, file) for p, o, file in rows if p.startswith(f"{old}-"))
-
         for _ in range(TRIES):
             table = opened(self.path)
             if table is None or table.transaction_version(RENAMED) == number:
                 return
-            known = {p for uri in table.file_uris() for p, *_ in _rows(str(local(self.path, uri)))}
-            late = [Transaction(f"rota/{p}/index", 0) for p in known]  # whoever gives offsets meanwhile conflicts
-            properties = CommitProperties(app_transactions=[Transaction(RENAMED, number), *late], max_commit_retries=0)
-            try:
-                table.create_write_transaction(
-                    self._changed(table, named), "append", table.schema(), partition_by=[], commit_properties=properties
-                )
-            except CommitFailedError:
-                continue
-            except (DeltaError, OSError) as error:
-                raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
+            known = {p for file in self._there(table) for p in file.spans["partition"].to_pylist()}
+            late = [
+                Transaction(f"rota/{p}/index", 0) for p in sorted(known)
+            ]  # whoever gives offsets meanwhile conflicts
+            self._swapped(table, self._renamed_rows(table, old, new), [Transaction(RENAMED, number), *late])
         raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
+
+    def _renamed_rows(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+        actions: list[AddAction | RemoveAction] = []
+        for said, file in self._named(table):
+            for rows in self._between([file], _everything(file), SCHEMA.names):
+                kept = rows.filter(pc.starts_with(rows["partition"], f"{old}-"))
+                ids = pa.array([renamed_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
+                actions += self._written(kept.set_column(0, SCHEMA.field(0), ids), change=True)
+            actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
+        return actions
+
+    def _named(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], File]]:
+        """What the log says of each file of the index, and the file."""
+        return zip(pa.table(table.get_add_actions()).to_pylist(), self._there(table), strict=True)
+
+    def _looked(
+        self, table: DeltaTable | None, partitions: tuple[str, ...], new: New
+    ) -> tuple[dict[str, int], dict[str, list[Landed]]]:
+        """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
+        are read for some partitions after the other: no look holds them all."""
+        there = self._there(table)
+        counts = self._counts(there, partitions)
+        seen: dict[str, list[Landed] | None] = {}
+        for some in _portions(counts):
+            rows = self._between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
+            known = paths(some, rows)
+            seen |= {p: new(p, frozenset(chain.from_iterable(known.pop(p)))) for p in some}
+        return counts, {p: files for p, files in seen.items() if files is not None}
+
+    def _there(self, table: DeltaTable | None) -> list[File]:
+        """The files of the index at this version, and what each spans."""
+        known = _READ.get(self.path, {})
+        names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
+        try:
+            found = {name: known[name] if name in known else read(local(self.path, name)) for name in names}
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _lost(self.path, f"cannot be read ({error})") from error
+        _READ[self.path] = found
+        return list(found.values())
+
+    def _counts(self, there: Sequence[File], partitions: Iterable[str]) -> dict[str, int]:
+        """Raises EnvironmentFailed where an ordinal is missing."""
+        counts = dict.fromkeys(partitions, 0)
+        if there and counts:
+            asked = pa.array(counts, pa.string())
+            spans = pa.concat_tables([f.spans.filter(pc.is_in(f.spans["partition"], asked)) for f in there])
+            whole = spans.group_by("partition").aggregate([("count", "sum"), ("last", "max")]).to_pylist()
+            if holes := sorted(one["partition"] for one in whole if one["count_sum"] <= one["last_max"]):
+                raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+            counts |= {one["partition"]: one["last_max"] + 1 for one in whole}
+        return counts
+
+    def _between(self, there: Sequence[File], ranges: Ranges, names: Sequence[str]) -> Iterator[pa.Table]:
+        try:
+            yield from (rows for file in there if (rows := between(file, ranges, names)) is not None)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _lost(self.path, f"cannot be read ({error})") from error
 
     def _replaced(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
         """Each file of the index that says something else of a renewed file, written anew."""
-
-        def now(rows: Rows) -> Rows:
-            return tuple((p, o, self._renewed(p, o, was) if p in partitions else was) for p, o, was in rows)
-
-        return self._changed(table, now)
-
-    def _changed(self, table: DeltaTable, change: Callable[[Rows], Rows]) -> list[AddAction | RemoveAction]:
-        """Each file of the index that the change makes another one, written anew."""
         actions: list[AddAction | RemoveAction] = []
-        for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-            rows = _rows(str(local(self.path, file["path"])))
-            if (now := change(rows)) != rows:
-                removed = RemoveAction(file["path"], True, int(time.time() * 1000), size=file["size_bytes"])
-                actions += [removed, *([self._written(now)] if now else [])]
+        renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
+        ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
+        for said, file in self._named(table):
+            if next(self._between([file], ranges, ("partition",)), None) is None:
+                continue
+            rows = next(self._between([file], _everything(file), SCHEMA.names)).to_pylist()
+            now = [self._row_now(row, renewed) for row in rows]
+            if now != rows:
+                removed = RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"])
+                actions += [removed, *self._written(pa.Table.from_pylist(now, SCHEMA), change=True)]
         return actions
+
+    def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, Landed]]) -> dict[str, Any]:
+        file = renewed.get(row["partition"], {}).get(row["ordinal"])
+        return {**row, "size": file.size, "modified": file.modified} if file else row
 
     def _renewed(self, partition: str, ordinal: int, was: Landed) -> Landed:
         return self.renewed.get(partition, {}).get(ordinal, was)
 
-    def _files(self, table: DeltaTable | None, partitions: tuple[str, ...]) -> dict[str, tuple[Landed, ...]]:
-        found: dict[str, dict[int, Landed]] = {p: {} for p in partitions}
-        known = _READ.get(self.path, {})
-        names = [str(local(self.path, uri)) for uri in table.file_uris()] if table else []
-        read = _READ[self.path] = {name: known[name] if name in known else _rows(name) for name in names}
-        for rows in read.values():
-            for partition, ordinal, file in rows:
-                if partition in found:
-                    found[partition][ordinal] = self._renewed(partition, ordinal, file)
-        if holes := [p for p, files in found.items() if len(files) <= max(files, default=-1)]:
-            raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
-        return {p: tuple(files[i] for i in range(len(files))) for p, files in found.items()}
-
-    def _append(
-        self, table: DeltaTable, known: Mapping[str, tuple[Landed, ...]], found: Mapping[str, list[Landed]]
-    ) -> bool:
-        rows = tuple((p, len(known[p]) + i, f) for p, files in sorted(found.items()) for i, f in enumerate(files))
-        moved = [Transaction(f"rota/{p}/index", len(known[p]) + len(files)) for p, files in found.items() if files]
+    def _append(self, table: DeltaTable, counts: Mapping[str, int], found: Mapping[str, list[Landed]]) -> bool:
+        rows = [
+            (p, counts[p] + i, f.path, f.size, f.modified)
+            for p, files in sorted(found.items())
+            for i, f in enumerate(files)
+        ]
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
+        moved = [Transaction(f"rota/{p}/index", counts[p] + len(files)) for p, files in found.items() if files]
         moved = moved if self.transaction else []
         try:
-            action = self._written(rows)
+            actions = self._written(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
             table.create_write_transaction(
-                [action], "append", table.schema(), partition_by=[], commit_properties=properties
+                actions, "append", table.schema(), partition_by=[], commit_properties=properties
             )
         except CommitFailedError:
-            return False  # the file stays as an orphan until the next vacuum
+            return False  # the files stay as orphans until the next vacuum
         except (DeltaError, OSError) as error:
             raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
         return True
 
-    def _written(self, rows: Rows) -> AddAction:
-        """A file of the index with these rows, which nobody sees yet."""
-        name = f"{uuid.uuid4().hex}.parquet"
-        columns = [[p, o, f.path, f.size, f.modified] for p, o, f in rows]
-        data = pa.table([list(column) for column in zip(*columns, strict=True)], schema=SCHEMA)
-        pq.write_table(data, self.path / name)
-        size = (self.path / name).stat().st_size
-        return AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps({"numRecords": len(rows)}))
+    def _swapped(
+        self, table: DeltaTable, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
+    ) -> bool:
+        """Commits them as a compare-and-set of the version: whoever was faster may have moved the same rows."""
+        properties = CommitProperties(app_transactions=list(moved), max_commit_retries=0)
+        try:
+            table.create_write_transaction(
+                actions, "append", table.schema(), partition_by=[], commit_properties=properties
+            )
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(f"{self.path} cannot be written ({plain(error)}). Check the disk") from error
+        return True
+
+    def _written(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
+        """Files of the index with these rows, which nobody sees yet."""
+        actions = []
+        for start in range(0, rows.num_rows, LARGE):
+            some, name = rows.slice(start, LARGE), f"{uuid.uuid4().hex}.parquet"
+            pq.write_table(some, self.path / name, row_group_size=KEPT)
+            size, said = (self.path / name).stat().st_size, json.dumps({"numRecords": some.num_rows})
+            actions.append(AddAction(name, size, {}, int(time.time() * 1000), change, said))
+        return actions
 
     def _tidy(self) -> None:
-        """Puts a long row of small files together; whoever loses that race leaves it to the next."""
+        """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
         table = opened(self.path)
-        if table and len(table.file_uris()) > MANY:
-            try:
-                table.optimize.compact()
-            except (DeltaError, OSError):
-                return
+        if table is None or len(self._there(table)) <= MANY:
+            return
+        small, rows = [], 0
+        for one, file in sorted(self._named(table), key=lambda pair: pair[1].rows):
+            rows += file.rows
+            if file.rows >= LARGE or rows > 2 * LARGE:
+                break
+            small.append((file, one))
+        if len(small) < 2:
+            return
+        merged = pa.concat_tables(
+            [some for file, _ in small for some in self._between([file], _everything(file), SCHEMA.names)]
+        ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
+        now = int(time.time() * 1000)
+        removed = [RemoveAction(one["path"], False, now, size=one["size_bytes"]) for _, one in small]
+        self._swapped(table, [*removed, *self._written(merged, change=False)])
 
 
 def without_copy(folder: Path) -> str:
@@ -202,15 +302,23 @@ def without_copy(folder: Path) -> str:
     )
 
 
+def _portions(counts: Mapping[str, int]) -> Iterator[list[str]]:
+    """The partitions, as many at a time as have `LARGE` files together, but at least one."""
+    some: list[str] = []
+    rows = 0
+    for partition in sorted(counts):
+        if some and rows + counts[partition] > LARGE:
+            yield some
+            some, rows = [], 0
+        some.append(partition)
+        rows += counts[partition]
+    if some:
+        yield some
+
+
+def _everything(file: File) -> Ranges:
+    return dict.fromkeys(file.spans["partition"].to_pylist(), (0, ALL))
+
+
 def _lost(index: Path, what: str) -> EnvironmentFailed:
     return EnvironmentFailed(f"{index} {what}. Bring it back. {without_copy(index.parent)}")
-
-
-def _rows(file: str) -> Rows:
-    """The rows of one file of the index; such a file never changes. Raises EnvironmentFailed."""
-    try:
-        rows = pq.ParquetFile(file).read().to_pydict()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _lost(Path(file).parent, f"cannot be read ({error})") from error
-    names = ("partition", "ordinal", "path", "size", "modified")
-    return tuple((p, o, Landed(path, size, at)) for p, o, path, size, at in zip(*(rows[n] for n in names), strict=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable, Transaction
 
-from rota.dataplane.opening import history, opened
+from rota.dataplane.opening import opened
 from rota.errors import EnvironmentFailed
 
 ADOPTED = "rota/adopted"  # how often the table changed hands
@@ -49,7 +49,7 @@ class Identity:
         """Why the table, which is not this pipeline's, is left alone, with the next step."""
         if way := under_way(path, table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
-        name = owner(path, table) or "?"  # a log that was shortened
+        name = owner(table) or "?"  # a log that was shortened
         if not self.group_has(table) and (adopted(table) is None or names(table, self.pipeline)):
             return (
                 f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
@@ -104,11 +104,11 @@ def names(table: DeltaTable, pipeline: str) -> bool:
     return number is not None and bool(table.transaction_version(_pipeline(pipeline)) == number)
 
 
-def owner(path: Path, table: DeltaTable) -> str | None:
+def owner(table: DeltaTable) -> str | None:
     """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
     limit, seen = 16, 0
     while adopted(table) is not None:
-        entries = history(path, table, limit)
+        entries = table.history(limit)
         said = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
         if found := [name for name in said if names(table, name)]:
             return found[0]
@@ -131,7 +131,7 @@ def taken(path: Path, name: str, group: str) -> str:
         return ""
     if way := under_way(path, table):
         return f"{path} is between two names. Go on with: {way.command}"
-    its = owner(path, table) or "?"
+    its = owner(table) or "?"
     return f"{path} is the table of pipeline {its!r}. {instead(its, name, group)}"
 
 
@@ -139,7 +139,7 @@ def under_way(path: Path, table: DeltaTable) -> Way | None:
     """The rename that began and did not end."""
     if not table.transaction_version(RENAMING):
         return None
-    began = next((one for one in history(path, table) if one.get("rota.op") == "renaming"), None)
+    began = next((one for one in table.history() if one.get("rota.op") == "renaming"), None)
     if began is None:
         raise EnvironmentFailed(
             f"{path} is between two names that its log has lost. Bring its _delta_log back from a copy"

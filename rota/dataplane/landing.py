@@ -105,17 +105,15 @@ class Landing:
 
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.latest`."""
-        known = self.index.files(partitions)
-        new = {p: self._new(p, frozenset(f.path for f in files)) for p, files in known.items()}
-        return {p: len(known[p]) + len(files) for p, files in new.items() if files is not None}
+        return self.index.latest(partitions, self._new)
 
     def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.given`."""
-        return {p: len(files) for p, files in self.index.files(partitions).items()}
+        return self.index.given(partitions)
 
     def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.fix`."""
-        return {p: len(files) for p, files in self.index.extend(partitions, self._new).items()}
+        return self.index.extend(partitions, self._new)
 
     def unseen(self, partition: str) -> str:
         """See `Source.unseen`."""
@@ -132,11 +130,13 @@ class Landing:
 
     def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], ...]:
         """See `Source.capped`."""
-        files = self.index.files(tuple(starts))
+        room = min(self.declared.max_files, self.declared.max_job_files)
+        unread = {p: (at, min(latest[p], at + room)) for p, at in starts.items()}
+        files = self.index.files(unread)
         jobs: list[dict[str, tuple[int, int]]] = []
         count = size = 0
-        for p, at in starts.items():
-            if not (taken := self._fitting(files[p][at : latest[p]])):
+        for p, (at, end) in unread.items():
+            if not (taken := self._fitting(files[p][at:end])):
                 continue
             count, size = count + len(taken), size + sum(taken)
             if not jobs or count > self.declared.max_job_files or size > self.declared.max_job_bytes:
@@ -147,14 +147,15 @@ class Landing:
 
     def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
         """See `Source.broken`."""
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         errors = {p: self._broken(p, files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
     def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
         """Of these offsets those whose file is there and is not what the index says."""
-        files = self.index.files(tuple(offsets))
-        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in offsets.items()}
+        asked = {p: sorted(of) for p, of in offsets.items()}
+        files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
+        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
         return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
 
     def moving(self, partition: str, offsets: Iterable[int]) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ class Landing:
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
         them down. One that is gone, or cannot be looked at, stays as it was, and `broken` tells of it."""
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         now = {p: {o: self._again(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
@@ -193,7 +194,7 @@ class Landing:
 
     def place(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
-        files = self.index.files((partition,))[partition]
+        files = self.index.files({partition: (offset, offset + 1)})[partition]
         return files[offset].path if offset < len(files) else "a file that the index knows no more"
 
     def path(self, partition: str, offset: int) -> Path:
@@ -204,8 +205,9 @@ class Landing:
         """See `Source.told`: the landed file instead of our link to it."""
 
         def place(link: re.Match[str]) -> str:
-            files = self.index.files((link[1],))[link[1]]
-            return files[int(link[2])].path if int(link[2]) < len(files) else link[0]
+            partition, offset = link[1], int(link[2])
+            files = self.index.files({partition: (offset, offset + 1)})[partition]
+            return files[offset].path if offset < len(files) else link[0]
 
         return LINK.sub(place, text)
 
@@ -254,14 +256,13 @@ class Landing:
         return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
     def _fitting(self, files: tuple[Landed, ...]) -> list[int]:
-        """The sizes of the files that go into one batch: within all caps, but at least one."""
-        caps = self.declared
-        room = min(caps.max_bytes, caps.max_job_bytes)
-        sizes = [file.size for file in files[: min(caps.max_files, caps.max_job_files)]]
+        """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
+        room = min(self.declared.max_bytes, self.declared.max_job_bytes)
+        sizes = [file.size for file in files]
         fit = sum(total <= room for total in accumulate(sizes))
         return sizes[: max(fit, 1)]
 
-    def _broken(self, partition: str, files: tuple[Landed, ...], start: int, end: int) -> RotaError | None:
+    def _broken(self, partition: str, files: Sequence[Landed], start: int, end: int) -> RotaError | None:
         try:
             reason = self._changed(files, start, end)
         except OSError as error:
@@ -269,7 +270,7 @@ class Landing:
             return EnvironmentFailed(_blind(error, partition))
         return SourceChanged(reason, partition=partition) if reason else None
 
-    def _changed(self, files: tuple[Landed, ...], start: int, end: int) -> str:
+    def _changed(self, files: Sequence[Landed], start: int, end: int) -> str:
         """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
@@ -313,7 +314,7 @@ class Landing:
         if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
             return
         declared = [name for name in columns if name not in (PARTITION, OFFSET)]
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
                 if missing := lacking(self.root / file.path, declared):
@@ -324,7 +325,7 @@ class Landing:
                     )
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         try:
             for partition, (start, end) in ranges.items():
                 for offset, file in enumerate(files[partition][start:end], start):

@@ -17,8 +17,9 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.altered import Altered, altered, joined
+from rota.dataplane.compacting import compact, due
 from rota.dataplane.identity import Identity, adopted, names
-from rota.dataplane.opening import created, entry, history, opened, plain
+from rota.dataplane.opening import created, entry, opened, plain
 from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, past
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
@@ -186,18 +187,18 @@ class Ledger:
         """See `Table.past`."""
         table = self.open()
         newer = table.version() - since if table else 0
-        return tuple(past(history(self.path, table, newer))) if table and newer > 0 else ()
+        return tuple(past(table.history(newer))) if table and newer > 0 else ()
 
     def recent(self) -> tuple[Past, ...]:
         """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
         table = self.open()
-        return tuple(past(history(self.path, table, RECENT))) if table else ()
+        return tuple(past(table.history(RECENT))) if table else ()
 
     def reaching(self, offsets: Mapping[str, int]) -> tuple[Past, ...]:
         """The commits, newest first, back to where each partition stood at its offset."""
         table, limit = self.open() if offsets else None, 64
         while table:
-            entries = history(self.path, table, limit)
+            entries = table.history(limit)
             found = tuple(one for one in past(entries) if one.op in ("commit", "skip"))
             reached = {p for one in found for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
             if reached >= set(offsets) or len(entries) < limit:
@@ -357,6 +358,11 @@ class Tables:
         aside = Guards(untouched=False)  # people clear it as they mend
         main = Ledger(place / "main", group, meta, pipeline=pipeline.name)
         return cls(place, main, replace(main, path=place / "quarantine", guards=aside))
+
+    def compact(self, version: int) -> None:
+        """Puts small files together, if the commit that made this version of `main` is one that looks."""
+        for table in (self.main, self.quarantine) if due(version) else ():
+            compact(table.path)
 
 
 def survivable(path: Path, error: Exception) -> None:

@@ -1,13 +1,13 @@
 """Opening and founding a Delta table of ours: an absent table is None, a disk that fails is the environment's fault.
 
 Law: a folder may have any name that delta-rs can open, and the others are refused in one line. delta-rs says where a file is
-as a URL (`local` gives the path), and has no history of a folder with `#` or `?` in its name: `history` reads the log.
+as a URL (`local` gives the path), and has no history of a folder with `#` or `?` in its name: a `Handle` reads the log.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,16 +15,51 @@ from urllib.parse import unquote
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from rota.dataplane.transactions import transactions
 from rota.errors import ConfigError, EnvironmentFailed
 
 TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
+
+
+class Handle(DeltaTable):  # type: ignore[misc]  # delta-rs has no types
+    """A table at one version, which reads its transactions once.
+
+    Law: `transaction_version` speaks of the version that the handle has now, the one on which it commits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._log = path / "_delta_log"
+        self._known: tuple[int, Mapping[str, int] | None] = (-1, None)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The version of this transaction; None: there is none."""
+        version = self.version()
+        if self._known[0] != version:
+            self._known = version, transactions(self._log, version)
+        known = self._known[1]
+        found: int | None = super().transaction_version(app_id) if known is None else known.get(app_id)
+        return found
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What the newest versions say of themselves, newest first, down to where the log was shortened.
+
+        Read by their names: delta-rs lists the whole log, and numbers them wrongly where one says nothing of itself."""
+        newest = self.version()
+        versions = range(newest, -1 if limit is None else max(-1, newest - limit), -1)
+        try:
+            return list(takewhile(bool, (_said(self._log, version) for version in versions)))
+        except (OSError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"{self._log} cannot be read ({error}). Check the disk; or bring it back from a copy, then: rota adopt"
+            ) from error
 
 
 def opened(path: Path) -> DeltaTable | None:
     """The newest version; None when there is no table. Raises EnvironmentFailed, ConfigError for a name that cannot be."""
     _opens(path)
     try:
-        return DeltaTable(path)
+        return Handle(path)
     except TableNotFoundError:
         return None
     except OSError as error:
@@ -44,45 +79,30 @@ def created(path: Path, schema: Schema, configuration: Mapping[str, str | None] 
         pass  # somebody else was first
     except (DeltaError, OSError) as error:
         raise EnvironmentFailed(f"{path} cannot be made ({plain(error)}). Check the disk and its rights") from error
-    return DeltaTable(path)
+    return Handle(path)
 
 
-def history(path: Path, table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
-    """What the newest commits say of themselves, newest first, each with its `version`; back to where the log begins."""
-    return list(islice(_said(path, table.version()), limit))
+def _said(log: Path, version: int) -> dict[str, Any]:
+    """The `commitInfo` of a version, and its number; empty where it is not there."""
+    try:
+        with (log / f"{version:020}.json").open(encoding="utf-8", newline="\n") as lines:  # the first, as all write it
+            infos = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
+            return {**next(filter(None, infos), {}), "version": version}
+    except FileNotFoundError:
+        return {}
 
 
 def entry(path: Path, version: int) -> str:
     """What the log says at this version, as it is written there. Raises EnvironmentFailed."""
     try:
-        return _file(path, version).read_text()
+        return (path / "_delta_log" / f"{version:020}.json").read_text()
     except OSError as error:
-        raise _unread(path, error) from error
+        raise EnvironmentFailed(f"The log of {path} cannot be read ({error}). Check the disk and its rights") from error
 
 
 def local(path: Path, uri: str) -> Path:
     """The file of the table at `path` that delta-rs calls so."""
     return path / unquote(uri.rpartition("://")[2])
-
-
-def _said(path: Path, newest: int) -> Iterator[dict[str, Any]]:
-    for version in range(newest, -1, -1):
-        try:
-            with _file(path, version).open("rb") as lines:
-                line = next((line for line in lines if line.startswith(b'{"commitInfo"')), b'{"commitInfo":{}}')
-            yield {**json.loads(line)["commitInfo"], "version": version}
-        except FileNotFoundError:
-            return  # what a checkpoint holds has no history
-        except (OSError, ValueError) as error:
-            raise _unread(path, error) from error
-
-
-def _file(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020}.json"
-
-
-def _unread(path: Path, error: Exception) -> EnvironmentFailed:
-    return EnvironmentFailed(f"The log of {path} cannot be read ({error}). Check the disk and its rights")
 
 
 def _opens(path: Path) -> None:

@@ -50,7 +50,7 @@ def done(main: Ledger, old: str) -> bool:
     if not main.owner.group_has(table):
         raise ForeignTable(replace(main, pipeline=old).owner.refusal(main.path, table))
     raise ConfigError(
-        f"{main.path} is the table of pipeline {owner(main.path, table)!r}, not of {old!r}. Nothing was written. Let "
+        f"{main.path} is the table of pipeline {owner(table)!r}, not of {old!r}. Nothing was written. Let "
         f"{new!r} name the path of the table of {old!r}"
     )
 

@@ -149,8 +149,21 @@ def _discard(ledger: Ledger, room: _Room | None) -> None:
 
 def _holding(table: DeltaTable, batch: Batch) -> dict[str, Said]:
     """The files that may hold rows of the ranges, with what the log says of each."""
-    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return {f["path"]: f for f in files if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
+    files = pa.table(table.get_add_actions(flatten=True))
+    some = files.filter(_near(files, batch.ranges)).to_pylist() if batch.ranges else []
+    return {f["path"]: f for f in some if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
+
+
+def _near(files: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
+    """All that may hold rows of the ranges, by their widest bounds: few of very many files are looked at one by one."""
+    near = pa.chunked_array([pa.array([True] * files.num_rows)])
+    starts, ends = zip(*ranges.values(), strict=True)
+    for column, first, last in ((PARTITION, min(ranges), max(ranges)), (OFFSET, min(starts), max(ends))):
+        low, high = f"min.{column}", f"max.{column}"
+        if low in files.column_names and high in files.column_names:
+            here = pc.and_(pc.less_equal(files[low], last), pc.greater_equal(files[high], first))
+            near = pc.and_(near, pc.fill_null(here, True))
+    return near
 
 
 def _may_hold(said: Said, partition: str, wanted: tuple[int, int]) -> bool:

@@ -124,7 +124,10 @@ def _written(folder: Path, log: deltalog.Log, details: list[str]) -> tuple[pa.Ta
         except (OSError, pa.ArrowInvalid) as error:
             unreadable += 1
             details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {said} rows")
-    return pa.concat_tables(parts) if parts else pa.table({PARTITION: pa.array([], pa.string())}), unreadable
+    if not parts:
+        return pa.table({PARTITION: pa.array([], pa.string())}), unreadable
+    whole = pa.concat_tables(parts, promote_options="default")  # where Spark says "never null", delta-rs does not
+    return whole, unreadable
 
 
 def _expected(landed: list[LandedFile], schema: pa.Schema, null: str, details: list[str]) -> pa.Table:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import rota
@@ -246,7 +247,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
     one.as_now({"p-x": (0, 3)}).index.keep(("p-x",))
     assert not one.broken({"p-x": (0, 3)})
     files = opened(one.index.path).file_uris()
-    rows = sorted((o, f.path) for uri in files for _, o, f in fileindex._rows(uri))
+    rows = sorted((r["ordinal"], r["path"]) for uri in files for r in pq.read_table(uri).to_pylist())
     assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
 
 
@@ -360,17 +361,17 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
     assert [one.place("p-x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
 
 
-def test_a_process_keeps_one_copy_of_an_index_and_reads_no_file_of_it_twice(
+def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, read, rows = source(tmp_path), list[str](), fileindex._rows
-    monkeypatch.setattr(fileindex, "_rows", lambda file: read.append(file) or rows(file))
+    one, seen, real = source(tmp_path), list[Path](), fileindex.read
+    monkeypatch.setattr(fileindex, "read", lambda file: seen.append(file) or real(file))
     for i in range(90):  # put together twice
         land(tmp_path, f"x/{i:03}.json")
         one.fix(("p-x",))
     assert one.given(("p-x",)) == {"p-x": 90}
-    assert sum(map(len, fileindex._READ[one.index.path].values())) == 90
-    assert len(read) == len(set(read))
+    assert sum(file.rows for file in fileindex._READ[one.index.path].values()) == 90
+    assert len(seen) == len(set(seen))
 
 
 @pytest.mark.parametrize(

@@ -396,6 +396,20 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     assert damage(table.path, expected(p=8)) == NO_DAMAGE
 
 
+def test_a_commit_that_says_nothing_of_itself_is_looked_at_too(tmp_path: Path) -> None:
+    """`commitInfo` is optional in Delta; delta-rs passes such a commit over and gives its number to the one before."""
+    table = filled(tmp_path)
+    gone = log(table.path).files[0]
+    removed = {"path": str(gone.relative_to(table.path)), "deletionTimestamp": 0, "dataChange": True}
+    said = [{"remove": removed}, {"domainMetadata": {"domain": "x", "configuration": "\u2028", "removed": False}}]
+    version = DeltaTable(table.path).version() + 1
+    commit = "\n".join(json.dumps(action, ensure_ascii=False) for action in said)
+    (table.path / f"_delta_log/{version:020}.json").write_text(commit)
+    DeltaTable(table.path).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    with pytest.raises(ForeignTable, match=rf"version {version} \(a commit\)"):
+        go_on(table)
+
+
 def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).restore(3)
