@@ -1,12 +1,16 @@
 """Every folder has a key, no two share one, and back again."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.dataplane import names
 from rota.settings import ID
 
-FOLDERS = st.text(min_size=1, max_size=20).filter(lambda t: "/" not in t and "\0" not in t and not _surrogate(t))
+FOLDERS = st.text(min_size=1, max_size=20).filter(
+    lambda t: "/" not in t and "\0" not in t and t[0] not in "_." and not _surrogate(t)
+)
+KEYS = st.from_regex(r"[A-Za-z0-9](_[0-9a-f]{2}|[A-Za-z0-9._-]){0,12}", fullmatch=True)
 
 
 def _surrogate(text: str) -> bool:
@@ -29,3 +33,36 @@ def test_the_names_people_see() -> None:
     }
     assert {folder: names.key(folder) for folder in shown} == shown
     assert names.folder(names.key("bad\udce9")) == "bad\udce9"  # a name that is no UTF-8
+
+
+@given(KEYS | KEYS.map(lambda k: f"z_00{k}"))
+def test_a_key_that_leads_anywhere_leads_back_and_to_a_folder_of_the_landing_folder(key: str) -> None:
+    try:
+        folder = names.folder(key)
+    except OSError:
+        return
+    assert names.key(folder) == key
+    assert "/" not in folder and "\0" not in folder and folder[0] not in "_."
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "z_00_2e_2e_2fsecret",
+        "z_00..",
+        "z_00.",
+        "z_00",
+        "",
+        "a_2fb",
+        "a_2f..",
+        "a_00b",
+        "z_00AA",
+        "a_41",
+        "z_00_tmp",
+        "z_00.x",
+    ]
+    + ["_41", ".", "..", "a/b", "ä", "a\0", "a\udce9", "z_00z_00", "z_00_2e", "_2fetc", "z_00_2fetc_2fpasswd"],
+)
+def test_a_key_that_no_folder_has_leads_nowhere(key: str) -> None:
+    with pytest.raises(OSError, match="no folder has this key"):
+        names.folder(key)
