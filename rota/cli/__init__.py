@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "adopt": "adopt",
     "vacuum": "vacuum",
     "forget": "forget",
+    "protect": "protect",
     "plan": "plan",
     "simulate": "simulate",
 }

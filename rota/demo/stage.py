@@ -228,6 +228,9 @@ class Stage:
         from rota.coordination.embedded import EmbeddedZooKeeper
 
         server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
+        for name in theirs:
+            del self.env[name]
         self.env["ROTA_ZOOKEEPER"] = server.hosts
         return server.hosts
 
