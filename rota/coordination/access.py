@@ -166,6 +166,11 @@ class Access:
 
     def lacking(self, letter: str, node: str, verb: str, path: str) -> str:
         """The one line for a right that is not there."""
+        if node == "/":
+            return (
+                f"ZooKeeper does not let {self.me} {verb} {path}: right {letter} on / is of whoever runs it. Let them make "
+                f"{path} with the right {letter} for this process, then: rota protect"
+            )
         roles = " or ".join(role for role in ROLES if letter in "r" + rights(node).get(role, ""))
         whose = f"a {roles}" if roles else "nobody"
         return (

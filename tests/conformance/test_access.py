@@ -11,9 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import ACL, Id
 
 from rota.coordination import client, membership, mending, ownership, parking, wishes
-from rota.coordination.access import RIGHTS, Access, rights
+from rota.coordination.access import BITS, RIGHTS, Access, rights
 from rota.coordination.client import ZooKeeperStore
 from rota.coordination.layout import Paths
 from rota.coordination.protect import exposed, protect
@@ -201,6 +203,29 @@ def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guard
             Tree(store, group).meta()
         with pytest.raises(ConfigError, match="ROTA_ZOOKEEPER_ACL is not set"):
             protect(store)
+
+
+def test_a_root_that_is_locked_is_told_and_what_its_keeper_makes_is_enough(
+    guarded: Guarded, fresh: None, group: str
+) -> None:
+    keeper = KazooClient(guarded.server.hosts)
+    keeper.start()
+    keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"], Id("world", "anyone"))])
+    try:
+        with opened(guarded.environment("sasl", "person")) as store:
+            tree = Tree(store, group)
+            with pytest.raises(Forbidden, match="right c on / is of whoever runs it"):
+                tree.found()
+            keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"] | BITS["c"], Id("world", "anyone"))])
+            keeper.create("/rota")
+            keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"], Id("world", "anyone"))])
+            tree.found()
+            protect(store)
+            assert not exposed(store)
+    finally:
+        keeper.set_acls("/", [ACL(sum(BITS.values()), Id("world", "anyone"))])
+        keeper.stop()
+        keeper.close()
 
 
 def test_without_the_rights_of_the_folders_a_guarded_record_can_be_removed(
