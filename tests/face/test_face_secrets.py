@@ -114,7 +114,9 @@ def test_what_a_line_leaves_behind_holds_no_secret(
                 assert stat.S_IMODE((scratch / "spark.properties").stat().st_mode) == 0o600
             finally:
                 worker.terminate()
-                worker.wait(30)
+                wait_until(lambda: "event=leaving" in log.read_text() or worker.poll() is not None, 30)
+                worker.terminate()  # told twice, it waits for no run
+                worker.wait(60)
         with client.opened(
             Settings.from_environment({**os.environ, **environment(guarded, "person", tmp_path)})
         ) as store:
