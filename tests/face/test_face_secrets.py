@@ -113,10 +113,8 @@ def test_what_a_line_leaves_behind_holds_no_secret(
                 seen = {"spark.log": (scratch / "spark.log").read_bytes()}
                 assert stat.S_IMODE((scratch / "spark.properties").stat().st_mode) == 0o600
             finally:
-                worker.terminate()
-                wait_until(lambda: "event=leaving" in log.read_text() or worker.poll() is not None, 30)
-                worker.terminate()  # told twice, it waits for no run
-                worker.wait(60)
+                worker.kill()  # its Spark goes with it
+                worker.wait()
         with client.opened(
             Settings.from_environment({**os.environ, **environment(guarded, "person", tmp_path)})
         ) as store:
