@@ -184,7 +184,9 @@ class Access:
             over_tls = "TLS" in why
             return (
                 why,
-                "Mend the certificates: `rota check`" if over_tls else "Start one with `rota up`, or set ROTA_ZOOKEEPER",
+                "Mend the certificates: `rota check`"
+                if over_tls
+                else "Start one with `rota up`, or set ROTA_ZOOKEEPER",
             )
         if unwelcome and self.scheme:
             return f"it does not accept the password of {self.me}", "Set ROTA_ZOOKEEPER_AUTH"
