@@ -15,7 +15,8 @@ class SparkResource(dg.ConfigurableResource):
     """dagster-pyspark's lazy session, with `spark.remote` = the endpoint of the worker that the run works for.
 
     Law: a run that needs no Spark starts none; one that works for several workers holds one session at a time.
-    `config` goes to every session (`spark.sql.*` and the like).
+    The server's token comes from this process's environment, never from the endpoint. `config` goes to every session
+    (`spark.sql.*` and the like).
     """
 
     config: dict[str, str] = {}  # noqa: RUF012 (a pydantic field)
@@ -25,11 +26,13 @@ class SparkResource(dg.ConfigurableResource):
         """The session of `endpoint` (`sc://host:port`); of this process when there is none."""
         from dagster_pyspark import LazyPySparkResource
 
+        from rota.dataplane.token import secured
+
         if self._held and self._held[0] != endpoint:
             self._held[1].spark_session.stop()  # else the builder hands out the other worker's session
             self._held = None
         if self._held is None:
-            remote = {"spark.remote": endpoint} if endpoint else {"spark.master": "local[*]"}
+            remote = {"spark.remote": secured(endpoint)} if endpoint else {"spark.master": "local[*]"}
             self._held = (endpoint, LazyPySparkResource(spark_config={**self.config, **remote}))
         return self._held[1].spark_session
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from rota.errors import RotaError
 from rota.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperResource(dg.ConfigurableResource):
-    """Law: an outage raises, so that a tick fails with one line; it never reads as "no workers".
+    """Laws: an outage raises, so that a tick fails with one line; it never reads as "no workers". An expected error leaves
+    alone: what it was made from (of Spark, of the file system) names paths in full, and Dagster would write all of it down.
 
     `hosts` left empty means ROTA_ZOOKEEPER, read when it is used: definitions load with no ZooKeeper there.
     """
@@ -24,11 +26,14 @@ class ZooKeeperResource(dg.ConfigurableResource):
     @contextmanager
     def store(self) -> "Iterator[Store]":
         """A connected store; raises Unavailable with the next step."""
-        from rota.coordination.client import connect
+        from rota.coordination.client import opened
 
-        settings = Settings.from_environment()
-        with connect(self.hosts or settings.zookeeper, settings.session_timeout.total_seconds()) as store:
-            yield store
+        try:
+            with opened(Settings.from_environment(), self.hosts or None) as store:
+                yield store
+        except RotaError as error:
+            error.__cause__ = error.__context__ = None
+            raise
 
     @contextmanager
     def tree(self, group: str) -> "Iterator[Tree]":

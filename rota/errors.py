@@ -6,6 +6,7 @@
     ├── AssignmentError         no assignment can be computed from this input
     ├── CoordinationError
     │   ├── Unavailable         ZooKeeper cannot be reached, or this session may not act now
+    │   ├── Forbidden           ZooKeeper does not let this process do that: its credentials, or the znode's ACL
     │   ├── Conflict            a compare-and-set lost: somebody else wrote first
     │   ├── Unknown             the reply was lost; read back before deciding
     │   └── Undecodable         a record cannot be read; it is quarantined, never taken for empty
@@ -21,8 +22,47 @@
         └── TooManyBadRecords   the ratio of bad records passed its bound
     EnvironmentFailed           Spark, disk, memory or a cancel: nobody is parked for it
 
-A command prints `str(error)` as one red line and exits 2; a traceback is a bug.
+A command prints `str(error)` as one red line and exits 2; a traceback is a bug. No error names a secret: what the
+environment holds under a name that says so (`AWS_SECRET_ACCESS_KEY`), and what was read from a `ROTA_..._FILE`, stands as
+`***` in every one of them, and so in what is made of them: lines, parked reasons, Dagster's events. Nor does one hold what
+a terminal would obey or a record could not: it is one line of printable text, whatever it quotes.
 """
+
+import os
+import re
+from collections.abc import Mapping
+
+SECRET = re.compile(r"(?!.*_file$).*(key|secret|token|passw|credential|sas\b|signature|_auth$)", re.IGNORECASE)
+LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+MASK = "***"
+LEAST = 8  # characters of a value that is looked for in texts: shorter ones are in every other word
+LONGEST = 4_000  # characters of an error
+_hidden: set[str] = set()
+
+
+def hide(secret: str) -> str:
+    """The secret, which no error of this process names from now on."""
+    if len(secret) >= LEAST:
+        _hidden.add(secret)
+    return secret
+
+
+def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The text without the secrets that this process knows, and without a login in an address."""
+    for secret in sorted(_hidden | {v for name, v in environ.items() if _secret(name, v)}, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return LOGIN.sub(MASK, text)
+
+
+def _secret(name: str, value: str) -> bool:
+    return len(value) >= LEAST and SECRET.match(name) is not None
+
+
+def printable(text: str) -> str:
+    """The text on one line that any terminal, log, record and page can hold: what is not printable stands as it is written
+    in Python, a very long middle is left out. File names need not be text, and what users' code raises may hold anything."""
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST * 3 // 4]} ... {text[-LONGEST // 4 :]}"
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -31,18 +71,11 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def printable(text: str) -> str:
-    """The text on one line that any terminal, log, record and page can hold: what cannot be shown is escaped.
-
-    File names need not be text, and what users' code raises may hold anything: a lone surrogate fits into no record."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 class RotaError(Exception):
     """One printable line that says what happened, why we think so, and what to do next; `facts` keep the numbers."""
 
     def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(printable(message))
+        super().__init__(printable(masked(message)))
         self.facts = facts
 
 
@@ -64,6 +97,10 @@ class CoordinationError(RotaError):
 
 class Unavailable(CoordinationError):
     """ZooKeeper cannot be reached in time, or the session's own deadline passed: nothing was sent."""
+
+
+class Forbidden(CoordinationError):
+    """ZooKeeper does not let this process do that; names the znode, the right, who has it and who this is."""
 
 
 class Conflict(CoordinationError):

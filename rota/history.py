@@ -152,12 +152,12 @@ def commits_of(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
 
 def history(group: str = "default") -> "pd.DataFrame":
     """The moves of every epoch that is still in the audit, a row a move; reads ROTA_ZOOKEEPER."""
-    from rota.coordination.client import connect
+    from rota.coordination.client import opened
     from rota.coordination.tree import Tree
     from rota.settings import Settings
 
     settings = Settings.from_environment()
-    with connect(settings.zookeeper, settings.session_timeout.total_seconds()) as store:
+    with opened(settings) as store:
         return frame(read(Tree(store, group), ()))
 
 

@@ -1,16 +1,25 @@
-"""Where things are: one frozen `Settings`, read from `ROTA_*`. Code says what, the environment where, znodes say now."""
+"""Where things are: one frozen `Settings`, read from `ROTA_*`. Code says what, the environment where, znodes say now.
+
+Law: a secret comes from the environment or from the file that `<name>_FILE` names, never from an argument; it is in no
+`repr` and in no error.
+"""
 
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, hide, shown
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+SECRETS = ("zookeeper_auth", "zookeeper_key_password", "spark_token")
+ENDPOINT = re.compile(  # of a Spark Connect server: nothing in it is a secret
+    r"sc://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
+    r"(/(;(use_ssl|user_id|user_agent|grpc_keepalive_[a-z_]+)=[A-Za-z0-9._-]{0,128}){0,8})?"
+)
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -22,6 +31,13 @@ class Settings:
     pipelines: Path = Path("pipelines")
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
+    zookeeper_auth: str = field(default="", repr=False)
+    zookeeper_acl: str = ""
+    zookeeper_ca_file: str = ""
+    zookeeper_cert_file: str = ""
+    zookeeper_key_file: str = ""
+    zookeeper_key_password: str = field(default="", repr=False)
+    spark_token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not timedelta(seconds=1) <= self.session_timeout < self.max_shutdown:
@@ -38,17 +54,35 @@ class Settings:
             chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
         if "ROTA_PIPELINES" in environ:
             chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
-        for field in ("session_timeout", "max_shutdown"):
-            if (name := f"ROTA_{field.upper()}") in environ:
-                chosen[field] = _seconds(name, environ[name])
+        for one in ("session_timeout", "max_shutdown"):
+            if (name := f"ROTA_{one.upper()}") in environ:
+                chosen[one] = _seconds(name, environ[name])
+        for one in ("zookeeper_acl", "zookeeper_ca_file", "zookeeper_cert_file", "zookeeper_key_file"):
+            chosen[one] = environ.get(f"ROTA_{one.upper()}", "")
+        for one in SECRETS:
+            chosen[one] = secret(f"ROTA_{one.upper()}", environ)
         return cls(**chosen)  # type: ignore[arg-type]
+
+
+def secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """What `name` holds, or the file that `<name>_FILE` names; empty if neither is set. Raises ConfigError."""
+    file = environ.get(f"{name}_FILE", "")
+    if name in environ and file:
+        raise ConfigError(f"{name} and {name}_FILE are both set. Unset one of them")
+    if not file:
+        return hide(environ.get(name, ""))
+    try:
+        return hide(Path(file).read_text().strip("\r\n"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{name}_FILE={file!r} cannot be read ({why}). Name a file that holds it") from None
 
 
 def _seconds(name: str, text: str) -> timedelta:
     try:
         return timedelta(seconds=float(text))
     except (ValueError, OverflowError):
-        raise ConfigError(f"{name}={text!r} is not a number of seconds. Give one, for example {name}=10") from None
+        raise ConfigError(f"{name}={shown(text)} is not a number of seconds. Give one, for example {name}=10") from None
 
 
 def checked_id(kind: str, text: object) -> str:
@@ -56,16 +90,29 @@ def checked_id(kind: str, text: object) -> str:
     if isinstance(text, str) and ID.fullmatch(text):
         return text
     raise ConfigError(
-        f"Bad {kind} id {text!r}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"
+        f"Bad {kind} id {shown(text)}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"
     )
+
+
+def checked_endpoint(text: str) -> str:
+    """`text` if it is the address of a Spark Connect server and nothing more; else ConfigError, which does not repeat what
+    may be a secret."""
+    if ENDPOINT.fullmatch(text):
+        return text
+    if re.search(r"[@=;]", text):
+        raise ConfigError(
+            "The Spark Connect address may say use_ssl, user_id, user_agent and grpc_keepalive_*, and no secret: arguments "
+            "and ZooKeeper are read by others. Give sc://HOST:PORT, and set ROTA_SPARK_TOKEN here and for Dagster's runs"
+        )
+    raise ConfigError(f"{shown(text)} is no Spark Connect address. Give one like sc://host:15002")
 
 
 def known(kind: str, name: str, names: Collection[str]) -> str:
     """`name` if it is one of `names`; else ConfigError with those that there are."""
     if name in names:
         return name
-    shown = ", ".join(sorted(names)[:20]) or "none"
-    raise ConfigError(f"Unknown {kind} {name!r}. Known: {shown}{' ...' if len(names) > 20 else ''}")
+    there = ", ".join(sorted(names)[:20]) or "none"
+    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {there}{' ...' if len(names) > 20 else ''}")
 
 
 def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -73,7 +120,7 @@ def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in environ:
-            raise ConfigError(f"${{{match[1]}}} in {text!r} is not set. Set the environment variable {match[1]}")
+            raise ConfigError(f"${{{match[1]}}} in {shown(text)} is not set. Set the environment variable {match[1]}")
         return environ[match[1]]
 
     return VARIABLE.sub(value, text)

@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "rename": "rename",
     "vacuum": "vacuum",
     "forget": "forget",
+    "protect": "protect",
     "plan": "plan",
     "simulate": "simulate",
 }

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota import errors
 from rota.cli import view
-from rota.errors import ConfigError, ForeignTable, RotaError
+from rota.errors import MASK, SECRET, ConfigError, ForeignTable, RotaError
 
 if TYPE_CHECKING:
+    from rota.coordination.client import ZooKeeperStore
     from rota.coordination.tree import Tree
     from rota.pipeline import Catalog, Pipeline
     from rota.settings import Settings
-
-SECRET = re.compile(r"key|secret|token|passw|credential|sas\b|signature", re.IGNORECASE)
-LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-MASK = "***"
+HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
 SKEW = 1.0  # seconds between two clocks that pass for the same
 
 
@@ -60,7 +59,8 @@ def command(as_json: bool) -> None:
     probes: list[Probe] = []
     if not as_json:
         view.show(view.table("Settings", ["name", "value", "origin"], [(s.name, s.value, s.origin) for s in found]), "")
-    for probe in _probes(settings, catalog, refused):
+    for tried in _probes(settings, catalog, refused):
+        probe = replace(tried, seen=errors.masked(tried.seen))  # paths are filled in, also from what is secret
         probes.append(probe)
         if not as_json:
             _say(probe)
@@ -77,7 +77,7 @@ def _say(probe: Probe) -> None:
 
 def masked(name: str, value: str) -> str:
     """The value, unless its name says that it is a secret; a login inside an address never shows."""
-    return MASK if SECRET.search(name) else LOGIN.sub(MASK, value)
+    return MASK if value and SECRET.match(name) else errors.masked(HASH.sub(MASK, value))
 
 
 def _settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -86,7 +86,8 @@ def _settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[
     for field in fields(settings):
         name, value = f"ROTA_{field.name.upper()}", getattr(settings, field.name)
         text = f"{value.total_seconds():g} s" if isinstance(value, timedelta) else str(value)
-        yield Setting(name, masked(name, text), "environment" if name in environ else "default")
+        given = name in environ or f"{name}_FILE" in environ
+        yield Setting(name, masked(name, text), "environment" if given else "default")
     for name in ("JAVA_HOME", "DAGSTER_HOME"):
         if name in environ:
             yield Setting(name, environ[name], "environment")
@@ -120,7 +121,7 @@ def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> It
     names = ", ".join(catalog.pipelines) or "none"
     yield Probe("pipelines", bool(catalog.pipelines), f"{names} in {settings.pipelines}", "Add a file with a Pipeline")
     for file, why in catalog.refused.items():
-        yield Probe(f"pipeline file {file}", False, why)
+        yield Probe(f"pipeline file {errors.printable(file)}", False, why)
     for pipeline in catalog.pipelines.values():
         yield _tried(f"source of {pipeline.name}", partial(_source, pipeline), "Check its path and its rights")
         yield _tried(f"table of {pipeline.name}", partial(_table, pipeline), "Check its path and its rights")
@@ -154,19 +155,38 @@ def _java() -> Probe:
 
 def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Probe]:
     """The server, the groups in it, the Spark of each of their live workers, their records, and their room."""
-    from rota.coordination.client import connect
+    from rota.coordination.client import opened
     from rota.coordination.tree import Tree, groups
 
     try:
-        with connect(settings.zookeeper, settings.session_timeout.total_seconds()) as store:
+        with opened(settings) as store:
             there = groups(store)
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
+            yield from _rights(store, settings)
             for group in there:
                 yield from _spark(Tree(store, group))
                 yield from _records(Tree(store, group))
                 yield from _room(Tree(store, group), catalog)
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
+
+
+def _rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
+    """Each server that gives no session, and each right that is not as it should be."""
+    from rota.coordination.protect import exposed
+
+    for place in settings.zookeeper.split(","):
+        if why := store.access.unmet(place):
+            yield Probe(f"ZooKeeper {place}", False, why, "The others serve; mend this one")
+    if not store.access.roles:
+        yield Probe("rights", True, "everybody who reaches ZooKeeper may do everything: ROTA_ZOOKEEPER_ACL is not set")
+        return
+    wrong = exposed(store)
+    for what, paths in wrong.items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield Probe("rights", False, f"{paths[0]}{more}: {what}", "As a person: rota protect")
+    if not wrong:
+        yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
 
 
 def _spark(tree: "Tree") -> Iterator[Probe]:

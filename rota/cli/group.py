@@ -31,12 +31,12 @@ def json_option(command: F) -> F:
 @contextmanager
 def opened(group: str) -> "Iterator[Tree]":
     """The tree of a group that is there. Raises ConfigError with the groups there are, Unavailable without ZooKeeper."""
-    from rota.coordination.client import connect
+    from rota.coordination import client
     from rota.coordination.tree import Tree, groups
     from rota.settings import Settings, checked_id
 
     settings = Settings.from_environment()
-    with connect(settings.zookeeper, settings.session_timeout.total_seconds()) as store:
+    with client.opened(settings) as store:
         tree = Tree(store, checked_id("group", group))
         if not tree.there():
             raise ConfigError(

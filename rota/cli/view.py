@@ -81,7 +81,7 @@ def clock(at: float | None) -> str:
 def parked(record: "Parked") -> str:
     """Why a partition is parked, and when it is tried again if nobody does anything."""
     again = f" (failed {record.failures}x, tried again at {clock(record.retry_at)})" if record.retry_at else ""
-    return f"{record.reason}{again}"
+    return f"{text(record.reason)}{again}"
 
 
 def done(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -15,19 +16,22 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
-from rota.errors import ConfigError, CoordinationError, EnvironmentFailed
-from rota.settings import Settings, checked_id
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, masked
+from rota.settings import VARIABLE, Settings, checked_endpoint, checked_id, expanded
 
 if TYPE_CHECKING:
     from rota.agent import Agent
     from rota.coordination.records import Live
     from rota.coordination.store import Store
+    from rota.coordination.tree import Tree
     from rota.dataplane.endpoint import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
+
+SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
 
 @click.command("worker")
@@ -39,7 +43,9 @@ STARTING = 180.0  # seconds in which a Spark that was started must become ready:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="What it can do; repeatable.")
 @click.option("--max-partitions", type=click.IntRange(min=0), help="It never holds more.")
 @click.option("--master", help="Master of its own Spark Connect server.  [default: local[*]]")
-@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting of it; repeatable.")
+@click.option(
+    "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting of it; repeatable, ${VAR} is filled in."
+)
 @click.option("--spark", metavar="sc://HOST:PORT", help="A Spark Connect server run by somebody else.")
 @click.option("--no-spark", is_flag=True, help="No server: each run makes a local Spark session.")
 @click.option("--protocol", type=click.Choice(["assigned"]), default="assigned", show_default=True)
@@ -93,15 +99,30 @@ def _server(
     """The worker's own Spark, not started; None where it has none. ConfigError on options that clash, else no Java."""
     if sum((bool(spark), no_spark, bool(master or conf))) > 1:
         raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
-    if spark is not None and not spark.startswith("sc://"):
-        raise ConfigError(f"--spark {spark!r} is no Spark Connect address. Give one like sc://host:15002")
+    if spark is not None:
+        checked_endpoint(spark)
     if spark or no_spark:
         return None
     from rota.dataplane.endpoint import SparkServer, SparkSettings
     from rota.java import find_java
 
     find_java()
-    return SparkServer(worker, SparkSettings(master or "local[*]", _pairs("--conf", conf)))
+    return SparkServer(worker, SparkSettings(master or "local[*]", _conf(conf)))
+
+
+def _conf(texts: tuple[str, ...]) -> dict[str, str]:
+    """Spark's settings, `${VAR}` filled in from the environment. ConfigError where a secret stands in the argument."""
+    pairs = _pairs("--conf", texts)
+    for key, value in pairs.items():
+        if key == "spark.connect.authenticate.token":
+            raise ConfigError(f"--conf {key}: rota sets it. Set ROTA_SPARK_TOKEN, here and for Dagster's runs")
+        if SECRET_CONF.search(key):
+            if value and not VARIABLE.search(value):
+                raise ConfigError(
+                    f"--conf {key}: everybody reads an argument. Give it as '{key}=${{VAR}}', and set VAR"
+                )
+            hide(expanded(value))
+    return {key: expanded(value) for key, value in pairs.items()}
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -141,17 +162,16 @@ class Process:
 
     def run(self) -> int:
         """Until told to leave (0), or superseded or without Spark (2). Raises ConfigError, Unavailable at the start."""
-        from rota.coordination.client import connect
+        from rota.coordination.client import opened
         from rota.coordination.tree import Tree
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signal)
-        timeout = self.settings.session_timeout.total_seconds()
         try:
-            with connect(self.hosts, timeout) as store:
+            with opened(self.settings, self.hosts) as store:
                 tree = Tree(store, self.group)
                 if not tree.there():
-                    tree.found(protocol=self.live.protocol)
+                    self._found(tree)
                 if not self._start_spark():
                     return 0
                 agent, bound = self._agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
@@ -163,6 +183,18 @@ class Process:
             if self.server is not None:
                 self.server.stop()
             self._log.close()
+
+    def _found(self, tree: "Tree") -> None:
+        from rota.coordination.access import Access
+
+        who = Access.of(self.settings).me
+        try:
+            tree.found(protocol=self.live.protocol)
+        except Forbidden:
+            raise Forbidden(
+                f"Group {self.group!r} is not there, and {who} may not found it. Start Dagster, whose "
+                "membership sensor does, then start this worker again"
+            ) from None
 
     def _agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent
@@ -233,7 +265,7 @@ class Process:
     def _line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         pairs = "".join(f" {key}={_quoted(value)}" for key, value in facts.items() if value is not None)
-        return f"{at} group={self.group} worker={self.worker} event={word}{pairs}"
+        return masked(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
 
     # --- Spark
 

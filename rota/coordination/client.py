@@ -9,26 +9,28 @@ Laws, over those of `store`:
 4. A session that was not taken back for its whole timeout, by a ZooKeeper that gives new ones, is given up for a new one:
    a server that was rebuilt, restored or lost its last writes never takes back a client that has seen more than it has.
    A ZooKeeper that gives nobody a session (no leader, no server) ends none.
+5. What ZooKeeper does not let this process do is Forbidden, at once: waiting gives nobody a right.
 """
 
 import contextlib
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionClosedError, KazooException, NoNodeError
+from kazoo.exceptions import ConnectionClosedError, KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from rota.coordination.access import NOBODY, Access
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
-from rota.coordination.wire import CAUSES, Multi, MultiRead
-from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+from rota.coordination.wire import CAUSES, NO_AUTH, Multi, MultiRead
+from rota.errors import ConfigError, Conflict, Forbidden, Unavailable, Unknown, shown
+from rota.settings import Settings
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
 STOP_PATIENCE = 3.0  # seconds
@@ -48,27 +50,40 @@ def connect(
     connect_timeout: float = 5.0,
     call_timeout: float = 10.0,
     deadline: bool = True,
+    access: Access = NOBODY,
 ) -> "ZooKeeperStore":
     """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds.
 
     `deadline=False` removes the own deadline, for the test that shows what its absence does."""
-    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, deadline=deadline)
+    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, deadline=deadline, access=access)
     if store.wait_active(connect_timeout):
         return store
     store.close()
-    raise Unavailable(
-        f"No ZooKeeper at {hosts} after {connect_timeout:g} s ({_reason(hosts)}). "
-        f"Start one with `rota up`, or set ROTA_ZOOKEEPER"
-    )
+    why, mend = access.why_not(hosts, store.unwelcome)
+    raise Unavailable(f"No ZooKeeper at {hosts} after {connect_timeout:g} s ({why}). {mend}")
+
+
+def opened(settings: Settings, hosts: str | None = None) -> "ZooKeeperStore":
+    """A store connected as the environment says, with its credentials. Raises ConfigError, Unavailable."""
+    timeout = settings.session_timeout.total_seconds()
+    return connect(hosts or settings.zookeeper, timeout, access=Access.of(settings))
 
 
 class ZooKeeperStore(Store):
     """One session with a real ZooKeeper; see the laws of the module. Safe to use from many threads of one process."""
 
     def __init__(
-        self, hosts: str, session_timeout: float = 10.0, *, call_timeout: float = 10.0, deadline: bool = True
+        self,
+        hosts: str,
+        session_timeout: float = 10.0,
+        *,
+        call_timeout: float = 10.0,
+        deadline: bool = True,
+        access: Access = NOBODY,
     ) -> None:
         self.hosts, self.session_timeout, self.call_timeout = checked_hosts(hosts), session_timeout, call_timeout
+        self.access = access
+        self.unwelcome = False  # whether a server ended the connection over who we are
         self.negotiated = session_timeout
         self._deadline = deadline
         self._pid = os.getpid()
@@ -97,15 +112,12 @@ class ZooKeeperStore(Store):
         nodes: list[Node | None] = []
         for start in range(0, len(paths), MAX_OPS):
             nodes += self._read(_submit(MultiRead(paths[start : start + MAX_OPS])))
-        return tuple(_readable(n, p) for n, p in zip(nodes, paths, strict=True))
+        return tuple(self._readable(n, p) for n, p in zip(nodes, paths, strict=True))
 
     def children(self, path: str) -> tuple[str, ...]:
         """The sorted names of the children."""
         checked_path(path)
-        try:
-            return tuple(sorted(self._read(lambda c: c.get_children_async(path))))
-        except NoNodeError:
-            return ()
+        return tuple(sorted(self.ask(lambda c: c.get_children_async(path), "r", path, "list") or ()))
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         """All of `ops` or none; never sent twice."""
@@ -114,11 +126,13 @@ class ZooKeeperStore(Store):
         self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
-        answers = self._call(self._client, _submit(Multi(ops)), self.call_timeout)
+        answers = self._call(self._client, _submit(Multi(ops, self.access.packed)), self.call_timeout)
         codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
         if not codes:
             return tuple(a for a in answers if not isinstance(a, int))
         index, code = next(((i, c) for i, c in codes if c not in (0, -2)), codes[0])  # 0, -2: rolled back with it
+        if code == NO_AUTH:
+            raise Forbidden(self.access.refused(ops[index]))
         if code not in CAUSES:
             raise Unavailable(f"ZooKeeper refused {ops[index].path} with code {code}. Check its ACLs and quotas")
         cause = CAUSES[code]
@@ -156,9 +170,18 @@ class ZooKeeperStore(Store):
                 fired.set()
                 callback()
 
-        self._read(lambda c: c.exists_async(path, watch=once))
-        with contextlib.suppress(NoNodeError):
-            self._read(lambda c: c.get_children_async(path, watch=once))
+        self.ask(lambda c: c.exists_async(path, watch=once), "r", path, "watch")
+        self.ask(lambda c: c.get_children_async(path, watch=once), "r", path, "watch")
+
+    def ask(self, submit: Callable[[Any], Any], letter: str, path: str, verb: str) -> Any:
+        """A request of kazoo's that may be sent again, and needs this right; None where there is no such node. Raises
+        Forbidden, Unavailable."""
+        try:
+            return self._read(submit)
+        except NoNodeError:
+            return None
+        except NoAuthError:
+            raise Forbidden(self.access.lacking(letter, path, verb, path)) from None
 
     def renew(self) -> int:
         """Ends the session and makes another; its ephemeral nodes go. Raises Unavailable."""
@@ -179,6 +202,13 @@ class ZooKeeperStore(Store):
         self._wake.set()
         _stop(self._client)
 
+    def _readable(self, node: Node | int | None, path: str) -> Node | None:
+        if node == NO_AUTH:
+            raise Forbidden(self.access.lacking("r", path, "read", path))
+        if isinstance(node, int):
+            raise Unavailable(f"ZooKeeper refused to read {path} with code {node}. Look into its log")
+        return node
+
     # --- the client and its session
 
     def _build(self) -> Any:
@@ -187,6 +217,7 @@ class ZooKeeperStore(Store):
             timeout=self.session_timeout,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
             logger=_quiet,
+            **self.access.of_client(),
         )
         inner = client._connection._connect
 
@@ -212,6 +243,7 @@ class ZooKeeperStore(Store):
 
     def _listen(self, client: Any, state: str) -> None:
         """Called by kazoo's connection thread: notes, never waits."""
+        self.unwelcome |= client._state == KeeperState.AUTH_FAILED
         if state == KazooState.CONNECTED:
             client.since = time.monotonic()
         if client is self._client:
@@ -283,7 +315,8 @@ class ZooKeeperStore(Store):
     # --- calls
 
     def _read(self, submit: Callable[[Any], Any]) -> Any:
-        """A read, sent again over a new connection within the call's time-out. Raises NoNodeError, Unavailable."""
+        """A read, sent again over a new connection within the call's time-out. Raises NoNodeError, NoAuthError,
+        Unavailable."""
         self._own()
         end = time.monotonic() + self.call_timeout
         while (left := end - time.monotonic()) > 0:
@@ -291,23 +324,21 @@ class ZooKeeperStore(Store):
             if self._client.state == KazooState.CONNECTED:
                 try:
                     return self._call(self._client, submit, left)
-                except NoNodeError:
+                except (NoNodeError, NoAuthError):
                     raise
                 except (Unavailable, Unknown):
                     pass
             with self._changed:
                 self._changed.wait(min(left, 0.05))
-        raise Unavailable(
-            f"ZooKeeper at {self.hosts} did not answer within {self.call_timeout:g} s ({_reason(self.hosts)}). "
-            f"Start it, or check ROTA_ZOOKEEPER"
-        )
+        why, mend = self.access.why_not(self.hosts, self.unwelcome)
+        raise Unavailable(f"ZooKeeper at {self.hosts} did not answer within {self.call_timeout:g} s ({why}). {mend}")
 
     def _call(self, client: Any, submit: Callable[[Any], Any], timeout: float) -> Any:
-        """One request and its answer. Raises NoNodeError, Unavailable (not sent), Unknown (no answer)."""
+        """One request and its answer. Raises NoNodeError, NoAuthError, Unavailable (not sent), Unknown (no answer)."""
         sent, session = time.monotonic(), self._session
         try:
             answer = submit(client).get(timeout=timeout)
-        except NoNodeError:
+        except (NoNodeError, NoAuthError):
             self._acknowledge(client, session, sent)
             raise
         except ConnectionClosedError as error:
@@ -330,7 +361,9 @@ def checked_hosts(hosts: str) -> str:
     for place in hosts.split(","):
         host, _, port = place.strip().rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ConfigError(f"ROTA_ZOOKEEPER={hosts!r}: {place!r} is not host:port. Give host:port[,host:port...]")
+            raise ConfigError(
+                f"ROTA_ZOOKEEPER={shown(hosts)}: {shown(place)} is not host:port. Give host:port[,host:port...]"
+            )
     return hosts
 
 
@@ -345,12 +378,6 @@ def _submit(request: Any) -> Callable[[Any], Any]:
     return submit
 
 
-def _readable(node: Node | int | None, path: str) -> Node | None:
-    if isinstance(node, int):
-        raise Unavailable(f"ZooKeeper refused to read {path} with code {node}. Check its ACLs")
-    return node
-
-
 def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:
     """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the caller,
     and the session expires."""
@@ -363,13 +390,3 @@ def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:
     stopping = threading.Thread(target=stop, name="rota-zookeeper-stop", daemon=True)
     stopping.start()
     stopping.join(patience)
-
-
-def _reason(hosts: str) -> str:
-    """Why the first of the hosts cannot be reached, in the system's words."""
-    host, _, port = hosts.split(",")[0].strip().rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), 1.0):
-            return "it accepts connections, but gives no session"
-    except OSError as error:
-        return (error.strerror or str(error)).lower()

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from rota.coordination.packed import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError, Undecodable
-from rota.settings import ID
+from rota.settings import ENDPOINT, ID
 
 Id = Annotated[str, Field(pattern=rf"^{ID.pattern}$", max_length=128)]
 Incarnation = Annotated[str, Field(pattern=rf"^{ID.pattern}@[0-9a-f]{{16}}$", max_length=145)]
@@ -85,7 +85,7 @@ class GroupWishes(Record):
 class Live(Record):
     """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
 
-    endpoint: Annotated[str, Field(max_length=1_000)] | None = None
+    endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     protocol: Literal["assigned", "claim", "race"] = "assigned"
     capacity: Capacity = 1.0
     zone: Label | None = None
@@ -310,7 +310,7 @@ def decode(path: str, model: type[R], data: bytes) -> R:
         return model.from_bytes(data)
     except (ValidationError, ValueError, RecursionError) as error:
         why = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        where = ".".join(str(p) for p in why["loc"])
+        where = ".".join(str(p) for p in why["loc"])[:200]
         raise Undecodable(
             f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]}). "
             f"It is left alone; `rota check` says what mends it",

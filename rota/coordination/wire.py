@@ -4,31 +4,32 @@ kazoo's own transaction returns exceptions among the results, loses what a Creat
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rota.coordination.store import Check, Create, Delete, Node, Op, Set
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iBi")  # type, done, error
 _STAT = struct.Struct("!qqqqiiiqiiq")  # czxid mzxid ctime mtime version cversion aversion owner size children pzxid
-_OPEN_ACL = _INT.pack(1) + _INT.pack(31) + b"".join(_INT.pack(len(s)) + s for s in (b"world", b"anyone"))
 _DONE = _HEADER.pack(-1, 1, -1)
 _CREATE2, _DELETE, _GET, _SET, _CHECK = 15, 2, 4, 5, 13
 _ERROR = -1
+NO_AUTH = -102
 CAUSES = {-101: "missing", -103: "version", -108: "ephemeral_parent", -110: "exists", -111: "not_empty"}
 
 
 class Multi:
-    """All of the ops or none. Its answer is a list with a Node or None for each, or an int error code for each."""
+    """All of the ops or none. Its answer is a list with a Node or None for each, or an int error code for each. `acl` gives
+    the packed ACL of a path."""
 
     type = 14
 
-    def __init__(self, ops: Sequence[Op]) -> None:
-        self.ops = ops
+    def __init__(self, ops: Sequence[Op], acl: Callable[[str], bytes]) -> None:
+        self.ops, self.acl = ops, acl
 
     def serialize(self) -> bytes:
         """The body of the request."""
-        return b"".join(_HEADER.pack(*_head(op)) + _body(op) for op in self.ops) + _DONE
+        return b"".join(_HEADER.pack(*_head(op)) + self._body(op) for op in self.ops) + _DONE
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Node | int | None]:
         """The answer."""
@@ -47,6 +48,13 @@ class Multi:
             else:
                 answers.append(None)
         return answers
+
+    def _body(self, op: Op) -> bytes:
+        if isinstance(op, Create):
+            return _text(op.path) + _blob(op.data) + self.acl(op.path) + _INT.pack(1 if op.ephemeral else 0)
+        if isinstance(op, Set):
+            return _text(op.path) + _blob(op.data) + _INT.pack(op.version)
+        return _text(op.path) + _INT.pack(op.version)
 
 
 class MultiRead:
@@ -82,14 +90,6 @@ class MultiRead:
 def _head(op: Op) -> tuple[int, int, int]:
     kinds: dict[type, int] = {Create: _CREATE2, Set: _SET, Check: _CHECK, Delete: _DELETE}
     return kinds[type(op)], 0, -1
-
-
-def _body(op: Op) -> bytes:
-    if isinstance(op, Create):
-        return _text(op.path) + _blob(op.data) + _OPEN_ACL + _INT.pack(1 if op.ephemeral else 0)
-    if isinstance(op, Set):
-        return _text(op.path) + _blob(op.data) + _INT.pack(op.version)
-    return _text(op.path) + _INT.pack(op.version)
 
 
 def _text(text: str) -> bytes:

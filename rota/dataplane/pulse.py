@@ -21,7 +21,7 @@ def unanswered(endpoint: str, timeout: float) -> str:
     try:
         address = ((host or port).strip("[]"), int(port) if host else DEFAULT_PORT)
         with socket.create_connection(address, timeout) as connection:
-            if "use_ssl=true" in parameters.lower() or "token=" in parameters:
+            if "use_ssl=true" in parameters.lower():
                 return ""
             connection.sendall(HELLO)
             said = connection.recv(HEADER)

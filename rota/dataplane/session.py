@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rota.dataplane.pulse import unanswered
+from rota.dataplane.token import NAME, secured
 from rota.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def opened(endpoint: str | None, settings: Mapping[str, str] | None = None) -> "
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     if endpoint:
-        return builder.remote(endpoint).create()
+        return builder.remote(secured(endpoint)).create()
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     for name, value in quiet.items():
         builder = builder.config(name, value) if name not in (settings or {}) else builder
@@ -57,7 +58,17 @@ def joined(
     that sends its settings first would try for ten minutes."""
     if endpoint and (why := unanswered(endpoint, PATIENCE)):
         raise EnvironmentFailed(f"No Spark answers at {endpoint} ({why}). Is the worker alive? See `rota status`")
-    return fit(connect(endpoint), module, settings)
+    from pyspark.errors import PySparkException
+
+    try:
+        return fit(connect(endpoint), module, settings)
+    except (PySparkException, EnvironmentFailed) as error:
+        if "authentication token" not in str(error.__cause__ or error):
+            raise
+        raise EnvironmentFailed(
+            f"Spark at {endpoint} does not take our token. Set {NAME} to the same for its worker and here, or, without it, "
+            "run both as one user of one machine"
+        ) from None
 
 
 def fit(spark: "SparkSession", module: ModuleType | None, settings: Mapping[str, str] | None = None) -> "SparkSession":

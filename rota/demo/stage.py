@@ -230,6 +230,9 @@ class Stage:
     def zookeeper(self, port: int = 0) -> str:
         """Starts the embedded server over the state folder; its hosts."""
         self._server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
+        for name in theirs:
+            del self.env[name]
         self.env["ROTA_ZOOKEEPER"] = self._server.hosts
         return self._server.hosts
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rota.consume import Committed, Event, consume
@@ -26,7 +27,7 @@ from rota.dataplane.pulse import unanswered
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
 from rota.rebalance import observe, rebalance
-from tests.conformance.processes import Start, Worker
+from tests.conformance.processes import ROOT, Start, Worker
 from tests.waiting import wait_until
 
 OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
@@ -38,8 +39,8 @@ pipeline = Pipeline(source=source, table=delta({table!r}), group={group!r})
 """
 QUERY = """
 import sys
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.remote(sys.argv[1]).create()
+from rota.dataplane.session import opened
+spark = opened(sys.argv[1])
 print(spark.range(10).selectExpr("sum(id)").collect()[0][0], spark.conf.get("spark.driver.memory"))
 spark.stop()
 """
@@ -52,7 +53,8 @@ def endpoint(tree: Tree, worker: str) -> str | None:
 
 def answer(url: str) -> str:
     """What a thin client, in a process of its own, gets from the server."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", QUERY, url], capture_output=True, timeout=120)
+    words = [sys.executable, "-W", "ignore", "-c", QUERY, url]
+    done = subprocess.run(words, capture_output=True, timeout=120, cwd=ROOT)
     return done.stdout.decode().strip() or done.stderr.decode()
 
 
@@ -74,6 +76,8 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
             "it started from the archive of `rota prepare`: make prepare"
         )
         assert answer(url) == "45 600m"
+        with pytest.raises(PySparkException, match="No authentication token"):
+            SparkSession.builder.remote(url).create().range(1).count()
 
         spark = spark_of(first)
         assert os.getpgid(spark) == first.process.pid, "killing the worker's group kills its Spark"

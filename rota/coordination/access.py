@@ -1,0 +1,312 @@
+"""Who may: the credentials of this process, and what each role may do with every znode.
+
+Laws:
+1. One table says who makes, removes and writes which record (`RIGHTS`; the table of znodes in `docs/protocol.md` shows it);
+   the ACL of every node that is made comes from it, also of the folders: ZooKeeper asks the folder who may make or remove
+   what is in it. A person may do everything.
+2. Without ROTA_ZOOKEEPER_ACL everybody may do everything, as ZooKeeper has it by itself; `rota check` says so.
+3. With a CA or a certificate the connection is TLS, the server's certificate is checked and so is its name. What is wrong
+   with a certificate is said in the words of the TLS library, not as silence.
+"""
+
+import base64
+import hashlib
+import re
+import socket
+import ssl
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from rota.coordination.store import Check, Create, Delete, Op
+from rota.errors import ConfigError, hide, shown
+from rota.settings import Settings
+
+BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
+EVERYTHING = "rwcda"
+ROLES = ("worker", "controller", "person", "reader")  # rota worker, Dagster and its runs, people's commands, who looks
+NEEDED = ROLES[:3]
+# Beside reading: c makes, d removes, w writes it. `x/` is every record in the folder x.
+RIGHTS: Mapping[str, Mapping[str, str]] = {
+    "meta": {"controller": "cw"},
+    "workers/": {},
+    "wishes": {"controller": "c"},
+    "live/": {"worker": "cdw"},
+    "partitions/": {"controller": "cw"},
+    "load/": {"controller": "cdw"},
+    "controller": {"controller": "cw"},
+    "head": {"controller": "cw"},
+    "assign/": {"controller": "cdw"},
+    "own/": {"controller": "c", "worker": "w"},
+    "checkpoints/": {"controller": "cw"},
+    "runs/": {"controller": "cdw"},
+    "parked/": {"controller": "cdw"},
+    "epochs/": {"controller": "cdw"},
+    "refused": {"controller": "cw"},
+}
+CLOCK = {"worker": "w", "controller": "cw", "reader": "w"}  # whoever asks for the server's time writes it, empty
+DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
+_INT = struct.Struct("!i")
+
+Acl = Mapping[tuple[str, str], int]  # (scheme, id) -> bits
+OPEN: Acl = {("world", "anyone"): 31}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The credentials of this process (`scheme` and what goes with it; files of TLS) and the identities of each role."""
+
+    scheme: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    roles: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    key_password: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Access":
+        """What the environment says. Raises ConfigError, without the secret."""
+        scheme, user, password = _credentials(settings.zookeeper_auth)
+        access = cls(
+            scheme,
+            user,
+            hide(password),
+            _roles(settings.zookeeper_acl),
+            settings.zookeeper_ca_file,
+            settings.zookeeper_cert_file,
+            settings.zookeeper_key_file or settings.zookeeper_cert_file,
+            settings.zookeeper_key_password,
+        )
+        if settings.zookeeper_key_file and not settings.zookeeper_cert_file:
+            raise ConfigError("ROTA_ZOOKEEPER_KEY_FILE is set without ROTA_ZOOKEEPER_CERT_FILE. Set both")
+        if access.tls:
+            access.context()
+        return access
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return bool(self.ca_file or self.cert_file)
+
+    def context(self) -> ssl.SSLContext:
+        """The side of TLS that is ours, as kazoo makes it. Raises ConfigError where a file of it is not what it should
+        be."""
+        context = ssl.create_default_context()
+        try:
+            if self.ca_file:
+                context.load_verify_locations(self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"ROTA_ZOOKEEPER_CA_FILE={self.ca_file!r}: {_said(error)}. Name a PEM file with the certificate of the CA"
+            ) from None
+        try:
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file, self.key_password)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"ROTA_ZOOKEEPER_CERT_FILE={self.cert_file!r} with the key in {self.key_file!r}: {_said(error)}. Name PEM "
+                "files that belong together, and set ROTA_ZOOKEEPER_KEY_PASSWORD where the key has one"
+            ) from None
+        return context
+
+    def of_client(self) -> dict[str, Any]:
+        """What kazoo's client takes."""
+        chosen: dict[str, Any] = {}
+        if self.scheme == "digest":
+            chosen["auth_data"] = [("digest", f"{self.user}:{self.password}")]
+        if self.scheme == "sasl":
+            chosen["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": self.user, "password": self.password}
+        if self.tls:
+            chosen |= {"use_ssl": True, "verify_certs": True, "check_hostname": True, "ca": self.ca_file or None}
+            if self.cert_file:
+                # "" and not None: OpenSSL would ask the terminal for it
+                chosen |= {"certfile": self.cert_file, "keyfile": self.key_file, "keyfile_password": self.key_password}
+        return chosen
+
+    @property
+    def me(self) -> str:
+        """Who this process is, as far as it knows: its role too, where the roles say."""
+        if not self.scheme:
+            return (
+                "the owner of ROTA_ZOOKEEPER_CERT_FILE" if self.cert_file else "a process without ROTA_ZOOKEEPER_AUTH"
+            )
+        known = self.user if self.scheme == "sasl" else _digest(self.user, self.password)
+        roles = [role for role in ROLES if (self.scheme, known) in self.roles.get(role, ())]
+        return f"{self.scheme}:{self.user}" + (f" ({', '.join(roles)})" if roles else "")
+
+    def acl(self, path: str) -> Acl:
+        """Who may do what with the node at `path`."""
+        if not self.roles:
+            return OPEN
+        extra = rights(path)
+        acl: dict[tuple[str, str], int] = {}
+        for role, identities in self.roles.items():
+            for identity in identities:
+                acl[identity] = acl.get(identity, 0) | _bits("r" + extra.get(role, ""))
+        return acl
+
+    def packed(self, path: str) -> bytes:
+        """The ACL as a request holds it."""
+        entries = [_INT.pack(bits) + _text(scheme) + _text(name) for (scheme, name), bits in self.acl(path).items()]
+        return _INT.pack(len(entries)) + b"".join(entries)
+
+    def refused(self, op: Op) -> str:
+        """The one line for a write that ZooKeeper did not let this process do."""
+        parent = op.path.rpartition("/")[0] or "/"
+        letter, node = (
+            ("c", parent) if isinstance(op, Create) else ("d", parent) if isinstance(op, Delete) else ("w", op.path)
+        )
+        if isinstance(op, Check):
+            letter = "r"
+        return self.lacking(letter, node, type(op).__name__.lower(), op.path)
+
+    def lacking(self, letter: str, node: str, verb: str, path: str) -> str:
+        """The one line for a right that is not there."""
+        if node == "/":
+            return (
+                f"ZooKeeper does not let {self.me} {verb} {path}: right {letter} on / is of whoever runs it. Let them make "
+                f"{path} with the right {letter} for this process, then: rota protect"
+            )
+        roles = " or ".join(role for role in ROLES if letter in "r" + rights(node).get(role, ""))
+        whose = f"a {roles}" if roles else "nobody"
+        return (
+            f"ZooKeeper does not let {self.me} {verb} {path}: right {letter} on {node} is of {whose}. Set "
+            f"ROTA_ZOOKEEPER_AUTH to the credentials of one, or see `rota check`"
+        )
+
+    def why_not(self, hosts: str, unwelcome: bool) -> tuple[str, str]:
+        """Why the first of the hosts gives no session, and the next step. `unwelcome`: one ended it over who we are."""
+        if why := self.unmet(hosts.split(",")[0]):
+            over_tls = "TLS" in why
+            return (
+                why,
+                "Mend the certificates: `rota check`"
+                if over_tls
+                else "Start one with `rota up`, or set ROTA_ZOOKEEPER",
+            )
+        if unwelcome and self.scheme:
+            return f"it does not accept the password of {self.me}", "Set ROTA_ZOOKEEPER_AUTH"
+        return "it accepts connections, but gives no session", "Look into its log, or set ROTA_ZOOKEEPER"
+
+    def unmet(self, place: str, patience: float = 2.0) -> str:
+        """Why the server at `host:port` gives no session, found by talking to it; empty where nothing is wrong so far."""
+        host, _, port = place.strip().rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), patience) as link:
+                if not self.tls:
+                    link.sendall(b"ruok\n")  # every server says something to that, but one that waits for TLS
+                    alert = link.recv(1) in (b"", b"\x15")
+                    return "it ends the connection: if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE" if alert else ""
+                with self.context().wrap_socket(link, server_hostname=host.strip("[]")) as inside:
+                    inside.sendall(b"ruok")  # what a server says of our certificate comes after its handshake
+                    inside.recv(1)
+        except ssl.SSLError as error:
+            return f"TLS: {_said(error)}"
+        except TimeoutError:
+            return "it says nothing" if self.tls else ""
+        except OSError as error:
+            return (error.strerror or str(error)).lower()
+        return ""
+
+
+NOBODY = Access()
+
+
+@lru_cache(maxsize=4096)
+def rights(path: str) -> Mapping[str, str]:
+    """Role -> what it may do with the node beside reading it."""
+    parts = path.strip("/").split("/")
+    folder, child = [*parts[2:], "", ""][:2]
+    mine: Mapping[str, str] = {}
+    if len(parts) == 1:
+        mine = {"controller": "c"}
+    elif parts[1:] == ["clock"]:
+        mine = _only(CLOCK, "w")
+    elif len(parts) == 2:
+        mine = {"controller": "c"}
+    elif len(parts) == 3 and folder in RIGHTS:
+        mine = _only(RIGHTS[folder], "w")
+    elif len(parts) == 3 and f"{folder}/" in RIGHTS:
+        mine = _only(RIGHTS[f"{folder}/"], "cd")
+    elif child and f"{folder}/" in RIGHTS:
+        mine = _only(RIGHTS[f"{folder}/"], "w")
+    return {**mine, "person": EVERYTHING}
+
+
+def _only(of: Mapping[str, str], letters: str) -> dict[str, str]:
+    return {role: kept for role, has in of.items() if (kept := "".join(c for c in has if c in letters))}
+
+
+def _bits(letters: str) -> int:
+    return sum(BITS[letter] for letter in set(letters))
+
+
+def _text(text: str) -> bytes:
+    return _INT.pack(len(text.encode())) + text.encode()
+
+
+def _digest(user: str, password: str) -> str:
+    """The id under which ZooKeeper knows a digest user."""
+    return f"{user}:{base64.b64encode(hashlib.sha1(f'{user}:{password}'.encode()).digest()).decode()}"
+
+
+def _credentials(text: str) -> tuple[str, str, str]:
+    if not text:
+        return "", "", ""
+    scheme, _, rest = text.partition(":")
+    user, colon, password = rest.partition(":")
+    if scheme not in ("digest", "sasl") or not user or not colon or not password or not text.isprintable():
+        raise ConfigError(
+            "ROTA_ZOOKEEPER_AUTH is not what it should be. Give digest:USER:PASSWORD or sasl:USER:PASSWORD on one line"
+        )
+    return scheme, user, password
+
+
+def _roles(text: str) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """`role=scheme:id;role=scheme:id...`"""
+    roles: dict[str, list[tuple[str, str]]] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        role, equals, identity = entry.partition("=")
+        scheme, colon, name = identity.partition(":")
+        if (
+            role not in ROLES
+            or not equals
+            or not colon
+            or not name
+            or scheme not in ("sasl", "digest", "x509", "world")
+        ):
+            raise ConfigError(
+                f"ROTA_ZOOKEEPER_ACL: {shown(role)} is not like ROLE=SCHEME:ID. Roles: {', '.join(ROLES)}; schemes: sasl, "
+                "digest, x509, world; between two of them a semicolon"
+            )
+        if scheme == "digest" and not DIGEST.fullmatch(name):
+            raise ConfigError(
+                f"ROTA_ZOOKEEPER_ACL: the digest of role {role} is not USER:HASH. Give what this prints: USER: and "
+                "printf USER:PASSWORD | openssl sha1 -binary | base64"
+            )
+        roles.setdefault(role, []).append((scheme, name))
+    if roles and (missing := [role for role in NEEDED if role not in roles]):
+        raise ConfigError(
+            f"ROTA_ZOOKEEPER_ACL names nobody as {' and '.join(missing)}. Name one for each of {', '.join(NEEDED)}"
+        )
+    return {role: tuple(identities) for role, identities in roles.items()}
+
+
+def _said(error: Exception) -> str:
+    """The telling part of an error of TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        if "alert" in reason:  # what it says of ours
+            words = reason.partition("alert ")[2]
+            return f"the server refuses our certificate ({words}): none, expired, or of a CA that it does not know"
+        return "the server ended the handshake: is that its TLS port?" if "eof" in reason else reason
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+__all__: Sequence[str] = ("NOBODY", "RIGHTS", "ROLES", "Access", "rights")

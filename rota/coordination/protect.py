@@ -1,0 +1,98 @@
+"""Whether the znodes that are there let those in who should be, and nobody else; and a person who puts it right.
+
+Law: what is wanted is what `access` says of a node that is made now. Nodes that were made before the credentials, by
+somebody else or under an older password keep their ACL until `protect`.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from kazoo.security import ACL, Id
+
+from rota.coordination.access import BITS, ROLES, Acl
+from rota.coordination.client import ZooKeeperStore
+from rota.coordination.layout import ROOT
+from rota.coordination.store import CLOCK
+from rota.errors import ConfigError
+
+LOOKED_AT = 100  # records of a folder that a check looks at; what is wrong with one is mostly wrong with all
+
+
+def protect(store: ZooKeeperStore) -> int:
+    """Sets who may do what with every znode of every group, as ROTA_ZOOKEEPER_ACL says; how many there were. Raises
+    ConfigError without it, Forbidden for who is no person."""
+    if not store.access.roles:
+        raise ConfigError(
+            "ROTA_ZOOKEEPER_ACL is not set. Set it to who may what, as docs/protocol.md says, then protect"
+        )
+    done = 0
+    for path in _nodes(store, None):
+        wanted = [ACL(bits, Id(*identity)) for identity, bits in store.access.acl(path).items()]
+        store.ask(partial(_set, path, wanted), "a", path, "set the rights on")
+        done += 1
+    return done
+
+
+def exposed(store: ZooKeeperStore) -> dict[str, tuple[str, ...]]:
+    """What is wrong -> the znodes with which it is, of every group."""
+    found: dict[str, list[str]] = {}
+    for path in _nodes(store, LOOKED_AT):
+        for wrong in _differences(store, path):
+            found.setdefault(wrong, []).append(path)
+    return {wrong: tuple(paths) for wrong, paths in found.items()}
+
+
+def _nodes(store: ZooKeeperStore, most: int | None) -> Iterator[str]:
+    """The root and what is below it, each node before what is in it, at most so many records of a folder."""
+    if store.get(ROOT) is None:
+        return
+    yield ROOT
+    for group in store.children(ROOT):
+        yield f"{ROOT}/{group}"
+        for folder in store.children(f"{ROOT}/{group}") if f"{ROOT}/{group}" != CLOCK else ():
+            yield f"{ROOT}/{group}/{folder}"
+            for name in store.children(f"{ROOT}/{group}/{folder}")[:most]:
+                yield f"{ROOT}/{group}/{folder}/{name}"
+
+
+def _set(path: str, wanted: list[ACL], client: Any) -> Any:
+    return client.set_acls_async(path, wanted)
+
+
+def _seen(store: ZooKeeperStore, path: str) -> Acl:
+    """Who may do what with the node; what is wanted, where it is gone meanwhile."""
+    found = store.ask(lambda client: client.get_acls_async(path), "r", path, "see the rights on")
+    return {(one.id.scheme, one.id.id): one.perms for one in found[0]} if found else store.access.acl(path)
+
+
+def _differences(store: ZooKeeperStore, path: str) -> Iterator[str]:
+    """Whose rights are missing, and who has too many."""
+    acl = _seen(store, path)
+    hidden = {scheme for scheme, name in acl if scheme == "digest" and name.endswith(":x")}
+    wanted = {(scheme, _shown(name, scheme in hidden)): bits for (scheme, name), bits in store.access.acl(path).items()}
+    roles = {
+        (scheme, _shown(name, scheme in hidden)): role
+        for role in reversed(ROLES)
+        for scheme, name in store.access.roles.get(role, ())
+    }
+    for identity, bits in wanted.items():
+        if lacks := bits & ~acl.get(identity, 0):
+            yield f"{roles.get(identity, 'everybody')} ({_named(identity)}) lacks {_letters(lacks)}"
+    for identity, bits in acl.items():
+        if more := bits & ~wanted.get(identity, 0):
+            yield f"{_named(identity)} has {_letters(more)} and should not"
+
+
+def _shown(name: str, hidden: bool) -> str:
+    """ZooKeeper hides the hash of a digest from who may not set ACLs."""
+    return f"{name.partition(':')[0]}:x" if hidden else name
+
+
+def _named(identity: tuple[str, str]) -> str:
+    scheme, name = identity
+    return f"{scheme}:{name.partition(':')[0] if scheme == 'digest' else name}"
+
+
+def _letters(bits: int) -> str:
+    return "".join(letter for letter, bit in BITS.items() if bits & bit)

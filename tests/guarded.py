@@ -1,0 +1,105 @@
+"""A real ZooKeeper that knows passwords and certificates, and the credentials of each role for it."""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.coordination.access import _digest
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.machine import free_port
+
+ROLES = ("worker", "controller", "person", "reader")
+JAAS = """Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {users}; }};"""
+
+
+def password(role: str) -> str:
+    """What the person who set the server up gave the role."""
+    return f"s3cret-of-the-{role}"
+
+
+class Authority:
+    """A CA and what it signs, in `folder`: `<name>.pem`, `<name>.key`."""
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self.folder, self.name = folder, name
+        self.pem = folder / f"{name}.pem"
+        self._run("req", "-x509", *self._new(name), "-out", str(self.pem), "-days", "2", "-subj", f"/CN={name}")
+
+    def sign(self, name: str, days: int = 2, host: str = "IP:127.0.0.1") -> Path:
+        """A certificate of that name for that host; with days below 0 it has expired."""
+        request, extra, made = (self.folder / f"{name}.{kind}" for kind in ("csr", "ext", "pem"))
+        self._run("req", *self._new(name), "-out", str(request), "-subj", f"/CN={name}")
+        extra.write_text(f"subjectAltName={host}\n")
+        signing = ["-CA", str(self.pem), "-CAkey", str(self.folder / f"{self.name}.key"), "-extfile", str(extra)]
+        self._run("x509", "-req", "-in", str(request), *signing, "-days", str(days), "-out", str(made))
+        both = self.folder / f"{name}.both.pem"  # a key store of ZooKeeper is one file
+        both.write_text((self.folder / f"{name}.key").read_text() + made.read_text())
+        return made
+
+    def _new(self, name: str) -> tuple[str, ...]:
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+        return (*curve, "-nodes", "-keyout", str(self.folder / f"{name}.key"))
+
+    def _run(self, *words: str) -> None:
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The server, its plain and its TLS port, and what a process of each role has in its environment."""
+
+    server: EmbeddedZooKeeper
+    secure: str
+    pki: Authority
+
+    def environment(self, scheme: str, role: str) -> Mapping[str, str]:
+        """The names that a process of the role sets; without a role: those of nobody in particular."""
+        if scheme == "x509":
+            mine = {
+                "ROTA_ZOOKEEPER": self.secure,
+                "ROTA_ZOOKEEPER_CA_FILE": str(self.pki.pem),
+                "ROTA_ZOOKEEPER_CERT_FILE": str(self.pki.folder / f"{role}.pem"),
+                "ROTA_ZOOKEEPER_KEY_FILE": str(self.pki.folder / f"{role}.key"),
+            }
+        else:
+            mine = {"ROTA_ZOOKEEPER": self.server.hosts, "ROTA_ZOOKEEPER_AUTH": f"{scheme}:{role}:{password(role)}"}
+        return {**mine, "ROTA_ZOOKEEPER_ACL": acl(scheme)}
+
+
+def acl(scheme: str) -> str:
+    """ROTA_ZOOKEEPER_ACL with one identity a role."""
+    names = {
+        "sasl": {role: role for role in ROLES},
+        "digest": {role: _digest(role, password(role)) for role in ROLES},
+        "x509": {role: f"CN={role}" for role in ROLES},
+    }[scheme]
+    return ";".join(f"{role}={scheme}:{name}" for role, name in names.items())
+
+
+def jaas(folder: Path) -> Path:
+    """The users of SASL, as the server reads them."""
+    users = " ".join(f'user_{role}="{password(role)}"' for role in ROLES)
+    file = folder / "jaas.conf"
+    file.write_text(JAAS.format(users=users))
+    return file
+
+
+def lines(pki: Authority, port: int, name: str = "server") -> tuple[str, ...]:
+    """What zoo.cfg says beside the ordinary."""
+    return (
+        "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPortAddress=127.0.0.1",
+        f"secureClientPort={port}",
+        f"ssl.keyStore.location={pki.folder / f'{name}.both.pem'}",
+        f"ssl.trustStore.location={pki.pem}",
+        "ssl.clientAuth=need",
+    )
+
+
+def served(folder: Path, pki: Authority, name: str = "server") -> tuple[EmbeddedZooKeeper, str]:
+    """A server that is not started yet, and its TLS port."""
+    port = free_port()
+    return EmbeddedZooKeeper(folder, extra=lines(pki, port, name)), f"127.0.0.1:{port}"
