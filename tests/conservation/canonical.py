@@ -8,6 +8,7 @@ from tests.conservation.rules import Value
 from tests.conservation.shape import Type
 
 LOST = re.compile("\ufffd+")
+LOST_BYTES = re.compile(b"(?:\xef\xbf\xbd)+")
 PER_SECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 WIDTHS = {  # a column may be read from these
     "byte": ("int8",),
@@ -48,6 +49,8 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
         return [None if v is None else v * by for v in column.view(pa.int64()).to_pylist()]
     if pa.types.is_floating(kind):
         return [v if v is None or v == v else "NaN" for v in column.to_pylist()]
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [folded(v) for v in column.to_pylist()]
     return list(column.to_pylist())
 
 
@@ -58,8 +61,12 @@ def text(raw: bytes) -> str:
 
 
 def folded(value: Value) -> Value:
-    """A text as `text` gives it."""
-    return LOST.sub("\ufffd", value) if isinstance(value, str) and "\ufffd" in value else value
+    """A text as `text` gives it, and bytes that were made of one."""
+    if isinstance(value, str):
+        return LOST.sub("\ufffd", value) if "\ufffd" in value else value
+    if isinstance(value, bytes) and b"\xef\xbf\xbd" in value:
+        return LOST_BYTES.sub(b"\xef\xbf\xbd", value)
+    return value
 
 
 def comparable(found: pa.DataType, declared: Type) -> bool:

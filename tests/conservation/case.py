@@ -27,7 +27,7 @@ class Case:
     files: tuple[File, ...]
     transform: Transform = field(default_factory=Transform)
 
-    def keys(self) -> dict[str, list[File]]:
+    def by_key(self) -> dict[str, list[File]]:
         """The files of each partition in the order of their offsets."""
         found: dict[str, list[File]] = defaultdict(list)
         for file in sorted(self.files, key=lambda f: (f.key, f.name)):

@@ -93,7 +93,7 @@ def judged(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: 
     faults: list[Fault] = []
     records: Counter[str] = Counter()
     known: set[Place] = set()
-    for key, files in case.keys().items():
+    for key, files in case.by_key().items():
         partition = partition_of[key]
         end = tables.ends.get(partition, 0)
         for offset, file in enumerate(files):

@@ -38,12 +38,17 @@ def case(seed: int, number: int, files: int = FILES) -> Case:
     """The case of this number. Some 200 records a file."""
     draw = random.Random(f"{seed} {number}")
     format = draw.choice(("csv", "csv", "json", "json", "parquet"))
-    schema = drawn(draw, nested=format != "csv")
+    schema = drawn(
+        draw, format != "csv", "byte" if format == "json" else ""
+    )  # that is refused: Spark takes 200 for -56
     options = _csv_options(draw) if format == "csv" else {}
     suffix = {"csv": ".csv", "json": draw.choice((".json", ".jsonl", "")), "parquet": ".parquet"}[format]
     keys = ["a", "b=1", "ü c", "d%"][: draw.randint(2, 4)]
     made = {"csv": _csv, "json": _json, "parquet": _parquet}[format](draw, schema, options)
-    broken = draw.randrange(files) if draw.random() < 0.06 else -1
+    broken = -1
+    if draw.random() < 0.06:
+        files = min(files, 6)  # whoever looks for the broken one reads the others again and again
+        broken = draw.randrange(files)
     found = []
     for n in range(files):
         data = made(_count(draw))

@@ -127,7 +127,9 @@ def _rule(kind: Type) -> Callable[[object], Value]:
             return _timestamp
     if kind.kind in WHOLE:
         return _whole(kind.kind)
-    return _text({"binary": _binary, "date": _date, "timestamp_ntz": lambda text: rules.moment(text, False)}[kind.kind])
+    return _text(
+        {"binary": rules.binary, "date": rules.date, "timestamp_ntz": lambda text: rules.moment(text, False)}[kind.kind]
+    )
 
 
 def _whole(kind: str) -> Callable[[object], Value]:
@@ -136,10 +138,7 @@ def _whole(kind: str) -> Callable[[object], Value]:
     def rule(value: object) -> Value:
         if type(value) is not Whole:
             raise Bad("of another type")
-        number = rules.whole(value.text, 64)
-        if kind == "byte" and 128 <= number <= 255:
-            raise Unclear  # Spark takes it, and makes it negative
-        return rules.within(number, bits)
+        return rules.whole(value.text, bits)
 
     return rule
 
@@ -192,23 +191,6 @@ def _text(rule: Callable[[str], Value]) -> Callable[[object], Value]:
         return rule(value)
 
     return checked
-
-
-def _binary(text: str) -> Value:
-    return rules.binary(text)
-
-
-def _date(text: str) -> Value:
-    """Where a text is no date, it may be the days since 1970."""
-    try:
-        return rules.date(text)
-    except Bad:
-        if re.search("[A-Za-z:]", text):
-            raise
-        try:
-            return rules.whole(text, 32)
-        except Bad:
-            raise Bad("no date") from None
 
 
 def _timestamp(value: object) -> Value:

@@ -172,6 +172,8 @@ class _Csv:
 
     def _fields(self, line: str) -> list[str | None] | None:
         """The fields of a line; None where it is of another grammar."""
+        if len(self.sep) > 1 and "\0" in line:
+            return None  # Spark loses the NUL
         if self.quote not in line:
             return [field or None for field in line.split(self.sep)]
         fields: list[str | None] = []

@@ -29,7 +29,7 @@ class Played:
         """What its tables are now, against the oracle."""
         columns = self.case.transform.names or tuple(c.name for c in self.case.schema)
         tables = checker.seen(self.world.table, columns)
-        partitions = {key: self.world.pipeline.partition(names.key(key)) for key in self.case}
+        partitions = {key: self.world.pipeline.partition(names.key(key)) for key in self.case.by_key()}
         return checker.judged(self.case, tables, partitions, self.parked)
 
 
@@ -54,7 +54,7 @@ def played(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession"
     """All of it is consumed that can be."""
     land(case, folder)
     world = World(folder, endpoint, text=pipeline(case), spark=spark)
-    keys = [names.key(key) for key in case]
+    keys = [names.key(key) for key in case.by_key()]
     world.give(*keys)
     parked: dict[str, str] = {}
     while True:

@@ -51,8 +51,9 @@ def ddl(schema: Schema) -> str:
     return ", ".join(f"{quoted(c.name)} {c.type.ddl()}" for c in schema)
 
 
-def drawn(draw: random.Random, nested: bool) -> Schema:
-    """1 to 12 columns; every type may come anywhere, and one name in three is odd."""
+def drawn(draw: random.Random, nested: bool, without: str = "") -> Schema:
+    """1 to 12 columns; every type but `without` may come anywhere, and one name in three is odd."""
+    flat = [kind for kind in (*FLAT, "string", "int", "long") if kind != without]
     count = min(draw.randint(1, 12), draw.randint(1, 12))
     names: dict[str, str] = {}
     while len(names) < count:
@@ -61,17 +62,17 @@ def drawn(draw: random.Random, nested: bool) -> Schema:
         if draw.random() < 0.2:
             name = f"{name}{draw.randint(0, 9)}"
         names.setdefault(name.lower(), name)
-    return tuple(Column(n, _type(draw, 2 if nested else 0)) for n in names.values())
+    return tuple(Column(n, _type(draw, flat, 2 if nested else 0)) for n in names.values())
 
 
-def _type(draw: random.Random, depth: int) -> Type:
+def _type(draw: random.Random, flat: list[str], depth: int) -> Type:
     if depth and draw.random() < 0.2:
         kind = draw.choice(("struct", "array", "map"))
         if kind == "struct":
             some = draw.sample(PLAIN_NAMES, draw.randint(1, 3))
-            return Type("struct", parts=tuple((n, _type(draw, depth - 1)) for n in some))
-        return Type(kind, parts=(("", _type(draw, depth - 1)),))
-    kind = draw.choice((*FLAT, "string", "int", "long"))
+            return Type("struct", parts=tuple((n, _type(draw, flat, depth - 1)) for n in some))
+        return Type(kind, parts=(("", _type(draw, flat, depth - 1)),))
+    kind = draw.choice(flat)
     if kind == "decimal":
         precision = draw.choice((1, 5, 9, 10, 18, 19, 38, draw.randint(1, 38)))
         return Type("decimal", precision, draw.choice((0, precision, draw.randint(0, precision))))

@@ -23,7 +23,7 @@ class Transform:
 
 
 def drawn(draw: random.Random, schema: Schema) -> Transform:
-    kinds = ("none", "none", "none", "select", "drop", "rename", "filter", "nothing", "explode", "literal")
+    kinds = ("none", "none", "none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal")
     kind = "udf" if draw.random() < 0.03 else draw.choice(kinds)
     return made(draw, schema, kind)
 
@@ -33,6 +33,7 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
     names = tuple(c.name for c in schema)
     places = range(len(schema))
     whole = [i for i in places if schema[i].type.kind in WHOLE]
+    structs = [i for i in places if schema[i].type.kind == "struct"]
     lists = [i for i in places if schema[i].type.kind == "array"]
     match kind:
         case "select" | "drop" if len(schema) > 1:
@@ -44,6 +45,15 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
                 else f"df.drop(*{[names[i] for i in out]!r})"
             )
             return Transform(kind, body, tuple(names[i] for i in kept), lambda row: [tuple(row[i] for i in kept)])
+        case "part" if structs:
+            at = draw.choice(structs)
+            name = schema[at].type.parts[0][0]
+            return Transform(
+                kind,
+                f"df.select('_partition', '_offset', F.col({quoted(names[at])!r}).getField({name!r}).alias('part'))",
+                ("part",),
+                lambda row: [(None if row[at] is None else row[at][0],)],  # type: ignore[index]
+            )
         case "rename":
             at = draw.choice(places)
             renamed = tuple("renamed" if i == at else n for i, n in enumerate(names))
