@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 Start = Literal["earliest", "latest"] | int
+WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Files:
     def __post_init__(self) -> None:
         if self.format not in ("csv", "json", "parquet"):
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
+        if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
+            raise ConfigError(f"tinyint in files({self.path!r}): of JSON, Spark takes 200 for -56. Say smallint")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"

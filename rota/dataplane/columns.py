@@ -6,7 +6,8 @@ it in another type, is refused before anything is written. Nullability is not co
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import Field, Schema
 
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import BadTransform
+from rota.errors import BadTransform, EnvironmentFailed
 
 SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
 PLAIN = re.compile(
@@ -70,6 +71,15 @@ def lacking(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
     except (OSError, pa.ArrowInvalid):
         return ()  # whoever reads it says what it is
     return tuple(name for name in wanted if name.lower() not in there)
+
+
+def rows(files: Sequence[Path]) -> int:
+    """The rows that Parquet files hold, by their footers. Raises EnvironmentFailed for one that cannot be read."""
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            return sum(pool.map(lambda file: int(pq.read_metadata(file).num_rows), files))
+    except (OSError, pa.ArrowException) as error:
+        raise EnvironmentFailed(f"The footer of a Parquet file cannot be read ({error}). It is tried again") from error
 
 
 def _fields(schema: str, names: set[str]) -> list[Field]:

@@ -1,7 +1,8 @@
 """What was written, read from the footers of the Parquet files: counts, statistics, columns. No pass over the data.
 
 Law: a file whose rows are not all of one partition, or lie outside that partition's range, is refused here, before any
-commit. Statistics are given only where Parquet's order is the reader's: whole numbers, dates and short strings.
+commit. Statistics are given only where Parquet's order is the reader's and JSON has the value: whole numbers, dates of the
+years 1 to 9999 and short strings. A column of a file without them is read all the same.
 """
 
 import json
@@ -77,10 +78,19 @@ def _statistics(footer: Any) -> dict[str, dict[str, Any]]:
         if not all(s is not None and s.has_null_count for s in groups):
             continue
         nulls[name] = sum(s.null_count for s in groups)
-        bounds = [(s.min, s.max) for s in groups if s.has_min_max]
+        bounds = _bounds(groups)
         if bounds and len(bounds) == sum(1 for s in groups if s.num_values) and all(map(_plain, bounds)):
             low[name], high[name] = _shown(min(b[0] for b in bounds)), _shown(max(b[1] for b in bounds))
     return {"minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _bounds(groups: list[Any]) -> list[tuple[Any, Any]]:
+    """Least and greatest of each row group; none where Python has no such value: a date of the year 10000 or 0, text that
+    is no UTF-8."""
+    try:
+        return [(s.min, s.max) for s in groups if s.has_min_max]
+    except (OverflowError, ValueError, pa.ArrowException):
+        return []
 
 
 def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:

@@ -21,8 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.dataplane import columns, failures, footers, quarantine
-from rota.dataplane.source import CORRUPT, Source
+from rota.dataplane import columns, failures, footers, parsing, quarantine
+from rota.dataplane.source import Source
 from rota.dataplane.table import PARTITION, DataFile
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.pipeline import Pipeline
@@ -176,25 +176,30 @@ class Job:
     def _written(self, ranges: Ranges, attempt: str) -> Written:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as frame:
-            good, counted = self._good(frame)
-            result = self._transformed(good)
+            parsed = parsing.parsed(frame)
+            result = self._transformed(parsed.good)
+            sure = parsed.sure(result)
+            counted, rows = parsing.counted(result)
             data = self.folder / "main" / "data" / attempt
-            _save(result.withColumn(columns.SPLIT, result[PARTITION]), data)
+            _save(counted.withColumn(columns.SPLIT, counted[PARTITION]), data)
             footers.plain(data)
             files = footers.read(self.folder / "main", attempt, ranges)
+            written = parsing.observed(rows).get(parsing.ROWS, 0)
+            parsing.same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
             if self.second_look and (broken := self.source.broken(ranges)):
                 raise next(iter(broken.values()))
-            if not counted or not counted():
+            tally = parsed.tally() if sure else None
+            self._as_many(tally, ranges)
+            if not self.source.corruptible or (tally and not tally.bad):
                 return Written(attempt, ranges, files, time.monotonic() - began)
-            bad = quarantine.gathered(frame, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges)
+            aside = self.folder / "quarantine"
+            bad = quarantine.gathered(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
         return Written(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
 
-    def _good(self, frame: "DataFrame") -> "tuple[DataFrame, quarantine.Counted | None]":
-        """The records that match the schema, and a way to ask, after the job, whether there were others."""
-        if not self.source.corruptible:
-            return frame, None
-        watched, counted = quarantine.watched(frame)
-        return watched.where(watched[CORRUPT].isNull()).drop(CORRUPT), counted
+    def _as_many(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
+        """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""
+        if tally and (held := self.source.held(ranges)) is not None:
+            parsing.same(tally.records, held, "records that Spark read", "the files of the source hold")
 
     def _transformed(self, frame: "DataFrame") -> "DataFrame":
         """The user's result; a fault that shows before any row is read is the same in every partition."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.dataplane import names
-from rota.dataplane.columns import lacking
+from rota.dataplane.columns import lacking, rows
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-OURS = {"mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter"}
+OURS = {
+    "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "ignorecorruptfiles",
+    "ignoremissingfiles", "modifiedbefore", "modifiedafter",
+}  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 HIDDEN = ("_", ".")
 LIVE = (  # what vanished, what changed, what the index no longer knows
@@ -156,6 +159,13 @@ class Landing:
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
+    def held(self, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+        """See `Source.held`: the footers of Parquet say it."""
+        if self.declared.format != "parquet":
+            return None
+        files = self.index.files(tuple(ranges))
+        return rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
+
     def place(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
         files = self.index.files((partition,))[partition]
@@ -200,8 +210,10 @@ class Landing:
     def _options(self) -> dict[str, str]:
         """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
         safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
-        kept = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
-        return {**safe, **self.declared.options, **kept}
+        text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
+        strict = {"enableDateTimeParsingFallback": "false"} if self.corruptible else {}  # no 20200101 as a day of 57275
+        kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
+        return {**safe, **strict, **self.declared.options, **kept}
 
     def _new(self, partition: str, known: frozenset[str]) -> list[Landed] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rota.dataplane import columns, footers
+from rota.dataplane import columns, footers, parsing
+from rota.dataplane.parsing import Tally
 from rota.dataplane.source import CORRUPT, Source
 from rota.dataplane.table import OFFSET, PARTITION, DataFile, Past
 from rota.errors import DataError, TooManyBadRecords
@@ -24,8 +25,6 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-Counted = Callable[[], int]
-COUNT = "bad"
 KINDS = {
     PARTITION: "string",
     OFFSET: "long",
@@ -55,69 +54,71 @@ class Bad:
     refused: Mapping[str, DataError]
 
 
-def watched(frame: "DataFrame") -> "tuple[DataFrame, Counted]":
-    """The frame, and the number of its bad records once a job has read it: 0 only if there was none.
-
-    A task that ran twice may count twice, and a count that got lost is taken for one: the number only says whether to look.
-    """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
-
-    seen = Observation()
-    marked = frame.observe(seen, F.count_if(frame[CORRUPT].isNotNull()).alias(COUNT))
-
-    def counted() -> int:
-        return int(seen.get.get(COUNT, 1))
-
-    return marked, counted
-
-
 def gathered(
     frame: "DataFrame",
+    tally: Tally | None,
     source: Source,
     pipeline: Pipeline,
     table: Path,
     attempt: str,
     ranges: Mapping[str, tuple[int, int]],
 ) -> Bad:
-    """Writes the bad records of the partitions that have few enough; the others are refused."""
-    counts, refused = _counted(frame, source, pipeline)
+    """Writes the bad records of the partitions that have few enough; the others are refused. `tally` is what the job that
+    wrote the good ones counted, if it could. Raises EnvironmentFailed where the counts differ."""
+    counts, refused = _counted(frame, tally, source, pipeline)
     kept = {p: n for p, n in counts.items() if n and p not in refused}
     if not kept:
         return Bad({}, (), refused)
     raw = table / "raw" / attempt
     try:
-        first = _data_column(frame)
-        few = frame.where(frame[CORRUPT].isNotNull() & frame[PARTITION].isin(*kept))
-        few.select(PARTITION, OFFSET, CORRUPT, first).withColumn(columns.SPLIT, few[PARTITION]).write.partitionBy(
+        some = parsing.parsed(frame.where(frame[PARTITION].isin(*kept))).frame
+        few = some.where(some[CORRUPT].isNotNull())
+        few.select(PARTITION, OFFSET, _text(few)).withColumn(columns.SPLIT, few[PARTITION]).write.partitionBy(
             columns.SPLIT
         ).parquet(str(raw))
         for partition in kept:
             _placed(raw / f"{columns.SPLIT}={partition}", table / "data" / attempt, partition, attempt, source)
     finally:
         shutil.rmtree(raw, ignore_errors=True)
-    return Bad(kept, footers.read(table, attempt, ranges), refused)
+    files = footers.read(table, attempt, ranges)
+    for partition, bad in kept.items():
+        held = sum(f.rows for f in files if f.partition == partition)
+        parsing.same(bad, held, f"bad records of {partition}", "were set aside")
+    return Bad(kept, files, refused)
 
 
-def _counted(frame: "DataFrame", source: Source, pipeline: Pipeline) -> tuple[dict[str, int], dict[str, DataError]]:
+def _counted(
+    frame: "DataFrame", tally: Tally | None, source: Source, pipeline: Pipeline
+) -> tuple[dict[str, int], dict[str, DataError]]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, CORRUPT))
-    found = frame.groupBy(PARTITION).agg(
-        F.count(F.lit(1)), F.count_if(frame[CORRUPT].isNotNull()), F.min(bad_one), F.count(_data_column(frame))
-    )
+    bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, _text(frame)))
+    found = frame.groupBy(PARTITION).agg(F.count(F.lit(1)), F.count(parsing.whole(frame)), F.min(bad_one)).collect()
+    if tally:
+        parsing.same(tally.records, sum(row[1] for row in found), "records that Spark read", "it read again")
+        parsing.same(tally.bad, sum(row[2] for row in found), "bad records", "it found again")
     counts: dict[str, int] = {}
     refused: dict[str, DataError] = {}
-    for partition, records, bad, example, _ in (tuple(row) for row in found.collect()):
+    for partition, records, bad, example in (tuple(row) for row in found):
         counts[partition] = bad
         if bad > pipeline.max_bad_ratio * records:
+            offset, raw = example
             refused[partition] = TooManyBadRecords(
                 f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
-                f"{_example(source, partition, *example)}. Nothing was written. Mend the files or the schema, then: "
-                f"rota retry {partition}",
+                f"{_example(source, partition, offset, _readable(raw))}. Nothing was written. Mend the files or the schema, "
+                f"then: rota retry {partition}",
                 partition=partition,
             )
     return counts, refused
+
+
+def _text(frame: "DataFrame") -> "Column":
+    """The raw text as bytes: it may be no UTF-8."""
+    return frame[CORRUPT].cast("binary").alias(CORRUPT)
+
+
+def _readable(raw: bytes) -> str:
+    return bytes(raw).decode("utf-8", "replace")
 
 
 def _example(source: Source, partition: str, offset: int, raw: str) -> str:
@@ -127,19 +128,13 @@ def _example(source: Source, partition: str, offset: int, raw: str) -> str:
     return f"such as {at}{source.place(partition, offset)} (offset {offset}), {source.reason(raw)}"
 
 
-def _data_column(frame: "DataFrame") -> "Column":
-    """Any column of the data, of any type and name: Spark refuses a query that reads the raw text alone."""
-    name = next(c for c in frame.columns if c not in (CORRUPT, PARTITION, OFFSET))
-    return frame[f"`{name.replace('`', '``')}`"]
-
-
 def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     for file in sorted(raw.glob("*.parquet")):
         rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
         for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
-            texts[offset].append(text)
+            texts[offset].append(_readable(text))
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
         where = _positions(source.records(partition, offset), bad)
@@ -148,6 +143,8 @@ def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source)
             (partition, offset, at, file_name, source.reason(text), text, attempt)
             for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
         ]
+    if not found:
+        return  # whoever counts them notices
     folder = data / partition
     folder.mkdir(parents=True, exist_ok=True)
     columnar = [list(column) for column in zip(*found, strict=True)]

@@ -63,6 +63,10 @@ class Source(Protocol):
         """The rows of all ranges in one frame, with `_partition` and `_offset` (and `_corrupt`), while the context lasts."""
         ...
 
+    def held(self, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+        """How many records all ranges hold, counted without Spark; None where that is not to be had cheaply."""
+        ...
+
     def place(self, partition: str, offset: int) -> str:
         """What a person looks for: the file behind an offset."""
         ...

@@ -1,0 +1,384 @@
+"""One parse decides: every declared column of a record parses, or it is set aside, whatever the transform uses."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.consume import Committed
+from rota.dataplane import footers, parsing, quarantine
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.pipeline import files
+from tests.dataplane.conftest import log
+from tests.dataplane.world import World
+
+SCHEMA = (
+    "id long, name string, amount int, `a.b` double, day date, tags map<string,int>, part struct<x:int,`y z`:boolean>"
+)
+GOOD: dict[str, Any] = {
+    "id": 1, "name": "n", "amount": 2, "a.b": 0.5, "day": "2026-01-01", "tags": {"t": 1}, "part": {"x": 1, "y z": True},
+}  # fmt: skip
+WRONG: dict[str, Any] = {  # a wrong value for each column; a string takes anything
+    "id": "one", "amount": "many", "a.b": "half", "day": "2026-02-30", "tags": {"t": "x"}, "part": {"x": 1, "y z": 3},
+}  # fmt: skip
+FLAT = ("id", "name", "amount", "a.b", "day")
+TRANSFORMS = {
+    "none": None,
+    "few": "df.select('_partition', '_offset', 'id')",
+    "none of the data": "df.select('_partition', '_offset')",
+    "other": "df.select('_partition', '_offset', df['`a.b`'].alias('b'))",
+    "drop": "df.drop('amount', 'day')",
+    "rename": "df.withColumnRenamed('amount', 'n').where('n > 0')",
+    "nothing": "df.where(F.lit(False))",
+    "one taken": "df.limit(1)",
+    "nothing passes": "df.where('id > 1000')",
+    "twice": "df.union(df)",
+    "with itself": "df.alias('a').join(df.select('id').distinct(), 'id')",
+    "with nobody": "df.join(df.where('id > 1000').select('id'), 'id')",
+    "distinct": "df.drop('tags').distinct()",
+    "exploded": "df.select('_partition', '_offset', F.explode('tags'))",
+    "in Python": "df.withColumn('u', F.udf(lambda n: str(n), 'string')('id')).select('_partition', '_offset', 'u')",
+    "in Arrow, stopped": "(lambda few: few.mapInArrow(lambda it: [next(it)], few.schema))(df.select('_partition', '_offset'))",
+    "looked at": "(df.limit(1).collect(), df)[1]",
+    "looked at, nothing": "(df.limit(1).collect(), df.where(F.lit(False)))[1]",
+}
+
+OF_CSV = ("none", "few", "other", "nothing", "one taken")
+
+
+def pipeline(format: str, schema: str, transform: str | None, **more: object) -> str:
+    extra = "".join(f", {name}={value!r}" for name, value in more.items())
+    text = f"""
+def transform(df):
+    from pyspark.sql import functions as F
+    return {transform}
+pipeline = Pipeline(source=source(format={format!r}, schema={schema!r}{extra}), table=delta({{table!r}}),
+"""
+    return text + f"    transform={'transform' if transform else None}, max_bad_ratio=1.0)\n"
+
+
+def of_json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record)
+
+
+def of_csv(record: Mapping[str, Any]) -> str:
+    return ",".join(str(record[name]) for name in FLAT)
+
+
+def aside(world: World) -> list[tuple[str, str]]:
+    return sorted((r["_partition"], r["_raw"]) for r in log(world.table / "quarantine").rows())
+
+
+def consumed(world: World, key: str) -> tuple[int, int]:
+    """Rows and bad records of the only batch."""
+    (event,) = world.run(key)
+    assert isinstance(event, Committed), event
+    return event.rows, event.bad_rows
+
+
+# --- whatever the transform uses ------------------------------------------------------------------------------------
+
+
+def test_a_bad_amount_is_set_aside(world: World) -> None:
+    """One of 20 was in no table, and nobody knew."""
+    world.write(pipeline("json", "id long, name string, amount int", None))
+    world.give("a")
+    lines = [json.dumps({"id": i, "name": f"n{i}", "amount": i if i != 7 else "many"}) for i in range(20)]
+    world.land("a", "0", lines)
+    assert consumed(world, "a") == (19, 1)
+    assert sorted(r["id"] for r in log(world.table / "main").rows()) == [i for i in range(20) if i != 7]
+    assert aside(world) == [("p-a", lines[7])]
+
+
+@pytest.mark.parametrize(("format", "name"), [*(("json", t) for t in TRANSFORMS), *(("csv", t) for t in OF_CSV)])
+def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, format: str, name: str) -> None:
+    """A partition for each column, all in one job."""
+    transform, text = TRANSFORMS[name], of_json if format == "json" else of_csv
+    schema = SCHEMA if format == "json" else SCHEMA.partition(", tags")[0]
+    world.write(pipeline(format, schema, transform))
+    columns = [c for c in WRONG if format == "json" or c in FLAT]
+    world.give(*(f"{i}" for i in range(len(columns))))
+    for i, column in enumerate(columns):
+        lines = [text({**GOOD, "id": n}) for n in range(6)]
+        lines[i % 6] = text({**GOOD, "id": i % 6, column: WRONG[column]})
+        world.land(f"{i}", "0", lines, f".{format}")
+    events = {e.partition: e for e in world.run(*(f"{i}" for i in range(len(columns))))}
+    assert all(isinstance(e, Committed) for e in events.values()), events
+    assert {columns[int(p[2:])]: e.bad_rows for p, e in events.items()} == dict.fromkeys(columns, 1)
+    assert [json.loads(raw)["amount"] if format == "json" else raw for _, raw in aside(world)]
+    assert len(aside(world)) == len(columns)
+    if name in ("none", "few", "none of the data", "other", "drop", "rename", "in Python", "looked at"):
+        assert {e.rows for e in events.values()} == {5}
+    if "id" in (main := log(world.table / "main").rows() or [{}])[0]:
+        assert not [r for r in main if r["id"] == int(str(r["_partition"])[2:]) % 6]
+
+
+def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of the raw text alone, as it was: Spark prunes what nobody uses, and the record is in no table."""
+    monkeypatch.setattr(parsing, "whole", lambda frame: frame["_corrupt"])
+    world.write(pipeline("json", "id long, name string, amount int", "df.select('_partition', '_offset', 'id')"))
+    world.give("a")
+    world.land("a", "0", [of_json(GOOD), of_json({**GOOD, "amount": "many"})])
+    assert consumed(world, "a") == (2, 0)
+
+
+def test_the_plain_job_reads_its_records_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second pass where nothing is bad: one would cost as much as the first."""
+    monkeypatch.setattr(quarantine, "gathered", None)
+    world.write(pipeline("json", SCHEMA, TRANSFORMS["in Python"]))
+    world.give("a")
+    world.land("a", "0", [of_json(GOOD)] * 3)
+    assert consumed(world, "a") == (3, 0)
+
+
+# --- what parses ----------------------------------------------------------------------------------------------------
+
+VALUES: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {  # good, bad
+    ("json", "bigint"): (("1", "null"), ('"1"', "1.5", "1e3", "9223372036854775808", "true")),
+    ("json", "int"): (("-1",), ('"1"', "1.0", "2147483648", '""')),
+    ("json", "double"): (("1", "1e400", '"NaN"'), ('"1.5"', '""', "[1]")),
+    ("json", "decimal(5,2)"): (("1.239", '"1.5"'), ("12345.6", "999.999", '""')),
+    ("json", "string"): (("1", '{"a": 1}', '"\\u0000"', '"\\ud800"'), ()),
+    ("json", "boolean"): (("true",), ('"true"', "1")),
+    ("json", "date"): (('"2020-1-1"', '"0000-01-01"', '"10000-01-01"'), ('"2020-02-30"', '"20200101"', "18262")),
+    ("json", "timestamp"): (('"2020-01-01"', "1577836800"), ('"2020-13-01"', "1.5", '"now"')),
+    ("json", "timestamp_ntz"): (('"2020-01-01T00:00:00"',), ('"2020-01-01T00:00:00Z"', "1577836800")),
+    ("json", "binary"): (('"AQ=="',), ('"x!"', "1")),
+    ("json", "array<int>"): (("[1, null]",), ('[1, "x"]', "5")),
+    ("csv", "int"): (("1", "+1", ""), ("1.5", " 1", "2147483648", "1,2")),
+    ("csv", "tinyint"): (("127",), ("200",)),
+    ("csv", "double"): (("1e400", "NaN", "1"), ("x", "1,5")),
+    ("csv", "decimal(5,2)"): (("1.239",), ("12345.6",)),
+    ("csv", "boolean"): (("TRUE",), ("1", "yes")),
+    ("csv", "date"): (("2020-01-01",), ("20200101", "2020-01-01 x", "18262", "2020-02-30")),
+    ("csv", "timestamp"): (("2020-01-01T00:00:00",), ("20200101", "1577836800")),
+}
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_what_parses(world: World, format: str) -> None:
+    """The table in `parsing`, as Spark has it: a partition a type, all in one job."""
+    kinds = [kind for f, kind in VALUES if f == format]
+    world.write(pipeline(format, ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds)), None))
+    keys = [str(i) for i in range(len(kinds))]
+    world.give(*keys)
+    for i, kind in enumerate(kinds):
+        values = [value for some in VALUES[format, kind] for value in some]
+        of_csv = [",".join((*[""] * i, value, *[""] * (len(kinds) - i - 1))) for value in values]
+        world.land(
+            str(i), "0", of_csv if format == "csv" else [f'{{"c{i}": {value}}}' for value in values], f".{format}"
+        )
+    found = {kinds[int(e.partition[2:])]: (e.rows, e.bad_rows) for e in world.run(*keys) if isinstance(e, Committed)}
+    assert found == {kind: tuple(map(len, VALUES[format, kind])) for kind in kinds}
+
+
+@pytest.mark.parametrize(
+    "schema", ["n tinyint", "n int, s struct<x: BYTE, y: int>", "a array<tinyint>", "n byte not null"]
+)
+def test_a_type_that_spark_wraps_is_refused_in_json(schema: str) -> None:
+    with pytest.raises(ConfigError, match="200 for -56"):
+        files("/land", format="json", schema=schema)
+    files("/land", format="csv", schema=schema)
+
+
+def test_a_column_may_be_called_like_it() -> None:
+    files("/land", format="json", schema="byte int, tinyint string, `a byte` int, s struct<byte: int>")
+
+
+@pytest.mark.parametrize("option", ["ignoreMissingFiles", "ignoreCorruptFiles", "modifiedBefore", "modifiedAfter"])
+def test_an_option_that_leaves_files_out_is_refused(world: World, option: str) -> None:
+    from rota.dataplane.landing import Landing
+
+    world.write(f"pipeline = Pipeline(source=source(options={{{option!r}: 'true'}}), table=delta({{table!r}}))\n")
+    with pytest.raises(ConfigError, match=option):
+        Landing.of(world.pipeline)
+
+
+def test_text_that_is_no_utf8_is_set_aside(world: World) -> None:
+    world.write(pipeline("json", "n int, word string", None))
+    world.give("a")
+    world.rows("a", "0", 2)
+    with (world.folder / "land/a/0.json").open("ab") as file:
+        file.write(b'{"n": 3, "word": "caf\xe9"}\n')
+    assert consumed(world, "a") == (2, 1)
+    (row,) = log(world.table / "quarantine").rows()
+    assert (row["_position"], row["_raw"]) == (3, '{"n": 3, "word": "caf\ufffd"}')
+
+
+# --- counted, not believed ------------------------------------------------------------------------------------------
+
+HIDDEN = ["guarded", "without the guard"]
+
+
+def hidden(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A listing that lacks one file of what Spark wrote: a mount that is late, a listing of another disk."""
+
+    def read(table: Path, attempt: str, ranges: Any) -> Any:
+        folder = table / "data" / attempt
+        one = min(folder.glob("*/*.parquet"))
+        one.rename(one.with_suffix(".late"))
+        return real(table, attempt, ranges)
+
+    return read
+
+
+def unequal(one: int, other: int, what: str, than: str) -> None:
+    """Counts that are believed."""
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
+def test_a_hidden_file_of_what_spark_wrote_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Its rows would be lost, and its offsets consumed."""
+    world.give("a", "b")
+    world.rows("a", "0", 2)
+    world.rows("b", "0", 2)
+    monkeypatch.setattr(footers, "read", hidden(footers.read))
+    if not guarded:
+        monkeypatch.setattr(parsing, "same", unequal)
+        assert sum(e.rows for e in world.run("a", "b") if isinstance(e, Committed)) == 2
+        assert world.tree.checkpoints()["p-a"].record.offset == 1
+        return
+    with pytest.raises(EnvironmentFailed, match="2 rows that Spark wrote, 0 that its files hold"):
+        world.run("a", "b")
+    assert not world.tree.parked()
+    assert not log(world.table / "main").said("commit")
+    monkeypatch.undo()
+    assert [e.rows for e in world.run("a", "b") if isinstance(e, Committed)] == [2, 2]
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
+def test_a_hidden_file_of_the_bad_records_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    world.write(pipeline("json", "n int", None))
+    world.give("a")
+    world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
+    placed = quarantine._placed
+
+    def late(raw: Path, *rest: Any) -> None:
+        for one in raw.glob("*.parquet"):
+            one.rename(one.with_suffix(".late"))
+        placed(raw, *rest)
+
+    monkeypatch.setattr(quarantine, "_placed", late)
+    if not guarded:
+        monkeypatch.setattr(parsing, "same", unequal)
+        assert consumed(world, "a") == (1, 1)
+        assert not aside(world)
+        return
+    with pytest.raises(EnvironmentFailed, match="1 bad records of p-a, 0 that were set aside"):
+        world.run("a")
+    assert not log(world.table / "main").said("commit")
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
+def test_a_count_that_lies_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """Spark finds a bad record, and the count of them does not come through."""
+    world.write(pipeline("json", "n int", None))
+    world.give("a")
+    world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
+    real = parsing.observed
+    monkeypatch.setattr(
+        parsing, "observed", lambda seen: {k: 0 if k == parsing.BAD else n for k, n in real(seen).items()}
+    )
+    if not guarded:
+        monkeypatch.setattr(parsing, "same", unequal)
+        assert consumed(world, "a") == (1, 0)
+        return
+    with pytest.raises(EnvironmentFailed, match="2 records that Spark read, 1 that it handed on or found bad"):
+        world.run("a")
+    assert not log(world.table / "main").said("commit")
+
+
+def test_a_count_that_is_lost_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(pipeline("json", "n int", None))
+    world.give("a")
+    world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
+    real = parsing.observed
+    monkeypatch.setattr(parsing, "observed", lambda seen: n if parsing.RECORDS not in (n := real(seen)) else {})
+    assert consumed(world, "a") == (1, 1)
+
+
+def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that leaves out a part of a file, by whatever setting."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    world.write(pipeline("parquet", "n int", "df.where('n > 0')"))
+    world.give("a")
+    (world.folder / "land/a").mkdir(parents=True)
+    pq.write_table(pa.table({"n": pa.array(range(5), pa.int32())}), world.folder / "land/a/0.parquet")
+    real = parsing.parsed
+    monkeypatch.setattr(parsing, "parsed", lambda frame: real(frame.where("n <> 3")))
+    with pytest.raises(EnvironmentFailed, match="4 records that Spark read, 5 that the files of the source hold"):
+        world.run("a")
+    monkeypatch.undo()
+    assert consumed(world, "a") == (4, 0)
+
+
+# --- values that Python has not -------------------------------------------------------------------------------------
+
+
+def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
+    """Dates of the years 0 and 10000, text that is no UTF-8: their statistics are left out, for that file only."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    schema = "d date, t timestamp, z timestamp_ntz, b binary, e decimal(38,10), s string"
+    broken = "df.withColumn('s', F.expr(\"if(s = 'broken', cast(x'ff' as string), s)\"))"
+    after = ".withColumn('d', F.expr(\"if(s = 'after', date_add(d, 1), d)\"))"
+    world.write(pipeline("json", schema, broken + after))
+    lines = {
+        "plain": {"d": "2026-01-01", "s": "x"},
+        "old": {"d": "0000-01-01", "t": "0000-12-31T00:00:00", "z": "0000-01-01T00:00:00"},
+        "far": {"d": "10000-01-01", "t": "10000-01-01T00:00:00", "z": "10000-01-01T00:00:00"},
+        "after": {"d": "9999-12-31", "s": "after"},
+        "text": {"s": "broken"},
+        "odd": {"s": "\x00", "b": "AQ==", "e": 1.5},
+        "half": {"s": "\ud800"},
+    }
+    world.give(*lines)
+    for key, record in lines.items():
+        world.land(key, "0", [json.dumps(record)])
+    events = world.run(*lines)
+    assert {e.rows for e in events if isinstance(e, Committed)} == {1}, events
+    assert len([e for e in events if isinstance(e, Committed)]) == len(lines)
+    table = DeltaTable(world.table / "main")
+    found = QueryBuilder().register("t", table).execute("select count(*) n, count(distinct d) d from t").read_all()
+    assert [column[0].as_py() for column in found.columns] == [len(lines), 3]
+    said = {r["min._partition"]: r for r in pa.table(table.get_add_actions(flatten=True)).to_pylist()}
+    assert str(said["p-plain"]["min.d"]) == "2026-01-01"
+    assert said["p-far"]["min.d"] is said["p-old"]["min.d"] is said["p-text"]["min.s"] is None
+    assert said["p-text"]["min._offset"] == 0
+
+
+@pytest.mark.parametrize(
+    "case", ["date 10000", "date -1", "timestamp", "timestamp_ntz", "no UTF-8", "decimal", "binary", "uint64"]
+)
+def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    bad = pa.StringArray.from_buffers(1, *pa.array([b"\xff\xfe"], pa.binary()).buffers()[1:])
+    values = {
+        "date 10000": pa.array([2932902], pa.date32()),
+        "date -1": pa.array([-800000], pa.date32()),
+        "timestamp": pa.array([2**62], pa.timestamp("us", tz="UTC")),
+        "timestamp_ntz": pa.array([-(2**62)], pa.timestamp("us")),
+        "no UTF-8": bad,
+        "decimal": pa.array([None], pa.decimal128(38, 10)),
+        "binary": pa.array([b"\xff\x00"], pa.binary()),
+        "uint64": pa.array([2**64 - 1], pa.uint64()),
+    }
+    path = tmp_path / "data/attempt/p-a/x.parquet"
+    path.parent.mkdir(parents=True)
+    columns = {"_partition": ["p-a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
+    pq.write_table(pa.table(columns), path)
+    (file,) = footers.read(tmp_path, "attempt", {"p-a": (0, 1)})
+    low = json.loads(file.statistics)["minValues"]
+    assert low["plain"] == 1
+    assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low
