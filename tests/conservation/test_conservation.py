@@ -1,5 +1,7 @@
 """Every record of a file is in exactly one of the two tables, whatever it is; and the checker sees it where one is not."""
 
+import io
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,13 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 
+from rota.dataplane import parsing
+from rota.dataplane.source import CORRUPT
 from tests.conservation import play
 from tests.conservation.case import Case, File
 from tests.conservation.generate import case
 from tests.conservation.shape import Column, Type
 from tests.conservation.shrink import shrunk
+from tests.conservation.transforms import made
 from tests.dataplane.conftest import log
 
 SCHEMAS, BLOCKS = 100, 10
@@ -44,6 +50,61 @@ def test_the_same_number_makes_the_same_bytes() -> None:
     for number in range(5):
         assert case(3, number).files == case(3, number).files
     assert case(3, 1).files != case(4, 1).files
+
+
+def two_rows() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32())}), sink)
+    return sink.getvalue()
+
+
+NUMBER = (Column("n", Type("int")),)
+ONCE_FOUND = {
+    "a Parquet file of no bytes ended the run, for ever": (
+        "parquet",
+        (File("a", "0.parquet", b""), File("a", "1.parquet", two_rows())),
+    ),
+    "the second record of a list in quarantine had no line": (
+        "json",
+        (File("a", "0.json", b'{"n": 1}\n[{"n": 2}, {"n": "x"}]\n'),),
+    ),
+    "a filter that nothing passes read no bad record": ("json", (File("a", "0.json", b'{"n": 1}\n{"n": "x"}\n'),)),
+}
+
+
+@pytest.mark.parametrize("what", ONCE_FOUND)
+def test_what_the_differential_once_found(what: str, tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+    format, files = ONCE_FOUND[what]
+    transform = made(random.Random(0), NUMBER, "nothing" if "nothing" in what else "none")
+    found = play.judged(Case("by hand", format, NUMBER, {}, 1.0, files, transform), tmp_path, endpoint, spark)
+    assert not found.faults
+    assert sum(found.records.values()) == 2
+
+
+def first_column_only(frame: DataFrame) -> SparkColumn:
+    """What rota once asked for: Spark then parsed no other column."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(frame[CORRUPT].isNotNull(), F.struct(frame.columns[0]))
+
+
+@pytest.mark.parametrize(
+    "guarded", [True, False], ids=["guarded", "without the parse of all columns and the comparison of counts"]
+)
+def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
+    guarded: bool, tmp_path: Path, endpoint: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The differential finds the fault for which it was made."""
+    if not guarded:
+        monkeypatch.setattr(parsing, "whole", first_column_only)
+        monkeypatch.setattr(parsing, "same", lambda *_: None)
+    lines = [f'{{"n": {n}, "word": "w", "amount": {n}}}' for n in range(19)] + [
+        '{"n": 19, "word": "w", "amount": "many"}'
+    ]
+    schema = (Column("n", Type("long")), Column("word", Type("string")), Column("amount", Type("int")))
+    files = (File("a", "0.json", "\n".join(lines).encode()),)
+    found = play.judged(Case("by hand", "json", schema, {}, 1.0, files), tmp_path, endpoint, spark)
+    assert found.counts() == ({} if guarded else {"lost": 1})
 
 
 # --- planted damage -------------------------------------------------------------------------------------------------
