@@ -1,11 +1,18 @@
 """`rota retry`: partitions that wait for a person are tried again now."""
 
+import getpass
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import catalog, group_option, opened
 from rota.errors import ConfigError
 from rota.settings import known
+
+if TYPE_CHECKING:
+    from rota.pipeline import Pipeline
 
 GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA"
 
@@ -17,10 +24,12 @@ GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota 
 def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> None:
     """Tries the parked PARTITIONS again at the next look, from the same offset.
 
-    An own record or a checkpoint of theirs that cannot be read is let go of: the next owner gets a new token, and the
-    table says how far it is. Without PARTITIONS, the group's own records that cannot be read begin anew.
+    A file that changed before it was consumed is taken as it is now. An own record or a checkpoint of theirs that cannot be
+    read is let go of: the next owner gets a new token, and the table says how far it is. Without PARTITIONS, the group's own
+    records that cannot be read begin anew.
     """
     from rota.coordination import mending
+    from rota.retry import retry
 
     if partitions and pipeline is not None:
         raise ConfigError(GIVE)
@@ -37,11 +46,27 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
         for partition in set(partitions) - ids.keys():
             known("parked partition", partition, tree.store.children(tree.paths.parked))
         waiting = mending.stuck(tree, partitions)
+        pipelines, left = _declared(tree.group) if waiting else {}, []
         for partition in partitions:
             if partition in waiting:
-                mending.go_on(tree, partition)
-                view.done(f"{partition} is tried again; {waiting[partition]}")
+                try:
+                    taken = retry(tree, partition, pipelines.get(ids.get(partition, "")), getpass.getuser())
+                except ConfigError as error:
+                    left.append(str(error))
+                    continue
+                anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
+                view.done(f"{partition} is tried again;{anew} {waiting[partition]}")
             elif pipeline is None:
                 view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+    if left:
+        raise ConfigError(" ".join(left))
     if pipeline is not None:
         view.done(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
+
+
+def _declared(group: str) -> "Mapping[str, Pipeline]":
+    """The group's pipelines by name; none where their files are not to be had here."""
+    try:
+        return {p.name: p for p in catalog().of_group(group)}
+    except ConfigError:
+        return {}

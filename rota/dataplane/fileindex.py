@@ -2,7 +2,8 @@
 
 Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
 its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
-see the same new file, one loses and looks again. Its size and time are those of when it was read last: `keep` writes them.
+see the same new file, one loses and looks again. Its size and time are those of when it was read last, or is to be read:
+`keep` writes them.
 """
 
 import json

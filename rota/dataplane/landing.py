@@ -40,7 +40,7 @@ LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\
 HIDDEN = ("_", ".")
 LIVE = (  # what vanished, what changed, what the index no longer knows
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
-    "changed after it got its offset. Land it under a new name, then: rota skip",
+    "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
     "an older one took its place. Bring the newer one back, then: rota retry",
 )
 AGAIN = (
@@ -137,6 +137,12 @@ class Landing:
         files = self.index.files(tuple(offsets))
         there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in offsets.items()}
         return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
+
+    def moving(self, partition: str, offsets: Iterable[int]) -> tuple[str, ...]:
+        """Of the files of these offsets those that have not rested for `settle` seconds."""
+        files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
+        rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
+        return tuple(files[o].path for o in offsets if files[o].path not in rested and self._now(files[o]))
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes

@@ -318,11 +318,15 @@ class Ledger:
                 f"{ ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
                 partitions=newer,
             )
-        moved = tuple(p for p in partitions if table.transaction_version(self._offset(p)) != claimed.offsets[p])
+        anew = {
+            p for one in self.past(claimed.version) if one.op == "retry" for p in one.ranges
+        }  # their files, as they are
+        at = {p: table.transaction_version(self._offset(p)) for p in partitions}
+        moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
         if moved and self.guards.history:
             raise OffsetGap(
-                f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner). "
-                f"Nothing was written; the next run reads it again",
+                f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner), or its files "
+                f"were taken anew. Nothing was written; the next run reads it again",
                 partitions=moved,
             )
 

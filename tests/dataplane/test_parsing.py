@@ -40,7 +40,7 @@ TRANSFORMS = {
     "distinct": "df.drop('tags').distinct()",
     "exploded": "df.select('_partition', '_offset', F.explode('tags'))",
     "in Python": "df.withColumn('u', F.udf(lambda n: str(n), 'string')('id')).select('_partition', '_offset', 'u')",
-    "in Arrow, stopped": "(lambda few: few.mapInArrow(lambda it: [next(it)], few.schema))(df.select('_partition', '_offset'))",
+    "in Arrow, stopped": "(lambda d: d.mapInArrow(lambda it: [next(it)], d.schema))(df.select('_partition', '_offset'))",
     "looked at": "(df.limit(1).collect(), df)[1]",
     "looked at, nothing": "(df.limit(1).collect(), df.where(F.lit(False)))[1]",
 }
