@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
+import psutil
 
 from rota.dataplane import session
 from tests.conservation import play
@@ -54,14 +55,21 @@ def main(schemas: int, seed: int, first: int, files: int) -> None:
                     click.echo(f"{written(small, why)}: {_shown(why)}\n  {why.faults[0].detail[:1000]}")
                 if (done := number - first + 1) % 10 == 0:
                     click.echo(f"{done} schemas, {sum(records.values()):,} records, {time.monotonic() - began:.0f} s")
+            spent = _seconds(psutil.Process()) + _seconds(psutil.Process(server.pid))
         finally:
             kill(server)
     click.echo(
         f"{schemas} schemas of seed {seed}: {sum(records.values()):,} records ({records['good']:,} good, {records['bad']:,} "
         f"bad, {records['either']:,} of either table). Faults in {len(failed)} schemas: {dict(faults) or 'none'}"
         + (f"; cases {', '.join(map(str, failed[:50]))}" if failed else "")
+        + f". {spent:.0f} s of CPU, {time.monotonic() - began:.0f} s in all"
     )
     sys.exit(bool(failed))
+
+
+def _seconds(process: psutil.Process) -> float:
+    """CPU of a process and of those that it started."""
+    return float(sum(sum(one.cpu_times()[:2]) for one in (process, *process.children(recursive=True))))
 
 
 def written(case: Case, found: Judged) -> Path:
