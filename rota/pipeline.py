@@ -31,7 +31,8 @@ class Files:
 
     `schema` is Spark DDL. `start` holds for a partition first seen. A file whose size or time moved within `settle`
     seconds waits. One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file.
-    `options` go to Spark's reader as they are. A CSV header or a Parquet file without a declared column stops its partition
+    `options` go to Spark's reader as they are; without `enableDateTimeParsingFallback` a date is read by its format alone.
+    A CSV header or a Parquet file without a declared column stops its partition
     (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
     """
 

@@ -178,7 +178,7 @@ class Job:
         with self.source.read(self.spark, ranges, attempt) as frame:
             parsed = parsing.parsed(frame)
             result = self._transformed(parsed.good)
-            sure = parsed.sure(result)
+            sure = self.pipeline.transform is None or parsed.sure(result)
             counted, rows = parsing.counted(result)
             data = self.folder / "main" / "data" / attempt
             _save(counted.withColumn(columns.SPLIT, counted[PARTITION]), data)

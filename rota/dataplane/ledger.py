@@ -325,8 +325,8 @@ class Ledger:
         moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
         if moved and self.guards.history:
             raise OffsetGap(
-                f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner), or its files "
-                f"were taken anew. Nothing was written; the next run reads it again",
+                f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner), or its "
+                f"files were taken anew. Nothing was written; the next run reads it again",
                 partitions=moved,
             )
 

@@ -8,15 +8,15 @@ column, and no filter goes below it.
 Law: counted, not believed. Records read are those handed to the transform and the bad ones; rows that went into a write are
 those that its files hold. Where they are not, nothing is committed, and it is tried again (EnvironmentFailed).
 
-What parses is Spark's PERMISSIVE verdict under the options of the source. A record is a line (with `multiLine`: JSON's
-values in the file, CSV's quoted lines); an empty line is none, and an array of JSON objects is as many as it has.
+What parses is Spark's PERMISSIVE verdict under the options of the source. A record is a line (with `multiLine` CSV's
+quoted lines, and JSON's first value of the file); a blank line is none, and an array of JSON objects is as many as it has.
 
 | type | bad in JSON | bad in CSV |
 |---|---|---|
 | record | no object; one bad element of an array makes all bad | more or fewer fields than columns |
 | short, int, long | a string, a fraction, an exponent, out of range | the same, a space; byte too |
 | float, double | a string but NaN, Infinity, INF with a sign | not Java's number, NaN or Inf |
-| decimal | no number, more digits before the point than declared | the same |
+| decimal | no number, in quotes or not; more digits before the point than declared | the same |
 | boolean | not true, false | not true, false in any case |
 | string | never: numbers and objects are kept as text | never: what is no UTF-8 is replaced |
 | date | not as CAST reads it | not yyyy-MM-dd, or `dateFormat` |
@@ -26,9 +26,9 @@ values in the file, CSV's quoted lines); an empty line is none, and an array of 
 | array, map, struct | another kind of value, or one bad value inside | cannot be declared |
 
 Any value may be null or, in JSON, missing; an empty field of CSV is null. What Spark rounds is good: digits behind the
-point of a decimal, a float beyond its range (Infinity), nanoseconds. Spark does not look at what follows the first value
-of a line of JSON (`{"n": 1}{"n": 2}` is one record), and gives a time without a day the day on which it is read.
-`tinyint` is refused in JSON: Spark takes 200 for -56.
+point of a decimal, a float beyond its range (Infinity), nanoseconds. Known and not mended: of a line of JSON Spark reads
+the first value alone (`{"n": 1}{"n": 2}` is one record), a time without a day gets the day on which it is read, seconds
+beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). `tinyint` is refused in JSON: Spark takes 200 for -56.
 """
 
 import io
