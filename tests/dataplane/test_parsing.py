@@ -382,3 +382,33 @@ def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
     low = json.loads(file.statistics)["minValues"]
     assert low["plain"] == 1
     assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low
+
+
+def test_parquet_with_values_that_python_has_not(world: World) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text = pa.StringArray.from_buffers(3, *pa.array([b"\xff\xfe", b"\x00", b"\xed\xa0\x80"], pa.binary()).buffers()[1:])
+    columns = {
+        "d": pa.array([2932902, -800000, None], pa.date32()),
+        "t": pa.array([2**62, -(2**62), 0], pa.timestamp("us", tz="UTC")),
+        "z": pa.array([-(2**62), 2**62, 0], pa.timestamp("us")),
+        "b": pa.array([b"\xff", b"\x00", None], pa.binary()),
+        "e": pa.array([10**27, -1, None], pa.decimal128(38, 10)),
+        "s": text,
+    }
+    world.write(
+        pipeline(
+            "parquet",
+            "d date, t timestamp, z timestamp_ntz, b binary, e decimal(38,10), s string",
+            "df.where('t <> 1')",
+        )
+    )
+    world.give("a")
+    (world.folder / "land/a").mkdir(parents=True)
+    pq.write_table(pa.table(columns), world.folder / "land/a/0.parquet")
+    assert consumed(world, "a") == (3, 0)
+    (file,) = log(world.table / "main").files
+    found = pq.ParquetFile(file).read(["d", "t", "z", "b", "e"])
+    assert found["d"].cast(pa.int32()).to_pylist() == [2932902, -800000, None]
+    assert found["z"].cast(pa.int64()).to_pylist() == [-(2**62), 2**62, 0]
