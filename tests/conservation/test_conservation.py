@@ -189,7 +189,7 @@ def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(
     assert played.judged().counts() == {"misplaced": 1}
 
 
-def test_a_counterexample_is_made_small(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+def test_a_counterexample_is_made_small() -> None:
     """Judged by a rule of its own: a file is at fault that holds the word."""
 
     def judge(one: Case) -> play.Judged:
