@@ -8,7 +8,7 @@ from xdist.scheduler import LoadScopeScheduling
 FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
 DEMO = ("demo/test_demo_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 PURE = "core/"  # shares nothing
-FIRST = (*DEMO, FACE, "dataplane/", "conformance/")  # the longest first, the pure ones last
+FIRST = (*DEMO, FACE, "conservation/", "dataplane/", "conformance/")  # the longest first, the pure ones last
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped

@@ -74,12 +74,17 @@ def lacking(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def rows(files: Sequence[Path]) -> int:
-    """The rows that Parquet files hold, by their footers. Raises EnvironmentFailed for one that cannot be read."""
+    """The rows that Parquet files hold, by their footers; one of no bytes has none, as Spark reads it. Raises
+    EnvironmentFailed for one that cannot be read."""
     try:
         with ThreadPoolExecutor(8) as pool:
-            return sum(pool.map(lambda file: int(pq.read_metadata(file).num_rows), files))
+            return sum(pool.map(_rows, files))
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFailed(f"The footer of a Parquet file cannot be read ({error}). It is tried again") from error
+
+
+def _rows(file: Path) -> int:
+    return int(pq.read_metadata(file).num_rows) if file.stat().st_size else 0
 
 
 def _fields(schema: str, names: set[str]) -> list[Field]:

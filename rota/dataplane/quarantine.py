@@ -156,13 +156,17 @@ def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
 
 
 def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
-    """The place of each bad record among all; equal ones take their places in order."""
+    """The place of each bad record among all; equal ones take their places in order, those of one list share the last."""
     places: dict[str, list[int]] = defaultdict(list)
     wanted = set(bad)
     for number, record in enumerate(records, 1):
         if record in wanted:
             places[record].append(number)
-    return [places[text].pop(0) if places[text] else None for text in bad]
+    return [_next(places[text]) for text in bad]
+
+
+def _next(places: list[int]) -> int | None:
+    return places.pop(0) if len(places) > 1 else next(iter(places), None)
 
 
 def counting(past: Iterable[Past]) -> Callable[[str, int, str], bool]:

@@ -1,0 +1,101 @@
+"""Columns of Arrow as canonical values (see `rules`), out of tables and out of Parquet files alike."""
+
+import re
+
+import pyarrow as pa
+
+from tests.conservation.rules import Value
+from tests.conservation.shape import Type
+
+LOST = re.compile("\ufffd+")
+LOST_BYTES = re.compile(b"(?:\xef\xbf\xbd)+")
+PER_SECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
+WIDTHS = {  # a column may be read from these
+    "byte": ("int8",),
+    "short": ("int8", "int16"),
+    "int": ("int8", "int16", "int32", "uint8", "uint16"),
+    "long": ("int8", "int16", "int32", "int64", "uint32"),
+    "float": ("float",),
+    "double": ("float", "double"),
+    "boolean": ("bool",),
+    "date": ("date32[day]",),
+    "string": ("string", "large_string"),
+    "binary": ("binary", "large_binary"),
+}
+
+
+def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
+    """The column's values; text that is no UTF-8 has one U+FFFD for all that stands in a row."""
+    if isinstance(column, pa.ChunkedArray):
+        return [v for chunk in column.chunks for v in values(chunk)]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return values(column.dictionary_decode())
+    if pa.types.is_struct(kind):
+        parts = [values(one) for one in column.flatten()]
+        rows = zip(*parts, strict=True) if parts else iter([()] * len(column))
+        return [row if there else None for row, there in zip(rows, _there(column), strict=True)]
+    if pa.types.is_map(kind):
+        pairs = list(zip(values(column.keys), values(column.items), strict=True))
+        return _cut(column, pairs)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _cut(column, values(column.values))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [None if v is None else text(v) for v in column.cast(pa.large_binary()).to_pylist()]
+    if pa.types.is_date32(kind):
+        return list(column.view(pa.int32()).to_pylist())
+    if pa.types.is_timestamp(kind):
+        by = PER_SECOND[kind.unit]
+        return [None if v is None else v * by for v in column.view(pa.int64()).to_pylist()]
+    if pa.types.is_floating(kind):
+        return [v if v is None or v == v else "NaN" for v in column.to_pylist()]
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return [folded(v) for v in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def text(raw: bytes) -> str:
+    if raw.isascii():
+        return raw.decode()
+    return LOST.sub("\ufffd", raw.decode(errors="replace"))
+
+
+def folded(value: Value) -> Value:
+    """A text as `text` gives it, and bytes that were made of one."""
+    if isinstance(value, str):
+        return LOST.sub("\ufffd", value) if "\ufffd" in value else value
+    if isinstance(value, bytes) and b"\xef\xbf\xbd" in value:
+        return LOST_BYTES.sub(b"\xef\xbf\xbd", value)
+    return value
+
+
+def comparable(found: pa.DataType, declared: Type) -> bool:
+    """Whether a Parquet column of this type may be read as the declared one."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    match declared.kind:
+        case "decimal":
+            return pa.types.is_decimal(found) and (found.precision, found.scale) == (declared.precision, declared.scale)
+        case "timestamp" | "timestamp_ntz":
+            return (
+                pa.types.is_timestamp(found) and bool(found.tz) == (declared.kind == "timestamp") and found.unit != "ns"
+            )
+        case "struct":
+            return pa.types.is_struct(found) and all(
+                found.get_field_index(name) >= 0 and comparable(found.field(name).type, part)
+                for name, part in declared.parts
+            )
+        case "array":
+            return pa.types.is_list(found) and comparable(found.value_type, declared.parts[0][1])
+        case "map":
+            return pa.types.is_map(found) and comparable(found.item_type, declared.parts[0][1])
+    return str(found) in WIDTHS[declared.kind]
+
+
+def _there(column: pa.Array) -> list[bool]:
+    return list(column.is_valid().to_pylist())
+
+
+def _cut(column: pa.Array, parts: list[Value]) -> list[Value]:
+    ends = column.offsets.to_pylist()
+    return [tuple(parts[a:b]) if there else None for a, b, there in zip(ends, ends[1:], _there(column), strict=False)]

@@ -1,0 +1,35 @@
+"""One pipeline with its files: what is generated, consumed, judged and shrunk."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.conservation.shape import Schema
+from tests.conservation.transforms import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    key: str
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`whence` is the seed and the number that make it again."""
+
+    whence: str
+    format: str
+    schema: Schema
+    options: Mapping[str, str]
+    ratio: float
+    files: tuple[File, ...]
+    transform: Transform = field(default_factory=Transform)
+
+    def by_key(self) -> dict[str, list[File]]:
+        """The files of each partition in the order of their offsets."""
+        found: dict[str, list[File]] = defaultdict(list)
+        for file in sorted(self.files, key=lambda f: (f.key, f.name)):
+            found[file.key].append(file)
+        return dict(found)

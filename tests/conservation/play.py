@@ -1,0 +1,74 @@
+"""Lets rota's own path consume a case: a declared pipeline, the verb `consume`, Spark, Delta tables."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.consume import Committed, Parked
+from rota.dataplane import names
+from tests.conservation import checker, transforms
+from tests.conservation.case import Case
+from tests.conservation.checker import Fault, Judged
+from tests.conservation.shape import ddl
+from tests.dataplane.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Played:
+    """A case whose files were consumed as far as that goes; `parked` says why a partition went no further."""
+
+    case: Case
+    world: World
+    parked: dict[str, str]
+
+    def judged(self) -> Judged:
+        """What its tables are now, against the oracle."""
+        columns = self.case.transform.names or tuple(c.name for c in self.case.schema)
+        tables = checker.seen(self.world.table, columns)
+        partitions = {key: self.world.pipeline.partition(names.key(key)) for key in self.case.by_key()}
+        return checker.judged(self.case, tables, partitions, self.parked)
+
+
+def pipeline(case: Case) -> str:
+    """The pipeline file, after the world's header."""
+    transform = ", transform=transform" if case.transform.text else ""
+    return (
+        f"{transforms.source(case.transform)}pipeline = Pipeline(source=source(format={case.format!r}, "
+        f"schema={ddl(case.schema)!r}, options={dict(case.options)!r}), table=delta({{table!r}}), "
+        f"max_bad_ratio={case.ratio}{transform})\n"
+    )
+
+
+def land(case: Case, folder: Path) -> None:
+    for file in case.files:
+        path = folder / "land" / file.key / file.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.data)
+
+
+def played(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Played:
+    """All of it is consumed that can be."""
+    land(case, folder)
+    world = World(folder, endpoint, text=pipeline(case), spark=spark)
+    keys = [names.key(key) for key in case.by_key()]
+    world.give(*keys)
+    parked: dict[str, str] = {}
+    while True:
+        events = world.run(*keys)
+        parked |= {e.partition: e.reason for e in events if isinstance(e, Parked)}
+        if not any(isinstance(e, Committed) for e in events):
+            return Played(case, world, parked)
+
+
+def judged(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Judged:
+    """Consumes the case in `folder`, which is taken away then, and judges it. What it raises is a fault, too."""
+    try:
+        return played(case, folder, endpoint, spark).judged()
+    except Exception as error:
+        return Judged((Fault("stopped", 1, "", "", f"raised {type(error).__name__}: {error}"[:2000]),), {})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,120 @@
+"""Transforms that plain Python can mirror: the text that the pipeline file holds, and what becomes of a row."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.conservation.rules import Value
+from tests.conservation.shape import WHOLE, Schema, quoted
+
+Row = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """`text` is the body of `transform(df)`, empty where there is none; `names` are the result's columns and `rows` gives
+    what a row becomes, `counted` whether that is always one."""
+
+    kind: str = "none"
+    text: str = ""
+    names: tuple[str, ...] | None = None
+    rows: Callable[[Row], list[Row]] = lambda row: [row]
+    counted: bool = True
+
+
+def drawn(draw: random.Random, schema: Schema) -> Transform:
+    kinds = ("none", "none", "none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal")
+    kind = "udf" if draw.random() < 0.03 else draw.choice(kinds)
+    return made(draw, schema, kind)
+
+
+def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
+    """One of this kind; none where the schema has no column for it."""
+    names = tuple(c.name for c in schema)
+    places = range(len(schema))
+    whole = [i for i in places if schema[i].type.kind in WHOLE]
+    structs = [i for i in places if schema[i].type.kind == "struct"]
+    lists = [i for i in places if schema[i].type.kind == "array"]
+    match kind:
+        case "select" | "drop" if len(schema) > 1:
+            kept = sorted(draw.sample(places, draw.randint(1, len(schema) - 1)))
+            out = [i for i in places if i not in kept]
+            body = (
+                f"df.select('_partition', '_offset', *{[quoted(names[i]) for i in kept]!r})"
+                if kind == "select"
+                else f"df.drop(*{[names[i] for i in out]!r})"
+            )
+            return Transform(kind, body, tuple(names[i] for i in kept), lambda row: [tuple(row[i] for i in kept)])
+        case "part" if structs:
+            at = draw.choice(structs)
+            name = schema[at].type.parts[0][0]
+            return Transform(
+                kind,
+                f"df.select('_partition', '_offset', F.col({quoted(names[at])!r}).getField({name!r}).alias('part'))",
+                ("part",),
+                lambda row: [(None if row[at] is None else row[at][0],)],  # type: ignore[index]
+            )
+        case "rename":
+            at = draw.choice(places)
+            renamed = tuple("renamed" if i == at else n for i, n in enumerate(names))
+            return Transform(kind, f"df.withColumnRenamed({names[at]!r}, 'renamed')", renamed)
+        case "filter":
+            at = draw.choice(whole) if whole and draw.random() < 0.7 else draw.choice(places)
+            name = quoted(names[at])
+            if at in whole:
+                return Transform(
+                    kind,
+                    f'df.where("""{name} > 0""")',
+                    names,
+                    lambda row: [row] if row[at] is not None and row[at] > 0 else [],  # type: ignore[operator]
+                    False,
+                )
+            return Transform(
+                kind,
+                f'df.where("""{name} is not null""")',
+                names,
+                lambda row: [row] if row[at] is not None else [],
+                False,
+            )
+        case "nothing":
+            return Transform(kind, "df.where('1 = 0')", names, lambda _: [], False)
+        case "explode" if lists:
+            at = draw.choice(lists)
+            return Transform(
+                kind,
+                f"df.withColumn('exploded', F.explode({quoted(names[at])!r}))",
+                (*names, "exploded"),
+                lambda row: [(*row, one) for one in row[at] or ()],  # type: ignore[attr-defined]
+                False,
+            )
+        case "explode":
+            return Transform(
+                kind,
+                "df.withColumn('exploded', F.explode(F.array(F.lit(1), F.lit(2))))",
+                (*names, "exploded"),
+                lambda row: [(*row, 1), (*row, 2)],
+                False,
+            )
+        case "literal":
+            return Transform(
+                kind,
+                "df.withColumn('literal', F.lit('x'))",
+                (*names, "literal"),
+                lambda row: [(*row, "x")],
+            )
+        case "udf" if whole:
+            at = draw.choice(whole)
+            return Transform(
+                kind,
+                f"df.withColumn('halved', F.udf(lambda v: None if v is None else v // 2, 'long')({quoted(names[at])!r}))",
+                (*names, "halved"),
+                lambda row: [(*row, None if row[at] is None else row[at] // 2)],  # type: ignore[operator]
+            )
+    return Transform()
+
+
+def source(transform: Transform) -> str:
+    """The text of the pipeline file that defines it."""
+    if not transform.text:
+        return ""
+    return f"def transform(df):\n    from pyspark.sql import functions as F\n    return {transform.text}\n"
