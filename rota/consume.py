@@ -213,10 +213,8 @@ class _Run:
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
                 yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
-            elif p in touched:
-                yield self._park(p, touched[p], offset, final=True)
-            elif p in lost:
-                yield self._park(p, lost[p], offset, final=True)
+            elif reason := touched.get(p) or lost.get(p) or "":
+                yield self._park(p, reason, offset, final=True)
 
     def _unseen(self, partition: str, offset: int) -> Parked | Dropped:
         """What cannot be looked at waits; what can be again since is left to the next run."""

@@ -8,8 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
 from pyspark.sql import SparkSession
 
 from rota import rename as verb
@@ -25,7 +28,7 @@ from rota.dataplane.fileindex import FileIndex
 from rota.dataplane.identity import Identity
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger, Tables
-from rota.dataplane.table import Batch, Claimed
+from rota.dataplane.table import Batch, Claimed, renamed_id
 from rota.errors import ConfigError, ForeignTable
 from rota.pipeline import load
 from rota.rename import rename
@@ -308,12 +311,17 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
     filled(small, "0")
     small.call("q")
     if not guarded:
-        real = FileIndex._changed
 
-        def kept(index: FileIndex, table: DeltaTable, change: Callable[[Any], Any]) -> Any:
-            return real(index, table, lambda rows: tuple(new for row in rows for new in change((row,)) or (row,)))
+        def kept(index: FileIndex, table: DeltaTable, old: str, new: str) -> list[Any]:
+            actions: list[Any] = []
+            for said, file in index._named(table):
+                rows = pq.read_table(file.path)
+                ids = pa.array([renamed_id(p, old, new) for p in rows["partition"].to_pylist()])
+                actions += index._written(rows.set_column(0, rows.field(0), ids), change=True)
+                actions.append(RemoveAction(said["path"], True, 0, size=said["size_bytes"]))
+            return actions
 
-        monkeypatch.setattr(FileIndex, "_changed", kept)
+        monkeypatch.setattr(FileIndex, "_renamed_rows", kept)
     rename(small.tree, "p", small.pipeline)
     late.fix(("p-a",))
     assert Landing.of(small.pipeline).place("q-a", 0) == "a/1.json"
