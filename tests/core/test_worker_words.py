@@ -89,7 +89,7 @@ def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], guarded: bool
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], guarded: bool
 ) -> None:
     """Without the guard the task holds its slot for ever; the server answers all the while."""
     spark = Deaf()
@@ -102,7 +102,8 @@ def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
         process._watch_spark()
     assert (spark.starts, spark.holds) == ((2, "") if guarded else (1, "Killed task 7 could not be stopped"))
     said = 'event=spark-stuck pid=1 why="Killed task 7 could not be stopped"'
-    assert (said in capsys.readouterr().err) == guarded
+    process._log.close()
+    assert (said in capfd.readouterr().err) == guarded
 
 
 def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch) -> None:
