@@ -30,7 +30,7 @@ from rota.pipeline import Catalog, Group
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-_stood: dict[tuple[str, str], Mapping[str, object]] = {}  # group and what is declared -> the settings as this put them
+_stood: dict[str, tuple[str, Mapping[str, object]]] = {}  # group's id -> what this process declared last, as it was put
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +209,10 @@ def _follow(tree: Tree, declared: Group) -> str:
         "grace": float(declared.grace),
     }
     seen = tree.read(tree.paths.meta, Meta)
-    ours = _stood.get((seen.record.id, repr(wanted))) if seen is not None else None
-    if seen is None or ours is None:
+    said, ours = _stood.get(seen.record.id, ("", {})) if seen is not None else ("", {})
+    if seen is None or said != repr(wanted):
         meta = tree.found(**wanted)  # type: ignore[arg-type]
-        _stood[meta.id, repr(wanted)] = meta.model_dump(include=set(wanted))
+        _stood[meta.id] = repr(wanted), meta.model_dump(include=set(wanted))
         return ""
     theirs = seen.record.model_dump(include=set(wanted))
     differ = [name for name in wanted if ours[name] != theirs[name]]
