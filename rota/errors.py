@@ -31,6 +31,7 @@ a terminal would obey or a record could not: it is one line of printable text, w
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 SECRET = re.compile(r"(?!.*_file$).*(key|secret|token|passw|credential|sas\b|signature|_auth$)", re.IGNORECASE)
 LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -49,13 +50,16 @@ def hide(secret: str) -> str:
 
 def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """The text without the secrets that this process knows, and without a login in an address."""
-    for secret in sorted(_hidden | {v for name, v in environ.items() if _secret(name, v)}, key=len, reverse=True):
+    said = {value for name in environ if _tells(name) and len(value := environ.get(name, "")) >= LEAST}
+    for secret in sorted(_hidden | said, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return LOGIN.sub(MASK, text)
 
 
-def _secret(name: str, value: str) -> bool:
-    return len(value) >= LEAST and SECRET.match(name) is not None
+@lru_cache(maxsize=4096)
+def _tells(name: str) -> bool:
+    """Whether a variable of this name holds a secret: asked for each name of the environment, for each line of a log."""
+    return SECRET.match(name) is not None
 
 
 def printable(text: str) -> str:

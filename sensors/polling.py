@@ -27,8 +27,8 @@ def poll(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
         return seen
     started = began
     try:
-        while (now := time.monotonic()) < began + WINDOW:
-            time.sleep(max(PAUSE, 3 * (now - started)))
+        while (again := (now := time.monotonic()) + max(PAUSE, 3 * (now - started))) < began + WINDOW + PAUSE:
+            time.sleep(again - now)
             started = time.monotonic()
             if enough(seen := look()):
                 break

@@ -5,7 +5,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
@@ -114,7 +114,8 @@ def _catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
 def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
     """One after the other, so that a slow one shows what it waits for."""
     yield _java()
-    yield from _zookeeper(settings, catalog)
+    sparks: dict[str, str] = {}  # group -> the Spark of one of its workers, that answers
+    yield from _zookeeper(settings, catalog, sparks)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -127,6 +128,8 @@ def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> It
         yield _tried(f"table of {pipeline.name}", partial(_table, pipeline), "Check its path and its rights")
         yield _tried(f"files of {pipeline.name}", partial(_files, pipeline), "Check the landing folder and its rights")
         yield _tried(f"clock of {pipeline.name}", partial(_clock, pipeline), "Check the table's path and its rights")
+    for group in sorted({pipeline.group for pipeline in catalog.pipelines.values()}):
+        yield from _schemas(catalog.of_group(group), sparks.get(group))
 
 
 def _tried(name: str, what: Callable[[], str], fix: str) -> Probe:
@@ -153,8 +156,9 @@ def _java() -> Probe:
     return Probe("Java", True, f"{program} is version {java_version(program)}; {starts}")
 
 
-def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Probe]:
-    """The server, the groups in it, the Spark of each of their live workers, their records, and their room."""
+def _zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str, str]) -> Iterator[Probe]:
+    """The server, the groups in it, the Spark of each of their live workers, their records, and their room. `sparks` gets
+    one that answers for each group that has one."""
     from rota.coordination.client import opened
     from rota.coordination.tree import Tree, groups
 
@@ -164,7 +168,7 @@ def _zookeeper(settings: "Settings", catalog: "Catalog | None") -> Iterator[Prob
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
             yield from _rights(store, settings)
             for group in there:
-                yield from _spark(Tree(store, group))
+                yield from _spark(Tree(store, group), sparks)
                 yield from _records(Tree(store, group))
                 yield from _room(Tree(store, group), catalog)
     except RotaError as error:
@@ -189,7 +193,7 @@ def _rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
         yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
 
 
-def _spark(tree: "Tree") -> Iterator[Probe]:
+def _spark(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
     live = tree.newest(tree.live())
     if not live:
         fix = f"Start one: rota worker --group {tree.group}"
@@ -199,7 +203,9 @@ def _spark(tree: "Tree") -> Iterator[Probe]:
         if not endpoint:
             yield Probe(f"Spark of {worker}", True, "none of its own: its runs start a local session")
             continue
-        yield _reached(f"Spark of {worker}", endpoint)
+        yield (probe := _reached(f"Spark of {worker}", endpoint))
+        if probe.works:
+            sparks.setdefault(tree.group, endpoint)
 
 
 def _records(tree: "Tree") -> Iterator[Probe]:
@@ -228,6 +234,24 @@ def _reached(name: str, endpoint: str) -> Probe:
     if why := unanswered(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; it starts its Spark again by itself")
     return Probe(name, True, f"{endpoint} answers")
+
+
+def _schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[Probe]:
+    """Whether Spark can read each pipeline's schema: nothing else can tell."""
+    declared = {pipeline.name: pipeline.source.schema for pipeline in pipelines}
+    if endpoint is None:
+        yield from (Probe(f"schema of {name}", True, "not tried: no live worker with a Spark") for name in declared)
+        return
+    from rota.dataplane.session import misread
+
+    try:
+        wrong, why = misread(endpoint, declared), ""
+    except RotaError as error:
+        wrong, why = {}, str(error)
+    for name in declared:
+        seen = why or wrong.get(name, "")
+        fix = "" if why else f"Mend the schema of files(...) in {name}.py"
+        yield Probe(f"schema of {name}", not seen, seen or f"{endpoint} can read it", fix)
 
 
 def _source(pipeline: "Pipeline") -> str:

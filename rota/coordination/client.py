@@ -34,6 +34,7 @@ from rota.settings import Settings
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
 STOP_PATIENCE = 3.0  # seconds
+REFUSED = 1.0  # seconds after which a server that ended it over our password is asked again, as for any other reason
 OLDER = (
     "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
     "its last writes. Where a table refuses it now: rota adopt"
@@ -269,7 +270,8 @@ class ZooKeeperStore(Store):
         while not self._closed:
             client = self._client
             if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
-                if client._connection.connection_stopped.is_set():
+                settled = time.monotonic() - self._heard > REFUSED
+                if settled and client._connection.connection_stopped.is_set():
                     _stop(client)
                     self._rebuild(client)
             elif client.state == KazooState.CONNECTED:

@@ -5,6 +5,7 @@ somebody else or under an older password keep their ACL until `protect`.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,24 +15,42 @@ from rota.coordination.access import BITS, ROLES, Acl
 from rota.coordination.client import ZooKeeperStore
 from rota.coordination.layout import ROOT
 from rota.coordination.store import CLOCK
-from rota.errors import ConfigError
+from rota.errors import ConfigError, CoordinationError, Forbidden
 
 LOOKED_AT = 100  # records of a folder that a check looks at; what is wrong with one is mostly wrong with all
 
 
 def protect(store: ZooKeeperStore) -> int:
     """Sets who may do what with every znode of every group, as ROTA_ZOOKEEPER_ACL says; how many there were. Raises
-    ConfigError without it, Forbidden for who is no person."""
+    ConfigError without it, or where it names this process not as a person; Forbidden for who is none now."""
     if not store.access.roles:
         raise ConfigError(
             "ROTA_ZOOKEEPER_ACL is not set. Set it to who may what, as docs/protocol.md says, then protect"
         )
+    _try(store)
     done = 0
     for path in _nodes(store, None):
-        wanted = [ACL(bits, Id(*identity)) for identity, bits in store.access.acl(path).items()]
-        store.ask(partial(_set, path, wanted), "a", path, "set the rights on")
+        store.ask(partial(_set, path, _wanted(store, path)), "a", path, "set the rights on")
         done += 1
     return done
+
+
+def _try(store: ZooKeeperStore) -> None:
+    """Raises ConfigError where this process would not be a person any more: nobody could undo that, not even halfway."""
+    path = f"{ROOT}/=protect-{store.session:x}"  # no group, and gone with this session
+    if store.get(ROOT) is None:
+        return
+    store.create(path, ephemeral=True)
+    try:
+        store.ask(partial(_set, path, _wanted(store, path)), "a", path, "set the rights on")
+    except Forbidden:
+        raise ConfigError(
+            f"ROTA_ZOOKEEPER_ACL does not name {store.access.me} as a person, so nobody could undo what it says. Nothing "
+            f"was changed. Mend ROTA_ZOOKEEPER_ACL, or ROTA_ZOOKEEPER_AUTH, then: rota protect"
+        ) from None
+    finally:
+        with suppress(CoordinationError):
+            store.delete(path)
 
 
 def exposed(store: ZooKeeperStore) -> dict[str, tuple[str, ...]]:
@@ -54,6 +73,10 @@ def _nodes(store: ZooKeeperStore, most: int | None) -> Iterator[str]:
             yield f"{ROOT}/{group}/{folder}"
             for name in store.children(f"{ROOT}/{group}/{folder}")[:most]:
                 yield f"{ROOT}/{group}/{folder}/{name}"
+
+
+def _wanted(store: ZooKeeperStore, path: str) -> list[ACL]:
+    return [ACL(bits, Id(*identity)) for identity, bits in store.access.acl(path).items()]
 
 
 def _set(path: str, wanted: list[ACL], client: Any) -> Any:

@@ -139,13 +139,14 @@ class Store(Protocol):
         self.multi([Delete(path, version)])
 
     def ensure(self, path: str) -> None:
-        """The persistent node and its parents are there after it, whoever made them."""
+        """The persistent node and its parents are there after it, whoever made them. Makes none that this process could
+        not read: where the wrong ones are named in ROTA_ZOOKEEPER_ACL, nobody could ever undo it."""
         names = path.strip("/").split("/")
         for depth in range(1, len(names) + 1):
             here = "/" + "/".join(names[:depth])
             if self.get(here) is None:
                 try:
-                    self.create(here)
+                    self.multi([Create(here), Check(here)])
                 except Conflict as conflict:
                     if conflict.cause != "exists":
                         raise

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rota.dataplane.pulse import unanswered
+from rota.dataplane.table import OFFSET, PARTITION
 from rota.dataplane.token import NAME, secured
 from rota.errors import EnvironmentFailed
 
@@ -88,6 +89,22 @@ def fit(spark: "SparkSession", module: ModuleType | None, settings: Mapping[str,
     except PySparkException as error:
         raise EnvironmentFailed(f"Spark does not answer ({first_line(error)}). Check the worker's Spark") from error
     return spark
+
+
+def misread(endpoint: str, schemas: Mapping[str, str]) -> dict[str, str]:
+    """Name -> why the Spark at `endpoint` cannot read the schema (DDL) of this name. Raises EnvironmentFailed."""
+    from pyspark.errors import PySparkException
+
+    spark, found = joined(opened, endpoint, None), {}
+    try:
+        for name, schema in schemas.items():
+            try:
+                spark.createDataFrame([], f"{schema}, {PARTITION} string, {OFFSET} bigint")
+            except PySparkException as error:
+                found[name] = first_line(error)
+    finally:
+        spark.stop()
+    return found
 
 
 def is_remote(spark: "SparkSession") -> bool:

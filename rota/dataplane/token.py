@@ -80,7 +80,8 @@ def secured(endpoint: str) -> str:
     token = secret(NAME) or _kept(place)
     if not token:
         return endpoint
-    given = f"token={quote(token, safe='')}" if over_tls else f"authorization=Bearer%20{quote(token, safe='')}"
+    coded = hide(quote(token, safe=""))  # whoever quotes the address quotes it so
+    given = f"token={coded}" if over_tls else f"authorization=Bearer%20{coded}"
     return f"sc://{place}/{parameters or ''};{given}"
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,12 +21,13 @@ from rota.coordination.client import ZooKeeperStore
 from rota.coordination.layout import Paths
 from rota.coordination.protect import exposed, protect
 from rota.coordination.records import Live
-from rota.coordination.store import Create, Delete, Set
+from rota.coordination.store import Check, Create, Delete, Set
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Forbidden, RotaError, Unavailable
 from rota.rebalance import rebalance
 from rota.settings import Settings
 from tests.guarded import ROLES, Authority, Guarded, acl, jaas, password, served
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SCHEMES = ("digest", "sasl", "x509")
@@ -196,13 +198,81 @@ def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guard
         assert not exposed(person)
     with opened(guarded.environment("digest", "reader")) as reader:
         assert not exposed(reader), "also where ZooKeeper hides the hashes"
-        with pytest.raises(Forbidden, match="set the rights on"):
+        with pytest.raises(Forbidden, match="right c on /rota is of a controller or person"):
             protect(reader)
     with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
         with pytest.raises(Forbidden):
             Tree(store, group).meta()
         with pytest.raises(ConfigError, match="ROTA_ZOOKEEPER_ACL is not set"):
             protect(store)
+
+
+def misnamed(scheme: str, *roles: str) -> str:
+    """ROTA_ZOOKEEPER_ACL in which these roles are somebody else's."""
+    named = dict(entry.split("=", 1) for entry in acl(scheme).split(";"))
+    return ";".join(f"{role}={f'{scheme}:CN=not-me' if role in roles else who}" for role, who in named.items())
+
+
+@pytest.mark.parametrize("scheme", ["sasl", "x509"])
+def test_who_is_no_person_by_the_new_rights_does_not_set_them(
+    guarded: Guarded, fresh: None, group: str, scheme: str
+) -> None:
+    """One wrong name in ROTA_ZOOKEEPER_ACL: /rota was locked first, and nobody could set or remove anything any more."""
+    with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
+        Tree(store, group).found()
+    wrong = dict(guarded.environment(scheme, "person")) | {"ROTA_ZOOKEEPER_ACL": misnamed(scheme, "person")}
+    with opened(wrong) as person:
+        with pytest.raises(ConfigError, match=r"Nothing was changed\. Mend ROTA_ZOOKEEPER_ACL"):
+            protect(person)
+        assert person.children("/rota") == (group,)
+    with opened(guarded.environment(scheme, "person")) as person:
+        assert protect(person) > 15
+        assert not exposed(person)
+
+
+@pytest.mark.parametrize(("checked", "made"), [(True, False), (False, True)])
+def test_who_could_not_read_what_it_makes_makes_nothing(
+    guarded: Guarded, fresh: None, group: str, checked: bool, made: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first start with every name in ROTA_ZOOKEEPER_ACL wrong. The ablation: unchecked, /rota is there and nobody's."""
+    if not checked:
+        whole = ZooKeeperStore.multi
+        monkeypatch.setattr(
+            ZooKeeperStore, "multi", lambda s, ops: whole(s, [op for op in ops if not isinstance(op, Check)])
+        )
+    wrong = dict(guarded.environment("sasl", "controller")) | {"ROTA_ZOOKEEPER_ACL": misnamed("sasl", *ROLES)}
+    with opened(wrong) as store, pytest.raises(Forbidden, match="does not let sasl:controller c"):
+        Tree(store, group).found()
+    keeper = KazooClient(guarded.server.hosts)
+    keeper.start()
+    try:
+        assert ("rota" in keeper.get_children("/")) == made
+        if made:
+            keeper.delete("/rota")  # only because / is open
+    finally:
+        keeper.stop()
+        keeper.close()
+
+
+def test_a_password_that_is_refused_is_not_tried_at_once_again(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose password was changed asked 20 times a second, and so did each other."""
+    built: list[float] = []
+    build = ZooKeeperStore._build
+
+    def counted(store: ZooKeeperStore) -> object:
+        built.append(time.monotonic())
+        return build(store)
+
+    monkeypatch.setattr(ZooKeeperStore, "_build", counted)
+    settings = Settings.from_environment(
+        dict(guarded.environment("sasl", "reader")) | {"ROTA_ZOOKEEPER_AUTH": "sasl:reader:wrong-password"}
+    )
+    with ZooKeeperStore(settings.zookeeper, 4.0, access=Access.of(settings)):
+        wait_until(lambda: len(built) >= 3, 30)
+    assert built[2] - built[1] >= client.REFUSED
+    assert built[1] - built[0] >= client.REFUSED
 
 
 def test_a_root_that_is_locked_is_told_and_what_its_keeper_makes_is_enough(
@@ -391,7 +461,7 @@ def test_the_table_of_rights_is_on_the_page_and_leaves_out_no_record() -> None:
         for cell, letter in zip(table[role].split("|"), "cdw", strict=True):
             assert set(re.findall(r"`([^`]+)`", cell)) == {row for row in RIGHTS if letter in RIGHTS[row].get(role, "")}
     records = re.findall(r"^\| `([a-z]+(?:/<)?)[^`]*` \| (?:persistent|ephemeral)", page, re.M)
-    assert [name.rstrip("<") for name in records] == list(RIGHTS)
+    assert list(dict.fromkeys(name.rstrip("<") for name in records)) == list(RIGHTS)
 
 
 def started(environ: Mapping[str, str], *words: str) -> "subprocess.Popen[str]":

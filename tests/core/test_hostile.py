@@ -69,7 +69,8 @@ IDS: dict[str, Callable[[str], object]] = {
     "group": Paths,
     "pipeline": lambda text: Paths("g").pipeline(text),
     "partition": lambda text: Paths("g").own(text),
-    "run": lambda text: Paths("g").run(text, 1),
+    "run": lambda text: Paths("g").run(incarnation_of("w1", 1), text, 1),
+    "run-of": lambda text: Paths("g").run(f"{text}@{1:016x}", "r1", 1),
     "incarnation": lambda text: parse_incarnation(f"{text}@1"),
 }
 

@@ -69,6 +69,20 @@ ValueError: no antidote
 """
 
 
+def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -> None:
+    schemas = {
+        "good": "id long, `a b` string, m map<string, struct<x: decimal(9,2)>>, t timestamp_ntz",
+        "typo": "id lnog",
+        "comma": "id long,",
+        "bare": "long",
+        "nothing": "",
+    }
+    wrong = session.misread(endpoint, schemas)
+    assert list(wrong) == ["typo", "comma", "bare", "nothing"]
+    assert '"LNOG"' in wrong["typo"]
+    assert all(line.isprintable() for line in wrong.values())
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -61,6 +61,7 @@ def test_the_token_of_the_environment_goes_first_and_over_tls_as_spark_has_it(mo
     quoted = "a%2Ftoken%3D%3B%26of%20mine"
     assert token.secured("sc://127.0.0.1:4711") == f"sc://127.0.0.1:4711/;authorization=Bearer%20{quoted}"
     assert token.secured("sc://h:443/;use_ssl=true") == f"sc://h:443/;use_ssl=true;token={quoted}"
+    assert quoted not in str(RotaError(f"INVALID_CONNECT_URL: {token.secured('sc://h:443/;use_ssl=true')}"))
     monkeypatch.setenv(token.SPARKS_OWN, "theirs")
     with pytest.raises(ConfigError, match="Unset it, and set ROTA_SPARK_TOKEN"):
         token.secured("sc://127.0.0.1:4711")

@@ -163,6 +163,9 @@ def test_check_reaches_zookeeper_and_tries_each_workers_spark(run: Run) -> None:
     probes = {p["name"]: p for p in seen["probes"]}
     assert probes["ZooKeeper"]["works"]
     assert not probes["Spark of w1"]["works"]
+    schemas = [probe for name, probe in probes.items() if name.startswith("schema of ")]
+    assert {probe["seen"] for probe in schemas} == {"not tried: no live worker with a Spark"}
+    assert all(probe["works"] for probe in schemas)
     assert "its runs start a local session" in probes["Spark of w2"]["seen"]
 
 

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -88,6 +89,20 @@ def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.Monke
         yield desk
         for store in desk.stores:
             store.close()
+
+
+def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks of 15 s: the pause after one, three times as long, began within the window and another look followed it."""
+    now = [0.0]
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
+    for seconds in (0.01, 1.0, 6.0, 15.0, 18.0):
+        began = now[0]
+        polling.poll(lambda: passed(now, seconds), lambda _: False)  # noqa: B023 (called at once)
+        assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
+
+
+def passed(now: list[float], seconds: float) -> None:
+    now[0] += seconds
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
