@@ -19,12 +19,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.dataplane import listing, names
+from rota.dataplane import lines, listing, names
 from rota.dataplane.columns import lacking, rows
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
 from rota.pipeline import Files, Pipeline
 from rota.settings import ID, folder
 
@@ -37,16 +37,19 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+SHOWN = 80  # characters of a line that an error quotes
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
-LIVE = (  # what vanished, what changed, what the index no longer knows
+LIVE = (  # what vanished, what changed, what the index no longer knows, what is to be mended
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
     "an older one took its place. Bring the newer one back, then: rota retry",
+    "then: rota retry",
 )
 AGAIN = (
     "vanished. Bring it back, or give a range without it",
     "changed while it was read again. Once nobody writes it any more, replay it",
     "an older one took its place. Bring the newer one back",
+    "then replay",
 )
 
 
@@ -61,7 +64,7 @@ class Landing:
     index: FileIndex
     stage: Path
     clock: Callable[[], float] = time.time
-    told_of: tuple[str, str, str] = LIVE
+    told_of: tuple[str, str, str, str] = LIVE
 
     def __post_init__(self) -> None:
         if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
@@ -179,8 +182,10 @@ class Landing:
             self._linked(stage, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            frame = reader.options(**self._options()).load(GLOB.sub(r"\\\g<0>", str(stage)))
+            place = GLOB.sub(r"\\\g<0>", str(stage))
+            frame = reader.options(**self._options()).load(place)
             self._complete(frame.columns, ranges)
+            self._one_a_line(spark, place)
             yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -215,7 +220,7 @@ class Landing:
         """See `Source.records`: the lines of the file."""
         path = self.path(partition, offset)
         opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
-        if self.declared.options.get("multiLine", "false").lower() == "true":
+        if self._multiline:
             return
         try:
             with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
@@ -323,6 +328,31 @@ class Landing:
                         f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {partition}",
                         partition=partition,
                     )
+
+    def _one_a_line(self, spark: "SparkSession", place: str) -> None:
+        """Raises DataError for the first line of JSON of which Spark would read a part: what follows its first value would
+        be in no table."""
+        if self.declared.format != "json" or self._multiline:
+            return
+        from pyspark.sql import functions as F  # noqa: N812
+
+        ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
+        reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
+        found = lines.joined(reader.text(place), self.declared.schema, self._options())
+        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
+        if one := found.agg(first).collect()[0]["first"]:
+            partition, offset, text = one
+            raise DataError(
+                f"{self.place(partition, offset)} (offset {offset}) has a line with more than one value, and Spark reads "
+                f"the first alone: {text} ... Put each record on a line of its own, {self.told_of[3]} {partition}",
+                partition=partition,
+            )
+
+    @property
+    def _multiline(self) -> bool:
+        return {name.lower(): text for name, text in self.declared.options.items()}.get(
+            "multiline", ""
+        ).lower() == "true"
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
         files = self.index.files(ranges)

@@ -93,7 +93,9 @@ def test_an_id_that_means_harm(word: str, what: str) -> None:
     assert what != "incarnation" or not is_incarnation(f"{WORDS[word]}@1")
 
 
-@pytest.mark.parametrize("value", [None, 1, True, b"w1", ["w1"], {"w1": 1}, float("nan"), object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [None, 1, True, b"w1", ["w1"], {"w1": 1}, float("nan"), object()], ids=lambda value: type(value).__name__
+)
 def test_an_id_that_is_no_text(value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         checked_id("worker", value)
