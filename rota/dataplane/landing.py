@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.dataplane import lines, listing, names
@@ -37,9 +38,10 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+NO_FILE = -1
 SHOWN = 80  # characters of a line that an error quotes
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
-LIVE = (  # what vanished, what changed, what the index no longer knows, what is to be mended
+LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
     "an older one took its place. Bring the newer one back, then: rota retry",
@@ -165,7 +167,8 @@ class Landing:
         """Of the files of these offsets those that have not rested for `settle` seconds."""
         files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
         rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
-        return tuple(files[o].path for o in offsets if files[o].path not in rested and self._now(files[o]))
+        now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
+        return tuple(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
@@ -285,19 +288,22 @@ class Landing:
                 raise EnvironmentFailed(
                     f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                 )
+            if now and now.size == NO_FILE:
+                way = f"Bring the file back, {self.told_of[3]}"
+                return f"{file.path} (offset {offset}) is no regular file any more. {way}"
             if now != file:
                 return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
         return ""
 
     def _now(self, file: Landed) -> Landed | None:
-        """The file as it is now; None where it is gone. Raises OSError."""
+        """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
         path = self.root / file.path
         try:
             there, stat = path.stat(), path.lstat()
         except FileNotFoundError:
             return None
-        if there != stat:  # a link took its place, and nobody follows it
-            return Landed(file.path, -1, 0)
+        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
+            return Landed(file.path, NO_FILE, 0)
         return Landed(file.path, stat.st_size, stat.st_mtime_ns)
 
     def _again(self, file: Landed) -> Landed:
