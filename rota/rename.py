@@ -34,6 +34,7 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     coordination.check(tree, old, new, ids)
     number = renaming.begin(tables.main, old, ids)
     index.rename(old, new, number)
+    tables.quarantine.found()  # also where there is none yet: who comes too late makes it for the old name no more
     renaming.carry(tables.quarantine, old, ids)
     stands = renaming.standing(tables.main, old, ids)
     consumed = {p: one for p, one in stands.items() if one.offset is not None}

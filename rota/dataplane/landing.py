@@ -17,14 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.dataplane import listing, names
+from rota.dataplane import lines, listing, names
 from rota.dataplane.columns import lacking, rows
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
-from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
 from rota.pipeline import Files, Pipeline
 from rota.settings import ID, folder
 
@@ -37,16 +38,20 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+NO_FILE = -1
+SHOWN = 80  # characters of a line that an error quotes
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
-LIVE = (  # what vanished, what changed, what the index no longer knows
+LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
     "an older one took its place. Bring the newer one back, then: rota retry",
+    "then: rota retry",
 )
 AGAIN = (
     "vanished. Bring it back, or give a range without it",
     "changed while it was read again. Once nobody writes it any more, replay it",
     "an older one took its place. Bring the newer one back",
+    "then replay",
 )
 
 
@@ -61,7 +66,7 @@ class Landing:
     index: FileIndex
     stage: Path
     clock: Callable[[], float] = time.time
-    told_of: tuple[str, str, str] = LIVE
+    told_of: tuple[str, str, str, str] = LIVE
 
     def __post_init__(self) -> None:
         if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
@@ -162,7 +167,8 @@ class Landing:
         """Of the files of these offsets those that have not rested for `settle` seconds."""
         files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
         rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
-        return tuple(files[o].path for o in offsets if files[o].path not in rested and self._now(files[o]))
+        now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
+        return tuple(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
 
     def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
         """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
@@ -179,8 +185,10 @@ class Landing:
             self._linked(stage, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            frame = reader.options(**self._options()).load(GLOB.sub(r"\\\g<0>", str(stage)))
+            place = GLOB.sub(r"\\\g<0>", str(stage))
+            frame = reader.options(**self._options()).load(place)
             self._complete(frame.columns, ranges)
+            self._one_a_line(spark, place)
             yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -215,7 +223,7 @@ class Landing:
         """See `Source.records`: the lines of the file."""
         path = self.path(partition, offset)
         opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
-        if self.declared.options.get("multiLine", "false").lower() == "true":
+        if self._multiline:
             return
         try:
             with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
@@ -280,19 +288,22 @@ class Landing:
                 raise EnvironmentFailed(
                     f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                 )
+            if now and now.size == NO_FILE:
+                way = f"Bring the file back, {self.told_of[3]}"
+                return f"{file.path} (offset {offset}) is no regular file any more. {way}"
             if now != file:
                 return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
         return ""
 
     def _now(self, file: Landed) -> Landed | None:
-        """The file as it is now; None where it is gone. Raises OSError."""
+        """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
         path = self.root / file.path
         try:
             there, stat = path.stat(), path.lstat()
         except FileNotFoundError:
             return None
-        if there != stat:  # a link took its place, and nobody follows it
-            return Landed(file.path, -1, 0)
+        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
+            return Landed(file.path, NO_FILE, 0)
         return Landed(file.path, stat.st_size, stat.st_mtime_ns)
 
     def _again(self, file: Landed) -> Landed:
@@ -323,6 +334,31 @@ class Landing:
                         f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {partition}",
                         partition=partition,
                     )
+
+    def _one_a_line(self, spark: "SparkSession", place: str) -> None:
+        """Raises DataError for the first line of JSON of which Spark would read a part: what follows its first value would
+        be in no table."""
+        if self.declared.format != "json" or self._multiline:
+            return
+        from pyspark.sql import functions as F  # noqa: N812
+
+        ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
+        reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
+        found = lines.joined(reader.text(place), self.declared.schema, self._options())
+        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
+        if one := found.agg(first).collect()[0]["first"]:
+            partition, offset, text = one
+            raise DataError(
+                f"{self.place(partition, offset)} (offset {offset}) has a line with more than one value, and Spark reads "
+                f"the first alone: {text} ... Put each record on a line of its own, {self.told_of[3]} {partition}",
+                partition=partition,
+            )
+
+    @property
+    def _multiline(self) -> bool:
+        return {name.lower(): text for name, text in self.declared.options.items()}.get(
+            "multiline", ""
+        ).lower() == "true"
 
     def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
         files = self.index.files(ranges)

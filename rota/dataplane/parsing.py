@@ -26,9 +26,10 @@ quoted lines, and JSON's first value of the file); a blank line is none, and an 
 | array, map, struct | another kind of value, or one bad value inside | cannot be declared |
 
 Any value may be null or, in JSON, missing; an empty field of CSV is null. What Spark rounds is good: digits behind the
-point of a decimal, a float beyond its range (Infinity), nanoseconds. Known and not mended: of a line of JSON Spark reads
-the first value alone (`{"n": 1}{"n": 2}` is one record), a time without a day gets the day on which it is read, seconds
-beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200 for -56.
+point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line of JSON Spark reads the first value alone:
+`{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
+read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
+for -56.
 """
 
 import io

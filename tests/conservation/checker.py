@@ -118,12 +118,14 @@ def judged(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: 
 
 
 def _stopped(case: Case, key: str, file: File, held: list[Record] | Broken, here: bool, reason: str) -> list[Fault]:
-    """A partition may stop before a broken file, or one with too many bad records."""
+    """A partition may stop before a broken file, one with too many bad records, or with a line that may hold two values."""
     if not here:
         return []
     if not reason:
         return [Fault("stopped", 1, key, file.name, "not consumed, and its partition is not parked")]
     if isinstance(held, Broken):
+        return []
+    if "more than one value" in reason and any(r.verdict == EITHER for r in held):
         return []
     bad = sum(r.verdict in (BAD, EITHER) for r in held)
     if bad and "max_bad_ratio" in reason and bad > case.ratio * len(held):

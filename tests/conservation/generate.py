@@ -77,6 +77,8 @@ def _packed(draw: random.Random, data: bytes, name: str) -> tuple[bytes, str]:
 
 def _broken(draw: random.Random, format: str, data: bytes, name: str) -> tuple[bytes, str]:
     """A file that fails as a whole."""
+    if format == "json" and b"}\n{" in data and draw.random() < 0.5:
+        return data.replace(b"}\n{", draw.choice((b"}{", b"} {", b"},{")), 1), name
     if format == "parquet":
         return draw.choice((b"no parquet at all", data[: len(data) // 2] + b"PAR1", b"PAR1")), name
     plain = name.partition(".gz")[0].partition(".bz2")[0]
@@ -245,7 +247,7 @@ def _no_object(draw: random.Random, line: str, other: str) -> str:
                 f"[{line}]",
                 f"[{line}, {other}]",
                 f"{line},",
-                f"{line} {other}",
+                f"{line}, 7",
                 "{}",
             ),
             *(

@@ -12,6 +12,7 @@ INFINITE = {"+INF": "inf", "+Infinity": "inf", "Infinity": "inf", "-INF": "-inf"
 LONGEST_NUMBER = 1000
 BLANK = " \t\r\n"
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character
+SECOND = re.compile(r"[^,\]}]|,\s*[{\[]")  # how what follows the first value of a line begins, if it is one for sure
 Row = tuple[Value, ...]
 
 
@@ -26,6 +27,10 @@ class Number:
 
 class Whole(Number):
     __slots__ = ()
+
+
+class Joined(Exception):
+    """The line holds a good record and more."""
 
 
 class Fields(list[tuple[str, object]]):
@@ -44,7 +49,7 @@ class Lines:
         self.texts = frozenset(c.name for c in schema if c.type.kind == "string")
 
     def rows(self, line: str) -> list[Row]:
-        """The rows of a line: one, or those of a list. Raises Bad, Unclear."""
+        """The rows of a line: one, or those of a list. Raises Bad, Unclear, Joined."""
         try:
             found, end = DECODER.raw_decode(line, len(line) - len(line.lstrip(BLANK)))
         except RecursionError:
@@ -53,8 +58,12 @@ class Lines:
             if "'" in line or "INF" in line or "+Inf" in line:
                 raise Unclear from None  # Spark takes single quotes, and more words for the infinite
             raise Bad("no JSON") from None
-        if line[end:].strip(BLANK):
-            raise Unclear  # no JSON for JSON's own grammar; Spark reads up to there
+        rows = self._found(found, line)
+        if rest := line[end:].strip(BLANK):
+            raise Joined if SECOND.match(rest) else Unclear  # Spark reads up to there
+        return rows
+
+    def _found(self, found: object, line: str) -> list[Row]:
         if type(found) is Fields:
             return [self._row(found, line)]
         if type(found) is not list or not all(type(one) is Fields for one in found):

@@ -137,7 +137,7 @@ def test_a_link_in_place_of_a_file_that_has_its_offset_is_not_followed(tmp_path:
     one.fix(("p-x",))
     (tmp_path / "land/x/1.json").rename(tmp_path / "land/y/2.json")
     (tmp_path / "land/x/1.json").symlink_to(tmp_path / "land/y/2.json")
-    assert "changed after it got its offset" in str(one.broken({"p-x": (0, 1)})["p-x"])
+    assert "is no regular file any more" in str(one.broken({"p-x": (0, 1)})["p-x"])
 
 
 def opened_all(place: str, table: str) -> None:
@@ -476,3 +476,24 @@ def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
     unlooked(tmp_path / "land/x/1.json")
     with pytest.raises(EnvironmentFailed, match="Stale file handle"):
         one.broken({"p-x": (0, 1)})
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path, kind: str) -> None:
+    """A replay takes a file as it is now: it followed a link out of the landing folder, and waited for a pipe for ever."""
+    one = source(tmp_path)
+    land(tmp_path, "x/0.json")
+    one.fix(("p-x",))
+    file = tmp_path / "land" / "x" / "0.json"
+    file.unlink()
+    if kind == "link":
+        (tmp_path / "secret").write_text('{"n": 1}')
+        file.symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    for look, way in ((one, "then: rota retry"), (one.as_now({"p-x": (0, 1)}), "then replay")):
+        said = str(look.broken({"p-x": (0, 1)})["p-x"])
+        assert said == f"x/0.json (offset 0) is no regular file any more. Bring the file back, {way}"
+    assert not one.moving("p-x", one.rewritten({"p-x": (0,)})["p-x"]), "a retry would wait for it for ever"

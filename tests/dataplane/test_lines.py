@@ -1,0 +1,99 @@
+"""A line of JSON that holds more than one value stops its partition: Spark reads the first, and the rest would vanish."""
+
+import pytest
+
+from rota.consume import Committed, Parked
+from rota.dataplane import lines
+from rota.dataplane.landing import Landing
+from rota.replay import NotReplayed, replay
+from rota.retry import retry
+from tests.dataplane.conftest import log
+from tests.dataplane.world import PLAIN, World
+
+JOINED = (
+    '{"n": 1}{"n": 2}', '{"n": 1} {"n": 2}', '{"n": 1}\t{"n": 2', '{"n": 1},{"n": 2}', '{"n": 1}\x1e{"n": 2}', '{"n": 1}xyz',
+    '{"n": 1}[{"n": 2}]', '[]{"n": 1}', '[{"n": 1}]{"n": 2}', ' \t[{"n": 1}, {"n": 2}] [{"n": 3}]', "{'n': 1}{'n': 2}",
+    '{"n": 1, "word": "}{"}{"n": 2}', '\ufeff{"n": 1}\ufeff{"n": 2}', '{"n": 1, "more": [{}, {}]}{"n": 2}', '{}{"n": 2}',
+)  # fmt: skip
+SINGLE = (
+    '{"n": 1, "word": "a}{b} {c"}', '{"n": 1, "word": NaN, "more": "}{"}', '{"n": 1, "more": [{"x": 1}, {"x": 2}]}', " {} ",
+    '[{"n": 1}, {"n": 2}]', '[{"n": 1},{"n": 2}]\t', "{'word': '}{'}", '{"n": 1},', '{"n": 1}', '{"n": 1, "word": "}\\"}{"}',
+    '{"word": "\\u007d{] [", "more": [[1], [2]]}',
+)  # fmt: skip
+ASIDE = (
+    '{"n": "x"}{"n": 2}', '{"n": 1, "more": [{} {}]}', '[{"n": 1}, {"n": "x"}]{"n": 3}', '[1]{"n": 1}', 'null{"n": 1}',
+    '5 {"n": 1}', '{"n": 1, "wo{"n": 2}', '{"n": 2.5, "word": "}{"}', '}{"n": 1}', '[{"n": 1}{"n": 2}]', "not } json",
+)  # fmt: skip
+
+
+def found(world: World, *text: str) -> list[str]:
+    """Which of these lines are found, as a file of them is read."""
+    world.land("a", "0", text)
+    assert world.spark
+    frame = world.spark.read.text(str(world.folder / "land" / "a"))
+    source = Landing.of(world.pipeline)
+    return [row.value for row in lines.joined(frame, source.declared.schema, source._options()).collect()]
+
+
+def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:
+    assert found(world, *JOINED, *SINGLE, *ASIDE) == list(JOINED)
+
+
+def test_what_is_not_found_is_one_record_or_in_quarantine(world: World) -> None:
+    """Spark's own verdict: nothing of these lines is lost."""
+    world.write(PLAIN.replace("table=", "max_bad_ratio=1.0, table="))
+    world.give("a")
+    world.land("a", "0", (*SINGLE, *ASIDE))
+    (event,) = world.run("a")
+    assert isinstance(event, Committed), event
+    assert {row["_raw"] for row in log(world.table / "quarantine").rows()} == set(ASIDE)
+
+
+def test_comments_are_not_values_where_the_reader_takes_them(world: World) -> None:
+    world.write(PLAIN.replace("source()", 'source(options={"allowComments": "true", "lineSep": "\\n"})'))
+    assert found(world, '{"n": 1} // }{', '{"n": 1} /* } */ {"n": 2}') == ['{"n": 1} /* } */ {"n": 2}']
+
+
+def test_the_others_go_on_and_the_mended_file_is_read(world: World) -> None:
+    """Files joined without a last newline: half of the records were in no table, and nobody knew."""
+    world.give("a", "b")
+    for name in "0134":
+        world.rows("a", name, 2, int(name) * 10)
+    world.land("a", "2", ['{"n": 20}', '{"n": 21}{"n": 22}'])
+    world.rows("b", "0", 3)
+    events = {e.partition: e for e in world.run("a", "b")}
+    assert isinstance(events["p-a"], Committed)
+    assert events["p-a"].end == 2
+    assert isinstance(events["p-b"], Committed)
+    assert events["p-b"].rows == 3
+    (event,) = world.run("a")
+    assert isinstance(event, Parked)
+    assert event.retry_at is None
+    assert event.reason == (
+        'a/2.json (offset 2) has a line with more than one value, and Spark reads the first alone: {"n": 21}{"n": 22} ... '
+        "Put each record on a line of its own, then: rota retry p-a"
+    )
+    world.land("a", "2", ['{"n": 20}', '{"n": 21}', '{"n": 22}'])
+    assert retry(world.tree, "p-a", world.pipeline) == ("a/2.json",)
+    world.until_idle("a")
+    assert sorted(r["n"] for r in log(world.table / "main").rows() if r["_partition"] == "p-a") == [
+        0, 1, 10, 11, 20, 21, 22, 30, 31, 40, 41,
+    ]  # fmt: skip
+
+
+def test_a_replay_of_such_a_file_says_so(world: World) -> None:
+    world.give("a")
+    world.rows("a", "0", 2)
+    world.until_idle("a")
+    world.land("a", "0", ['{"n": 0}{"n": 1}'])
+    (event,) = replay(world.tree, world.pipeline, {"p-a": (0, 1)}, "again", world.connect)
+    assert isinstance(event, NotReplayed)
+    assert event.reason.endswith("on a line of its own, then replay p-a")
+
+
+def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Landing, "_one_a_line", lambda *_: None)
+    world.give("a")
+    world.land("a", "0", ['{"n": 0}{"n": 1}'])
+    world.until_idle("a")
+    assert [r["n"] for r in log(world.table / "main").rows()] == [0]
