@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
-.PHONY: setup java browser prepare check test test-fast demo dev clean
+.PHONY: setup java browser openssl prepare check test test-fast demo dev clean
 
 setup: $(READY)
 
@@ -35,6 +35,12 @@ browser:
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >/dev/null || { \
 	  echo "chromium not found and not installable here. Try: sudo apt install chromium" >&2; exit 2; }; }
 
+# The tests of access make their certificates with it.
+openssl:
+	@command -v openssl >/dev/null || { echo "installing openssl for the tests of access"; \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends openssl; } >/dev/null || { \
+	  echo "openssl not found and not installable here. Try: sudo apt install openssl" >&2; exit 2; }; }
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,7 +51,7 @@ test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder tests/core
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare browser
+test: setup prepare browser openssl
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 demo: setup prepare
