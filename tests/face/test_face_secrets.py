@@ -1,0 +1,209 @@
+"""No secret is left anywhere: a marked one in every setting, and a search through all that a line leaves behind.
+
+The line runs under credentials, over TLS, each process as its own role: a worker with its own Spark, Dagster's jobs, a
+person's commands.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import dagster as dg
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from assets import names
+from dagster_project.definitions import compose
+from rota.coordination import client
+from rota.coordination.tree import Tree
+from rota.pipeline import load
+from rota.rebalance import observe
+from rota.settings import Settings
+from tests.guarded import ROLES, Authority, Guarded, jaas, password, served
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+MARKS = {
+    "ROTA_ZOOKEEPER_KEY_PASSWORD": "m4rked-key-password",
+    "ROTA_SPARK_TOKEN": "m4rked/spark+token=",
+    "LANDING_PASSWORD": "m4rked-landing-password",
+    "S3_SECRET": "m4rked s3=secret#key",
+}
+FILE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("{folder}/${{LANDING_PASSWORD}}/{name}", format="json", schema="n int", settle=0),
+    table=delta("{folder}/tables/{name}"), group="g",
+)
+"""
+SECRET_CONF = "spark.hadoop.fs.s3a.secret.key"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """Certificates whose keys have a password, and a server that wants one and a password too."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    pki = Authority(folder)
+    for name in ("server", *ROLES):
+        pki.sign(name)
+    for role in ROLES:
+        key = folder / f"{role}.key"
+        locked = [
+            "openssl",
+            "ec",
+            "-in",
+            str(key),
+            "-aes256",
+            "-passout",
+            f"pass:{MARKS['ROTA_ZOOKEEPER_KEY_PASSWORD']}",
+        ]
+        subprocess.run([*locked, "-out", str(key)], check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={jaas(folder)}")
+        server, secure = served(folder / "data", pki)
+        server.start()
+    yield Guarded(server, secure, pki)
+    server.stop()
+
+
+def environment(guarded: Guarded, role: str, folder: Path) -> dict[str, str]:
+    """Everything that a process of the role is told: its SASL password too, over TLS with its certificate."""
+    mine = {**guarded.environment("x509", role), **guarded.environment("sasl", role), "ROTA_ZOOKEEPER": guarded.secure}
+    return mine | MARKS | {"ROTA_PIPELINES": str(folder / "pipelines"), "PYTHONPATH": str(ROOT)}
+
+
+def land(folder: Path, name: str, text: str) -> None:
+    file = folder / MARKS["LANDING_PASSWORD"] / name / "a" / "0.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    (folder / "pipelines").mkdir(exist_ok=True)
+    (folder / "pipelines" / f"{name}.py").write_text(FILE.format(folder=folder, name=name))
+
+
+def test_what_a_line_leaves_behind_holds_no_secret(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path, "p", "".join(f'{{"n": {n}}}\n' for n in range(20)) + "not a record\n")
+    land(tmp_path, "q", '{"n": 1}\n')
+    for name, value in environment(guarded, "controller", tmp_path).items():
+        monkeypatch.setenv(name, value)
+    log, home = tmp_path / "worker.log", tmp_path / "dagster"
+    home.mkdir()
+    with dg.DagsterInstance.local_temp(str(home)) as instance:
+        with client.opened(Settings.from_environment()) as store, log.open("wb") as out:
+            catalog = load(tmp_path / "pipelines")
+            observe(store, catalog, "g")
+            words = ["--group", "g", "--id", "w1", "--conf", "spark.driver.memory=600m", "--master", "local[1]"]
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "rota", "worker", *words, "--conf", f"{SECRET_CONF}=${{S3_SECRET}}"],
+                env=os.environ | environment(guarded, "worker", tmp_path), stdout=out, stderr=out,
+            )  # fmt: skip
+            try:
+                runs(Tree(store, "g"), catalog, instance, tmp_path)
+                listed(worker)
+                said = commands(guarded, tmp_path)
+                scratch = Path(log.read_text().partition("log=")[2].split()[0]).parent
+                seen = {"spark.log": (scratch / "spark.log").read_bytes()}
+                assert stat.S_IMODE((scratch / "spark.properties").stat().st_mode) == 0o600
+            finally:
+                worker.kill()  # its Spark goes with it
+                worker.wait()
+        with client.opened(
+            Settings.from_environment({**os.environ, **environment(guarded, "person", tmp_path)})
+        ) as store:
+            seen |= znodes(store, "/rota")
+    assert {
+        f"/rota/g/{name}" for name in ("meta", "own/p-a", "checkpoints/p-a", "assign/w1", "epochs/0000000001")
+    } <= set(seen)
+    seen |= {f"what {name} said": text for name, text in said.items()}
+    seen |= {
+        str(path): path.read_bytes() for part in ("dagster", "tables", "pipelines") for path in files(tmp_path / part)
+    }
+    seen |= {"worker.log": log.read_bytes(), "rows": rows(tmp_path / "tables")}
+    marks = [*MARKS.values(), *map(password, ROLES)]
+    marks += [coded for mark in marks if (coded := quote(mark, safe="")) != mark]  # as an address has it
+    assert not [(name, mark) for name, text in seen.items() for mark in marks if mark.encode() in text]
+    assert b"***" in b"".join(text for name, text in seen.items() if "dagster" in name), (
+        "the error that named one is there"
+    )
+
+
+def runs(tree: Tree, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:
+    """A rebalance, a run with a bad record, and one that fails with a line that names where it read."""
+    repository = compose(catalog).get_repository_def()  # type: ignore[arg-type]
+    for name in ("p", "q"):
+        instance.add_dynamic_partitions(str(names.partition_set(name).name), ["a"])
+    wait_until(tree.live, 90)
+    assert repository.get_job(names.rebalance_job("g")).execute_in_process(instance=instance).success
+    wait_until(lambda: all(view.incarnation for view in tree.owned().values()), 30)
+    consume = {name: repository.get_job(names.consume_job(name)) for name in ("p", "q")}
+    assert consume["p"].execute_in_process(instance=instance, partition_key="a").success
+    (folder / MARKS["LANDING_PASSWORD"] / "q" / "a" / "0.json").unlink()
+    (folder / MARKS["LANDING_PASSWORD"] / "q" / "a").rmdir()
+    consume["q"].execute_in_process(instance=instance, partition_key="a", raise_on_error=False)
+    shutil.rmtree(folder / MARKS["LANDING_PASSWORD"] / "q")
+    (folder / MARKS["LANDING_PASSWORD"] / "q").write_text("a file where the folder was")
+    assert not consume["q"].execute_in_process(instance=instance, partition_key="a", raise_on_error=False).success
+
+
+def listed(worker: "subprocess.Popen[bytes]") -> None:
+    """What everybody on the machine reads: the argument lists."""
+    family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
+    words = ""
+    for one in family:
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # it has just ended
+            words += " ".join(one.cmdline())
+    assert "SparkConnectServer" in words
+    assert not [mark for mark in MARKS.values() if mark in words]
+
+
+def commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
+    (folder / "pipelines" / "typo.py").write_text(FILE.format(folder=folder, name="typo").replace("n int", "n itn"))
+    said = {}
+    for words in (
+        ["status", "--group", "g", "--json"],
+        ["check", "--json"],
+        ["history", "--group", "g", "--json"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "rota", *words],
+            env=os.environ | environment(guarded, "reader", folder),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+        said[" ".join(words)] = done.stdout + done.stderr
+    probes = {probe["name"]: probe for probe in json.loads(said["check --json"])["probes"]}
+    assert probes["rights"]["works"], probes["rights"]
+    assert probes["Spark of w1"]["works"]
+    assert probes["schema of p"]["works"]
+    assert not probes["schema of typo"]["works"]
+    assert '"ITN"' in probes["schema of typo"]["seen"]
+    assert "/***/p has 1 partitions" in probes["source of p"]["seen"]
+    return said
+
+
+def znodes(store: client.ZooKeeperStore, path: str) -> dict[str, bytes]:
+    node = store.get(path)
+    found = {path: node.data if node is not None else b""}
+    for name in store.children(path):
+        found |= znodes(store, f"{path}/{name}")
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+
+
+def rows(tables: Path) -> bytes:
+    """What is compressed in the files."""
+    found = [path.parent for path in tables.rglob("_delta_log")]
+    return repr([DeltaTable(str(path)).to_pyarrow_table().to_pylist() for path in found]).encode()
