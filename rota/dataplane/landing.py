@@ -336,21 +336,23 @@ class Landing:
                     )
 
     def _one_a_line(self, spark: "SparkSession", place: str) -> None:
-        """Raises DataError for the first line of JSON of which Spark would read a part: what follows its first value would
-        be in no table."""
-        if self.declared.format != "json" or self._multiline:
+        """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
+        its first value would be in no table."""
+        if self.declared.format != "json":
             return
         from pyspark.sql import functions as F  # noqa: N812
 
+        what, way = ("", "into one list") if self._multiline else ("a line with ", "on a line of its own")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
-        found = lines.joined(reader.text(place), self.declared.schema, self._options())
+        texts = reader.text(place, wholetext=self._multiline)
+        found = lines.joined(texts, self.declared.schema, self._options())
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, text = one
+            partition, offset, said = one
             raise DataError(
-                f"{self.place(partition, offset)} (offset {offset}) has a line with more than one value, and Spark reads "
-                f"the first alone: {text} ... Put each record on a line of its own, {self.told_of[3]} {partition}",
+                f"{self.place(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
+                f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
                 partition=partition,
             )
 

@@ -1,4 +1,5 @@
-"""Lines of JSON that hold more than one value: Spark's reader takes the first, and the rest is in no table.
+"""Lines of JSON, with `multiLine` files, that hold more than one value: Spark's reader takes the first, and the rest is in
+no table.
 
 Law: `joined` finds a line if Spark reads its first value as a good record and an object, a list or other text follows; it
 never finds one that is a single value, nor one that Spark sets aside. Few lines look so (`LOOKS`, which costs a scan of the

@@ -23,7 +23,7 @@ from tests.conservation.shrink import shrunk
 from tests.conservation.transforms import made
 from tests.dataplane.conftest import log
 
-SCHEMAS, BLOCKS = 100, 10
+SCHEMAS, BLOCKS = 30, 3
 LINES = [*(f"{n},w{n}" for n in range(40)), "x,bad", "41,good", "many,bad too"]
 PLAIN = Case(
     "by hand",

@@ -97,3 +97,19 @@ def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypa
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     world.until_idle("a")
     assert [r["n"] for r in log(world.table / "main").rows()] == [0]
+
+
+def test_a_file_of_lines_that_is_read_as_one_value_says_so(world: World) -> None:
+    """With `multiLine` Spark takes the first value of a file, and all other lines would vanish."""
+    world.write(PLAIN.replace("source()", 'source(options={"multiLine": "true"})'))
+    world.give("a", "b", "c")
+    world.land("a", "0", ['{"n": 1}', '{"n": 2}'])
+    world.land("b", "0", ["[", '  {"n": 3, "word": "}{"},', '  {"n": 4}', "]"])
+    world.land("c", "0", ["{", '  "n": 5,', '  "word": "w"', "}", ""])
+    events = {e.partition: e for e in world.run("a", "b", "c")}
+    assert isinstance(events["p-a"], Parked)
+    assert events["p-a"].reason.startswith(
+        "a/0.json (offset 0) has more than one value, and Spark reads the first alone: "
+    )
+    assert events["p-a"].reason.endswith(" ... Put each record into one list, then: rota retry p-a")
+    assert {r["n"] for r in log(world.table / "main").rows()} == {3, 4, 5}
