@@ -168,9 +168,9 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
 
 SLEEP = """
 import sys
-from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
-spark, told = SparkSession.builder.remote(sys.argv[1]).create(), sys.argv[2]
+from rota.dataplane import session
+spark, told = session.opened(sys.argv[1]), sys.argv[2]
 @udf("long")
 def slow(number):
     import time
