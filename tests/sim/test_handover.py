@@ -70,7 +70,7 @@ ABLATIONS = {
     "checkpoint before the telling": ("untold", True, Ablation(run=RunGuards(told_first=False))),
 }
 
-SEEDS = {"parks whoever owns it now": range(40, 100)}
+SEEDS = {"parks whoever owns it now": range(2000, 2100)}  # rare: about one in fifty
 
 
 @pytest.mark.parametrize("what", ABLATIONS)
