@@ -197,7 +197,7 @@ class Landing:
         """See `Source.held`: the footers of Parquet say it."""
         if self.declared.format != "parquet":
             return None
-        files = self.index.files(tuple(ranges))
+        files = self.index.files(ranges)
         return rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
 
     def place(self, partition: str, offset: int) -> str:
