@@ -18,7 +18,6 @@ from rota.coordination.layout import is_incarnation, worker_of
 from rota.coordination.records import Live
 from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
-    MACHINES,
     Announce,
     Batch,
     Claim,
@@ -37,6 +36,7 @@ from rota.core.reconcile import (
     Suspended,
     Ticked,
     Told,
+    assigned,
     batches,
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
@@ -67,7 +67,6 @@ class Agent:
         *,
         max_shutdown: float,
         session_timeout: float,
-        protocol: str = "assigned",
         clock: Callable[[], float] = time.monotonic,
         guards: Guards | None = None,
         writes: ownership.Guards = ownership.GUARDED,
@@ -78,7 +77,6 @@ class Agent:
         self.state = State(worker, max_shutdown, guards or Guards())
         self.writes = writes
         self.done: Exit | None = None
-        self._machine = MACHINES[protocol]
         self._session = 0
         self._assign_version: int | None = None  # of the target last read: a claim checks it
         self._pending = False  # a slot waits for the head to reach it
@@ -272,12 +270,12 @@ class Agent:
     # --- deciding and acting
 
     def _feed(self, event: Event) -> Generator[None, None, None]:
-        self.state, instructions = self._machine(self.state, event)
+        self.state, instructions = assigned(self.state, event)
         for effect in batches(instructions, ownership.AT_ONCE):
             if isinstance(effect, tuple):
                 yield
                 if isinstance(event, Looked) and not self._still_proven(event):
-                    self.state, _ = self._machine(self.state, Suspended(self.clock()))
+                    self.state, _ = assigned(self.state, Suspended(self.clock()))
                     return
                 self._write(effect)
             else:

@@ -117,8 +117,7 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
     partitions = [pipeline.partition(key) for key in record.keys] if record else []
     own = tree.owned(partitions)
     live = {one.incarnation: one.record for one in tree.live()}
-    assigned = tree.meta().protocol == "assigned"
-    targets = tree.targets()[1] if assigned else {}
+    targets = tree.targets()[1]
     parked = tree.parked()
     now = tree.store.now() if any(p in parked for p in partitions) else 0.0
     workable: dict[str, str] = {}
@@ -132,7 +131,7 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
             why[p] = f"its owner {owner} is gone"
         elif live[owner] is None:
             why[p] = f"what its owner {owner} announces cannot be read"
-        elif assigned and (target is None or p not in target.partitions):
+        elif target is None or p not in target.partitions:
             why[p] = f"it is on its way from {worker_of(owner)} to another worker"
         elif p in parked and waiting(parked[p].record, now):
             why[p] = f"it is parked: {parked[p].record.reason}"

@@ -133,17 +133,12 @@ class Group:
     name: str
     assignor: str = "sticky"
     options: Mapping[str, object] = field(default_factory=dict)
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     budget: int | None = None
     cooldown: float = 0.0
     grace: float = 0.0
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
-        from rota.core.reconcile import MACHINES  # here: `rota --help` does not wait for numpy
-
-        if self.protocol not in MACHINES:
-            raise ConfigError(f"protocol={self.protocol!r} of group {self.name!r}: known is {', '.join(MACHINES)}")
 
 
 @dataclass(frozen=True, slots=True)

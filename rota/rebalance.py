@@ -203,7 +203,6 @@ def _follow(tree: Tree, declared: Group) -> str:
     wanted: dict[str, object] = {
         "assignor": declared.assignor,
         "options": dict(declared.options),
-        "protocol": declared.protocol,
         "budget": declared.budget,
         "cooldown": float(declared.cooldown),
         "grace": float(declared.grace),

@@ -45,7 +45,7 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
             dropped[p] = f"what {incarnation} announces cannot be read"
         elif reason := _not_owned(own.get(p), incarnation):
             dropped[p] = unreadable(tree, p) or reason
-        elif target is not None and p not in target:
+        elif p not in target:
             dropped[p] = f"epoch {epoch} gives it to another worker"
         elif p in elder:
             dropped[p] = f"run {elder[p]} works on it"
@@ -59,10 +59,8 @@ def rights(tree: Tree, incarnation: str, node: str, partitions: Iterable[str]) -
     return Rights(held, dropped, parked, known, epoch, record.endpoint if record else None)
 
 
-def target_of(tree: Tree, worker: str) -> tuple[int, frozenset[str] | None]:
-    """The epoch in force and what it gives the worker; None under a protocol without a controller."""
-    if tree.meta().protocol != "assigned":
-        return 0, None
+def target_of(tree: Tree, worker: str) -> tuple[int, frozenset[str]]:
+    """The epoch in force and what it gives the worker: nothing where its target is not known."""
     target = tree.target(worker)
     return (tree.head().record.epoch, target.partitions) if target else (0, frozenset())
 

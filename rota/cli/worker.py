@@ -48,7 +48,6 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 )
 @click.option("--spark", metavar="sc://HOST:PORT", help="A Spark Connect server run by somebody else.")
 @click.option("--no-spark", is_flag=True, help="No server: each run makes a local Spark session.")
-@click.option("--protocol", type=click.Choice(["assigned"]), default="assigned", show_default=True)
 def command(
     group: str,
     worker: str,
@@ -61,7 +60,6 @@ def command(
     conf: tuple[str, ...],
     spark: str | None,
     no_spark: bool,
-    protocol: str,
 ) -> None:
     """Represent one worker in a group: join, own what the target says, hand over, and run its Spark.
 
@@ -78,7 +76,6 @@ def command(
     try:
         live = Live(
             endpoint=spark,
-            protocol=protocol,  # type: ignore[arg-type]
             capacity=capacity,
             zone=zone,
             labels=_pairs("--label", labels),
@@ -189,7 +186,7 @@ class Process:
 
         who = Access.of(self.settings).me
         try:
-            tree.found(protocol=self.live.protocol)
+            tree.found()
         except Forbidden:
             raise Forbidden(
                 f"Group {self.group!r} is not there, and {who} may not found it. Start Dagster, whose "
@@ -206,7 +203,6 @@ class Process:
             self.say,
             max_shutdown=self.settings.max_shutdown.total_seconds(),
             session_timeout=timeout,
-            protocol=self.live.protocol,
         )
 
     def _serve(self, store: "Store", agent: "Agent") -> int:

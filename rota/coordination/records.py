@@ -59,7 +59,6 @@ class Meta(Record):
     token_base: Whole = 0
     assignor: Id = "sticky"
     options: Options = {}
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     budget: Whole | None = None
     cooldown: Amount = 0.0
     grace: Amount = 0.0
@@ -86,7 +85,6 @@ class Live(Record):
     """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     capacity: Capacity = 1.0
     zone: Label | None = None
     labels: Labels = {}

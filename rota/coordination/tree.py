@@ -67,12 +67,11 @@ class Tree:
         self,
         assignor: str | None = None,
         options: Mapping[str, object] | None = None,
-        protocol: str | None = None,
         **policy: object,
     ) -> Meta:
         """The group is there after it, whoever founded it; settings that are given (also budget, cooldown, grace)
         replace what is there."""
-        given = {"assignor": assignor, "options": options, "protocol": protocol}
+        given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
         self.store.wait_active(PATIENCE)
         if not self.there():

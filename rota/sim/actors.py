@@ -42,7 +42,6 @@ class Agent:
         self.store = sim.server.connect()
         self.tree = Tree(self.store, sim.group)
         self.live = Live(
-            protocol=sim.protocol_name,  # type: ignore[arg-type]
             capacity=spec.capacity,
             zone=spec.zone,
             labels=dict(spec.labels),

@@ -120,7 +120,6 @@ class Simulation:
         self.reader.found(
             assignor=self.assignor if self.protocol.controller else None,
             options=options,
-            protocol=self.protocol_name,
             budget=policy.budget,
             cooldown=float(policy.cooldown),
             grace=float(policy.grace),

@@ -70,7 +70,6 @@ CHANGES: dict[str, Callable[[Group], object]] = {
     "pause": lambda g: wishes.pause(g.tree),
     "assignor": lambda g: g.tree.found(assignor="hash"),
     "options": lambda g: g.tree.found(options={"x": 1}),
-    "protocol": lambda g: g.tree.found(protocol="claim"),
     "budget": lambda g: g.tree.found(budget=1),
     "cooldown": lambda g: g.tree.found(cooldown=1.0),
     "grace": lambda g: g.tree.found(grace=1.0),

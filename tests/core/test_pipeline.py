@@ -103,8 +103,3 @@ def test_ids_are_checked_before_any_use(bad: object) -> None:
 
 def test_the_public_names() -> None:
     assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "history"]
-
-
-def test_a_protocol_that_no_worker_speaks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="known is assigned"):
-        rota.Group("g", protocol="none")  # type: ignore[arg-type]
