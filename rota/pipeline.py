@@ -28,27 +28,20 @@ WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|de
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Landing folders: one folder a partition below `path`, files of one `format`; an offset is a file's ordinal.
+    """Landing folders as a source: one folder a partition below `path`, and an offset is the ordinal of a file in it.
 
-    `schema` is Spark DDL. `start` holds for a partition first seen; `latest` for those that are there when the pipeline
-    first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
-    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file; it does so in jobs
-    of at most `max_job_files` files and `max_job_bytes` bytes of all partitions, each with a commit.
-    `options` go to Spark's reader as they are; without `enableDateTimeParsingFallback` a date is read by its format alone.
-    A CSV header or a Parquet file without a declared column stops its partition
-    (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
-    """
+    `files` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
 
     path: str
     format: Format
     schema: str
-    start: Start = "earliest"
-    settle: float = 2.0
-    max_files: int = 1000
-    max_bytes: int = 4 << 30
-    max_job_files: int = 4000
-    max_job_bytes: int = 4 << 30
-    options: Mapping[str, str] = field(default_factory=dict)
+    start: Start
+    settle: float
+    max_files: int
+    max_bytes: int
+    max_job_files: int
+    max_job_bytes: int
+    options: Mapping[str, str]
 
     def __post_init__(self) -> None:
         local(self.path)
@@ -68,7 +61,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `path` may hold `${VAR}`."""
+    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `delta` makes one."""
 
     path: str
 
@@ -76,13 +69,55 @@ class Delta:
         local(self.path)
 
 
-def files(path: str, *, format: Format, schema: str, **more: object) -> Files:
-    """A source of landing folders; see `Files` for the options."""
-    return Files(path=path, format=format, schema=schema, **more)  # type: ignore[arg-type]
+def files(
+    path: str,
+    *,
+    format: Format,
+    schema: str,
+    start: Start = "earliest",
+    settle: float = 2.0,
+    max_files: int = 1000,
+    max_bytes: int = 4 << 30,
+    max_job_files: int = 4000,
+    max_job_bytes: int = 4 << 30,
+    options: Mapping[str, str] | None = None,
+) -> Files:
+    """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
+
+    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment.
+    `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
+    `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
+    its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
+    is null.
+    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
+    "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
+    `settle` is in seconds: a file whose size or time changed more recently waits.
+    `max_files` and `max_bytes` bound what one run takes of one partition; it takes one file at least.
+    `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
+    `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
+
+    Raises ConfigError on a bad value.
+    """
+    return Files(
+        path=path,
+        format=format,
+        schema=schema,
+        start=start,
+        settle=settle,
+        max_files=max_files,
+        max_bytes=max_bytes,
+        max_job_files=max_job_files,
+        max_job_bytes=max_job_bytes,
+        options=options or {},
+    )
 
 
 def delta(path: str) -> Delta:
-    """A Delta table; see `Delta`."""
+    """Declares the Delta table that a pipeline writes.
+
+    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment. The rows are in `main/`
+    below it; `quarantine/` holds the records that could not be read, `index/` which file has which offset. Two pipelines
+    never share a table. Raises ConfigError on an address that is no local path."""
     return Delta(path)
 
 

@@ -23,7 +23,7 @@ from rota.dataplane.endpoint import LIGHT, OPTIONS, SparkServer, SparkSettings, 
 from rota.dataplane.job import Failed, Job
 from rota.dataplane.landing import Landing
 from rota.errors import EnvironmentFailed
-from rota.pipeline import Delta, Files, Format, Pipeline
+from rota.pipeline import Format, Pipeline, delta, files
 
 PATIENCE = 180.0  # seconds for the server to start, and again to write the archive as it ends
 ROWS = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(50)]
@@ -94,8 +94,9 @@ def _pipeline(format: Format, scratch: Path) -> Pipeline:
         else:
             pq.write_table(pa.Table.from_pylist(ROWS), file)
     schema = "n long, at string" if format == "parquet" else "n long, at timestamp"
-    source = Files(str(landing), format, schema, settle=0.0, options={"header": "true"} if format == "csv" else {})
-    table = Delta(str(scratch / format))
+    options = {"header": "true"} if format == "csv" else {}
+    source = files(str(landing), format=format, schema=schema, settle=0.0, options=options)
+    table = delta(str(scratch / format))
     return replace(Pipeline(source, table, transform=_transform, max_bad_ratio=0.5), name="prepare")
 
 

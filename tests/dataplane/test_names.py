@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rota.dataplane import names
 from rota.dataplane.landing import Landing
-from rota.pipeline import Delta, Files, Pipeline
+from rota.pipeline import Pipeline, delta, files
 from rota.settings import ID
 
 FOLDERS = st.text(min_size=1, max_size=20).filter(
@@ -76,8 +76,8 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
             return names.ESCAPED.sub(lambda m: bytes([int(m[1], 16)]), key.removeprefix(names.FRONT).encode()).decode()
 
         monkeypatch.setattr(names, "folder", decoded)
-    source = Files(str(tmp_path / "land"), "json", "n int", settle=0.0)
-    landing = Landing.of(replace(Pipeline(source, Delta(str(tmp_path / "table"))), name="p"))
+    source = files(str(tmp_path / "land"), format="json", schema="n int", settle=0.0)
+    landing = Landing.of(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
     hostile = "p-z_00_2e_2e_2fsecret"
     given = landing.fix((hostile, "p-good"))
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"
