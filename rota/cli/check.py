@@ -305,16 +305,13 @@ def _nearest(folder: Path) -> Path:
 
 def _table(pipeline: "Pipeline") -> str:
     from rota.dataplane.identity import taken
-    from rota.demo import deltalog
+    from rota.dataplane.ledger import Ledger
     from rota.settings import folder
 
     place = folder(pipeline.table.path)
-    if not deltalog.exists(place / "main"):
+    if (table := Ledger(place / "main", pipeline.group, "").open()) is None:
         _nearest(place)
         return f"{place} is not there yet; the first batch makes it"
     if whose := taken(place / "main", pipeline.name, pipeline.group):
         raise ForeignTable(whose)
-    log = deltalog.read(place / "main")
-    return (
-        f"{place} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
-    )
+    return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"

@@ -17,7 +17,7 @@ from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, Create, Delete, settle
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
-from rota.machine import running
+from rota.machine import is_running
 
 MAX_RUN = (
     1_000  # partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
@@ -55,7 +55,7 @@ def rival(tree: Tree, worker: str, live: Live) -> str | None:
 
 
 def _ended(other: Live, live: Live) -> bool:
-    return other.host == live.host and (other.pid == live.pid or not running(other.pid))
+    return other.host == live.host and (other.pid == live.pid or not is_running(other.pid))
 
 
 def wait_beside(tree: Tree, worker: str, live: Live) -> None:
