@@ -58,7 +58,7 @@ def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefini
         with zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
-            shown = metadata.epoch(done, picture.ribbon(tree, pipelines) if done.published else {})
+            shown = metadata.epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         else:

@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.group import assignment, every_file_served, membership
 from assets.pipeline import consumed
-from dagster_project import jobs, schedules
+from dagster_project import jobs
 from dagster_project.warm import warm
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def compose(catalog: Catalog) -> dg.Definitions:
-    """The face of a catalog: the assets, sensors, schedules and jobs of each group and pipeline."""
+    """The face of a catalog: the assets, sensors and jobs of each group and pipeline."""
     groups, pipelines = catalog.groups.values(), catalog.pipelines.values()
     return dg.Definitions(
         assets=[
@@ -45,7 +45,6 @@ def compose(catalog: Catalog) -> dg.Definitions:
                 minimum_interval_seconds=30,
             ),
         ],
-        schedules=[schedules.backlog(pipeline) for pipeline in pipelines],
         resources={"zookeeper": ZooKeeperResource(), "spark": SparkResource()},
         executor=dg.in_process_executor,  # a run is a process of its own already; a step each would start a client each
     )

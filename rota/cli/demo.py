@@ -100,7 +100,7 @@ def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Fi
 
 
 def _draw_picture(scenario: "Scenario") -> bytes:
-    from rota.history import Moment, Tick, draw, read
+    from rota.history import Moment, Tick, draw_story, read_story
 
     commits = [Tick(c.at, p, c.run_id) for c in scenario.observer.commits for p in c.ranges]
     moments, words = [], [f"{scenario.observer.count_consumed()} files in {len(commits)} batches."]
@@ -113,7 +113,7 @@ def _draw_picture(scenario: "Scenario") -> bytes:
         moments.append(Moment(zombie.at, f"run of {zombie.worker} frozen"))
         moments.append(Moment(zombie.woken, "woken"))
         words.append("A late write refused.")
-    return draw(read(scenario.observer.tree, commits, moments), "  ".join(words))
+    return draw_story(read_story(scenario.observer.tree, commits, moments), "  ".join(words))
 
 
 def _report(figures: "Figures") -> None:

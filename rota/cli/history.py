@@ -14,16 +14,16 @@ from rota.cli.group import group_option, json_option
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file.")
 @click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Epochs to show.")
 def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
-    """What moved when and why: the last epochs, commits and refused writes."""
+    """Shows which partition moved when and why: the last epochs, and the writes that were refused."""
     from dataclasses import asdict
 
     from rota.cli.group import opened
-    from rota.history import draw, told
+    from rota.history import draw_story, read_story_with_commits
 
     with opened(group) as tree:
-        story = told(tree)
+        story = read_story_with_commits(tree)
     if png:
-        png.write_bytes(draw(story))
+        png.write_bytes(draw_story(story))
     if as_json:
         view.document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
                        "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip

@@ -102,7 +102,7 @@ def test_ids_are_checked_before_any_use(bad: object) -> None:
 
 
 def test_the_public_names() -> None:
-    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "history"]
+    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "read_moves"]
 
 
 def test_files_says_every_option_with_its_default() -> None:

@@ -148,7 +148,7 @@ def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> No
     assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights-UA", "run-6")]
     assert "refused: a write of flights-UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
     assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
-    moves = rota.history("default")
+    moves = rota.read_moves("default")
     assert moves["partition"].tolist() == ["flights-AA", "flights-B6", "flights-UA", "flights-UA"]
     assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
 

@@ -241,18 +241,3 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
     assert {r.tags["incarnation"] for r in again.run_requests} == set(incarnations.values())
-
-
-def test_the_schedule_asks_for_what_the_sensor_would(desk: Desk, tmp_path: Path) -> None:
-    incarnations = ready(desk)
-    (tmp_path / "home").mkdir()
-    with (
-        dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance,
-        dg.build_schedule_context(
-            instance=instance,
-            repository_def=desk.repository,
-            resources={"zookeeper": ZooKeeperResource(hosts=desk.hosts)},
-        ) as context,
-    ):
-        asked = desk.repository.get_schedule_def("p__backlog_every_minute")(context)
-    assert {r.tags["incarnation"] for r in asked} == set(incarnations.values())
