@@ -52,7 +52,7 @@ def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
         **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
         **({"why not more": measures.reason} if measures.reason else {}),
         **({"look again at": dg.MetadataValue.timestamp(plan.due)} if plan.due else {}),
-        **({"unreadable": dg.MetadataValue.json(dict(done.quarantined))} if done.quarantined else {}),
+        **({"unreadable": dg.MetadataValue.json(dict(done.unreadable))} if done.unreadable else {}),
     }
 
 

@@ -230,7 +230,7 @@ class Agent:
         if self.state.suspended is not None:
             self._read, self._settled = {}, set()
         settled = self._settled & (target or frozenset()) if self.state.leaving is None else frozenset()
-        read, torn = self._read, self.tree.quarantined
+        read, torn = self._read, self.tree.unreadable
         due = [p for p in wanted if p not in settled or now - read[p] >= PROOF]
         due.sort(key=lambda p: (read.get(p, float("-inf")), p))
         ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
@@ -263,9 +263,9 @@ class Agent:
 
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""
-        for path in sorted(self.tree.quarantined.keys() - self._unreadable):
-            self.say("unreadable", path=path, why=self.tree.quarantined[path])
-        self._unreadable = frozenset(self.tree.quarantined)
+        for path in sorted(self.tree.unreadable.keys() - self._unreadable):
+            self.say("unreadable", path=path, why=self.tree.unreadable[path])
+        self._unreadable = frozenset(self.tree.unreadable)
 
     # --- deciding and acting
 

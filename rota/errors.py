@@ -9,7 +9,7 @@
     │   ├── Forbidden           ZooKeeper does not let this process do that: its credentials, or the znode's ACL
     │   ├── Conflict            a compare-and-set lost: somebody else wrote first
     │   ├── Unknown             the reply was lost; read back before deciding
-    │   └── Undecodable         a record cannot be read; it is quarantined, never taken for empty
+    │   └── Undecodable         a record cannot be read; it is reported, never taken for empty
     ├── OwnershipError
     │   ├── NotOwner            the own record does not name this incarnation
     │   └── Fenced              a newer token was seen: nothing was written
@@ -120,7 +120,7 @@ class Unknown(CoordinationError):
 
 
 class Undecodable(CoordinationError):
-    """A record cannot be read; `path` names it. It is quarantined and reported, never read as empty."""
+    """A record cannot be read; `path` names it. It is reported, never read as empty."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(message, path=path)

@@ -6,7 +6,7 @@ index is told what their files are now; the table's log says so first, and whoev
 
 import uuid
 
-from rota.coordination import mending
+from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
@@ -25,7 +25,7 @@ def retry(tree: Tree, partition: str, pipeline: Pipeline | None, who: str = "") 
         raise
     except RotaError:
         taken = ()  # the run that goes on says what is wrong
-    mending.go_on(tree, partition)
+    unpark(tree, partition)
     return taken
 
 

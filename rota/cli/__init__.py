@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "pause": "pause",
     "resume": "resume",
     "retry": "retry",
+    "repair": "repair",
     "skip": "skip",
     "adopt": "adopt",
     "rename": "rename",

@@ -209,11 +209,13 @@ def _spark(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
 
 
 def _records(tree: "Tree") -> Iterator[Probe]:
-    """Each record that cannot be read, with what mends it."""
-    from rota.coordination.mending import unreadable
+    """Each record that cannot be read."""
+    from rota.coordination.records import repair_command
+    from rota.coordination.repair import find_unreadable
 
-    for one in unreadable(tree):
-        yield Probe(f"record {one.path}", False, one.why, one.mend)
+    for one in find_unreadable(tree):
+        fix = f"Restore it, or see what removing it does: {repair_command(one.path)}"
+        yield Probe(f"record {one.path}", False, one.why, fix)
 
 
 def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:

@@ -24,40 +24,38 @@ GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota 
 def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> None:
     """Tries the parked PARTITIONS again at the next look, from the same offset.
 
-    A file that changed before it was consumed is taken as it is now. An own record or a checkpoint of theirs that cannot be
-    read is let go of: the next owner gets a new token, and the table says how far it is. Without PARTITIONS, the group's own
-    records that cannot be read begin anew.
+    A file that changed before it was consumed is taken as it is now.
     """
-    from rota.coordination import mending
+    from rota.coordination.parking import unreadable
     from rota.retry import retry
 
-    if partitions and pipeline is not None:
+    if bool(partitions) == (pipeline is not None):
         raise ConfigError(GIVE)
     with opened(group) as tree:
-        if not partitions and pipeline is None:
-            if not (made := mending.begin_anew(tree)):
-                raise ConfigError(f"Every record of group {group!r} that begins anew can be read. {GIVE}")
-            view.done(f"Begun anew: {', '.join(made)}. See `rota check`")
-            return
         ids = tree.ids()
         if pipeline is not None:
             known("pipeline", pipeline, set(ids.values()))
             partitions = tuple(p for p, name in ids.items() if name == pipeline)
         for partition in set(partitions) - ids.keys():
             known("parked partition", partition, tree.store.children(tree.paths.parked))
-        waiting = mending.stuck(tree, partitions)
+        parked = tree.parked()
+        tree.owned(partitions)
+        tree.checkpoints(partitions)
+        waiting = [p for p in partitions if p in parked]
         pipelines, left = _declared(tree.group) if waiting else {}, []
         for partition in partitions:
-            if partition in waiting:
+            if partition in parked:
                 try:
                     taken = retry(tree, partition, pipelines.get(ids.get(partition, "")), getpass.getuser())
                 except ConfigError as error:
                     left.append(str(error))
                     continue
                 anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
-                view.done(f"{partition} is tried again;{anew} {waiting[partition]}")
-            elif pipeline is None:
+                view.done(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
+            elif pipeline is None and not unreadable(tree, partition):
                 view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+            if why := unreadable(tree, partition):
+                left.append(f"{partition} waits: {why}")
     if left:
         raise ConfigError(" ".join(left))
     if pipeline is not None:

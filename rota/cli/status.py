@@ -76,7 +76,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
             }
             for p in ids
         ],
-        "quarantined": dict(tree.quarantined),
+        "unreadable": dict(tree.unreadable),
     }
 
 
@@ -124,5 +124,5 @@ def _draw(now: Mapping[str, Any]) -> None:
             right=["token", "offset", "lag"],
         ),
     )
-    for path, why in now["quarantined"].items():
+    for path, why in now["unreadable"].items():
         click.secho(f"{path}: {why}", fg="red")

@@ -47,7 +47,7 @@ def rival(tree: Tree, worker: str, live: Live) -> str | None:
     records = tree.read_many([tree.paths.live(n) for n in others], Live)
     for name in others:
         read = records.get(tree.paths.live(name))
-        if read is None and tree.paths.live(name) in tree.quarantined:
+        if read is None and tree.paths.live(name) in tree.unreadable:
             return name  # not to be understood, but live
         if read is not None and read.record.host and not _ended(read.record, live):
             return name

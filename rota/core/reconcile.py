@@ -95,7 +95,7 @@ class Looked:
 
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or is quarantined: it is left alone. Of those the `unread` ones had no room in this look: what
+    `owners` was not read or cannot be read: it is left alone. Of those the `unread` ones had no room in this look: what
     was known of them still holds. `busy` are the partitions of this incarnation's runs,
     read where it must let go of any. `cap` is how many partitions the
     worker may hold (None: no bound).
