@@ -230,11 +230,15 @@ def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
 
 
 def _reached(name: str, endpoint: str) -> Probe:
-    """Whether the Spark Connect server at `endpoint` answers."""
+    """Whether the Spark Connect server at `endpoint` answers, and is sent no token that others can read on the way."""
     from rota.dataplane.pulse import unanswered
+    from rota.dataplane.token import sent_in_clear
 
     if why := unanswered(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; it starts its Spark again by itself")
+    if sent_in_clear(endpoint):
+        fix = "Let something in front of it end TLS, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
+        return Probe(name, False, f"{endpoint} answers without TLS: runs send ROTA_SPARK_TOKEN in clear", fix)
     return Probe(name, True, f"{endpoint} answers")
 
 

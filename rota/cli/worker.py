@@ -182,16 +182,9 @@ class Process:
             self._log.close()
 
     def _found(self, tree: "Tree") -> None:
-        from rota.coordination.access import Access
-
-        who = Access.of(self.settings).me
-        try:
+        """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
+        with contextlib.suppress(Forbidden):
             tree.found()
-        except Forbidden:
-            raise Forbidden(
-                f"Group {self.group!r} is not there, and {who} may not found it. Start Dagster, whose "
-                "membership sensor does, then start this worker again"
-            ) from None
 
     def _agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent
