@@ -1,4 +1,4 @@
-"""`rota demo`: up, landing, faults, verdict, down."""
+"""`rota demo`: starts everything, lands flights, causes faults, and verifies the table."""
 
 import sys
 from pathlib import Path
@@ -19,22 +19,26 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
 @click.option(
     "--workers", default=3, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
 )
-@click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, let a worker join.")
+@click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
     "--state",
     default=".rota/demo",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="State folder; emptied first.",
+    help="The state folder; it is emptied first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def command(workers: int, faults: bool, state: Path, as_json: bool) -> None:
-    """Everything on real parts, with a worker killed in the middle; exit code 0 only if nothing was lost or doubled."""
+    """Run everything on this machine, with faults.
+
+    It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
+    0 only if no record was lost or duplicated.
+    """
     progress = view.Progress(silent=as_json)
-    with progress.running():
+    with progress.show_spinner():
         figures = _perform(workers, faults and workers > 1, state, progress)
     if as_json:
-        view.document(figures.as_json())
+        view.print_document(figures.as_json())
     else:
         _report(figures)
     sys.exit(1 if figures.find_broken_laws() else 0)
@@ -119,13 +123,13 @@ def _draw_picture(scenario: "Scenario") -> bytes:
 def _report(figures: "Figures") -> None:
     """Prints each epoch, the faults, the verdict, and what to type next."""
     v, k, z = figures.verdict, figures.killed, figures.zombie
-    view.show("")
-    view.show(
-        view.table(
+    view.print_parts("")
+    view.print_parts(
+        view.make_table(
             "Epochs",
             ["epoch", "at", "before", "after", "moves", "had to", "placed", "what"],
             [
-                (e.epoch, view.clock(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
+                (e.epoch, view.format_time(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
                  e.placements, e.sentence)
                 for e in figures.epochs
             ],
@@ -135,13 +139,15 @@ def _report(figures: "Figures") -> None:
     )  # fmt: skip
     if k:
         legs = ", ".join(f"{name} {seconds:.1f}" for name, seconds in k.legs.items())
-        view.show(f"{k.worker} was killed in a batch: {k.seconds:.1f} s until {k.taken_by} committed for it ({legs})")
+        view.print_parts(
+            f"{k.worker} was killed in a batch: {k.seconds:.1f} s until {k.taken_by} committed for it ({legs})"
+        )
     if z:
-        view.show(
+        view.print_parts(
             f"A run of {z.worker} was frozen for {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}, woken: "
             f"its write to {' '.join(z.refused)} was refused"
         )
-    view.show(
+    view.print_parts(
         f"Commits: {figures.launches.commits} by {figures.launches.runs} runs, {figures.launches.by_sensor} of them "
         f"launched by a sensor; writes refused: {figures.refused}",
         f"Orphan files that nobody can see: {v.orphans} ({v.orphan_bytes:,} bytes)",
@@ -158,4 +164,4 @@ def _report(figures: "Figures") -> None:
         click.secho("Nothing lost, nothing doubled.", fg="green")
         from rota.demo.figures import NEXT
 
-        view.show(f"now: {NEXT}")
+        view.print_parts(f"now: {NEXT}")

@@ -62,18 +62,20 @@ def command(
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
-        progress.doing(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
+        progress.show_step(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
 
     try:
-        with progress.running():
+        with progress.show_spinner():
             cells = compare.grid(chosen, names, numbers, jobs, told)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)
     if as_json:
-        view.document(compare.document(cells))
+        view.print_document(compare.document(cells))
         return
-    view.show(view.table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND)
+    view.print_parts(
+        view.make_table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND
+    )
     _picture_and_page(cells, png, write, progress.seconds)
 
 
@@ -111,10 +113,10 @@ def _chaos(assignors: Sequence[str], seed: int, write: Path | None, as_json: boo
 
     found = {a: chaos.chaos(a, chaos.OPTIONS.get(a, {}), seed=seed) for a in assignors}
     if as_json:
-        view.document({a: asdict(c) for a, c in found.items()})
+        view.print_document({a: asdict(c) for a, c in found.items()})
         return
     rows = chaos.rows(found)
-    view.show(view.table("", chaos.COLUMNS, rows, right=chaos.COLUMNS[1:]), chaos.LEGEND)
+    view.print_parts(view.make_table("", chaos.COLUMNS, rows, right=chaos.COLUMNS[1:]), chaos.LEGEND)
     if write is not None:
         lines = [chaos.COLUMNS, ["---"] * len(chaos.COLUMNS), *rows]
         table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 @click.option(
     "--workers", default=2, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
 )
-@click.option("--port", default=3000, show_default=True, help="Dagster's page; another one if it is taken.")
-@click.option(
-    "--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="Where state is kept."
-)
+@click.option("--port", default=3000, show_default=True, help="The port of Dagster's page; another one if it is taken.")
+@click.option("--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="The state folder.")
 @click.option(
     "--land/--no-land",
     default=True,
@@ -28,13 +26,16 @@ if TYPE_CHECKING:
     help="Land the demo's flights, so that there is something to consume.",
 )
 def command(workers: int, port: int, state: Path, land: bool) -> None:
-    """Starts ZooKeeper, workers and Dagster on this machine, and ends all of them on Ctrl-C."""
+    """Start ZooKeeper, workers and Dagster on this machine.
+
+    Ctrl-C ends all of them.
+    """
     from rota.local.folder import StateFolder
     from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
     from rota.machine import free_port
 
     progress = view.Progress()
-    with end_on_sigterm(), Stack(StateFolder(state), read_environment()) as stack, progress.running():
+    with end_on_sigterm(), Stack(StateFolder(state), read_environment()) as stack, progress.show_spinner():
         hosts = stack.start_zookeeper(free_port(2181))
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
@@ -42,7 +43,7 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         page = stack.start_dagster(port)
         if land:
             _land_flights(stack.state.landing / "flights", progress)
-        progress.doing("Dagster starts")
+        progress.show_step("Dagster starts")
         while not page.answers():
             stack.check()
             time.sleep(0.2)
@@ -86,7 +87,7 @@ def _print_next_steps(env: dict[str, str], address: str, logs: Path) -> None:
     """Prints what to type in another terminal."""
     names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
     exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in names)
-    view.show(
+    view.print_parts(
         "",
         f"  look at      {address}",
         f"  logs         {logs}",

@@ -325,7 +325,7 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     assert "is the table of pipeline 'mine'. Give 'yours' another path" in probe["seen"]
     with pytest.raises(RotaError, match="is the table of pipeline 'mine', not of 'other'"):
         run("rename", "other", "yours")
-    assert "mine is yours now: 1 partitions go on where they were" in run("rename", "mine", "yours").output
+    assert "mine is yours now: 1 partitions continue where they were" in run("rename", "mine", "yours").output
     assert "nothing is left to do" in run("rename", "mine", "yours").output
     assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
     group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))
