@@ -1,8 +1,9 @@
-"""What the user declares: a pipeline is a file in `pipelines/`, read by path; the file's name is its name.
+"""What the user declares. Each file in `pipelines/` is a pipeline, and the file's name is the pipeline's name.
 
-Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only. Two
-pipelines never share a table, however its path is spelled: each would consume into it what it reads. The one whose table it
-is goes on, whatever the files are called; where there is no table yet, the first by name.
+Laws:
+1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
+2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
+   is refused. If there is no table yet, the first pipeline by name is served.
 """
 
 import importlib.util
@@ -123,12 +124,14 @@ def delta(path: str) -> Delta:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A source, a transform and a table. `name` and `module` are filled in by `load` from the file.
+    """A source, a transform and a table.
 
-    `transform(df) -> df` works row by row and keeps `_partition` and `_offset`; UDFs are made inside it. Past
-    `max_bad_ratio` of bad records in a batch the partition stops and says so. A Spark job that is not done after `deadline`
-    seconds is ended: the partition on which it hangs stops and says so. `requires` are the labels a worker must have for
-    its partitions.
+    `transform(df) -> df` maps row by row and keeps `_partition` and `_offset`. Make UDFs inside it.
+    `group` is the group of workers that serves the pipeline.
+    `max_bad_ratio` is the greatest ratio of bad records in a batch. Above it the partition is parked with the reason.
+    `deadline` is in seconds: a Spark job that takes longer is ended, and the partition on which it hangs is parked.
+    `requires` are the labels that a worker must have for the partitions.
+    `load` fills in `name` and `module` from the file.
     """
 
     source: Files
@@ -163,7 +166,13 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A pool of workers balanced together. Durations in seconds; `budget` is the most voluntary moves of one epoch."""
+    """A group of workers that is balanced together, and how.
+
+    `assignor` decides who gets which partition; `options` are its own (docs/protocol.md).
+    `budget` is the greatest number of voluntary moves in one epoch (None: no limit).
+    `cooldown` is the least time between two voluntary plans, in seconds.
+    `grace` is how long the partitions of a lost worker wait for it, in seconds.
+    """
 
     name: str
     assignor: str = "sticky"
@@ -178,7 +187,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything the folder declares, by name, in name order; `refused` says why a file gives no pipeline."""
+    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing."""
 
     pipelines: Mapping[str, Pipeline]
     groups: Mapping[str, Group]
@@ -191,11 +200,11 @@ class Catalog:
 
 
 def load(folder: Path) -> Catalog:
-    """Every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError if there is no such folder.
+    """Loads every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError without the folder.
 
-    A file that raises, declares a bad value, a table that is another's, or a group of an earlier file's name is refused by
-    itself: `refused[file name]` is one line, and the other files are served. Where nobody can tell whose a table is, all who
-    declare it are refused.
+    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an earlier file
+    declares. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is, all
+    files that declare it are refused.
     """
     if not folder.is_dir():
         raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
@@ -206,14 +215,14 @@ def load(folder: Path) -> Catalog:
     declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
     for path in sorted(folder.glob("[!_.]*.py")):
         try:
-            module = _module(path)
-            declared[path] = module, _declared(path, module)
+            module = _import_file(path)
+            declared[path] = module, _find_declared(path, module)
         except ConfigError as error:
             refused[path.name] = str(error)
-    others = _others(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
+    others = _find_owners(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
     for path, (module, found) in declared.items():
         try:
-            _unshared(path, found, others, groups)
+            _check_unshared(path, found, others, groups)
         except ConfigError as error:
             refused[path.name] = str(error)
             continue
@@ -228,8 +237,8 @@ def load(folder: Path) -> Catalog:
     return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
 
 
-def _module(path: Path) -> ModuleType:
-    """The file as a module of its own name, kept in `sys.modules` so that it can travel to Spark by value."""
+def _import_file(path: Path) -> ModuleType:
+    """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
     name = f"rota_pipelines_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -248,21 +257,21 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
+def _find_declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
     found: list[Pipeline | Group] = [v for v in vars(module).values() if isinstance(v, Group)]
     pipeline = getattr(module, "pipeline", None)
     if isinstance(pipeline, Pipeline):
-        found.append(replace(pipeline, name=_name(path), module=module))
+        found.append(replace(pipeline, name=_check_name(path), module=module))
     if not found:
         raise ConfigError(f"{path} declares neither `pipeline = Pipeline(...)` nor a Group. Add one or name it _...")
     return tuple(found)
 
 
-def _name(path: Path) -> str:
+def _check_name(path: Path) -> str:
     return checked_id("pipeline", path.stem)
 
 
-def _unshared(
+def _check_unshared(
     path: Path, found: tuple[Pipeline | Group, ...], others: Mapping[str, str], groups: Mapping[str, Group]
 ) -> None:
     for item in found:
@@ -272,16 +281,16 @@ def _unshared(
             raise ConfigError(f"{path}: its table {item.table.path!r} {others[item.name]}")
 
 
-def _others(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Pipeline -> whose its table is, where it is not its own, with the next step."""
+def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
     places: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
-        places.setdefault(_place(pipeline.table), []).append(pipeline)
+        places.setdefault(_resolve_place(pipeline.table), []).append(pipeline)
     shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
-    return {name: why for place, sharing in shared.items() for name, why in _refusals(place, sharing).items()}
+    return {name: why for place, sharing in shared.items() for name, why in _explain_refusals(place, sharing).items()}
 
 
-def _refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
+def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
     from rota.dataplane.identity import instead, owner_among  # here: only who shares a table waits for delta-rs
 
     names = [one.name for one in sharing]
@@ -297,6 +306,6 @@ def _refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
     }
 
 
-def _place(table: Delta) -> str:
-    """Where the table is: one text for all spellings of a path. A variable that is not set here stays as it is."""
+def _resolve_place(table: Delta) -> str:
+    """The resolved path of the table: the same for all spellings. A variable that is not set here is kept as text."""
     return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), table.path))

@@ -155,7 +155,7 @@ def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
 
 def _probe_java() -> Probe:
     from rota.dataplane.endpoint import archive
-    from rota.java import find_java, java_version
+    from rota.java import find_java, read_java_version
 
     starts = (
         "the archive of `rota prepare` is there" if archive().exists() else "`rota prepare` halves the start of a Spark"
@@ -164,7 +164,7 @@ def _probe_java() -> Probe:
         program = find_java()
     except RotaError as error:
         return Probe("Java", False, str(error))
-    return Probe("Java", True, f"{program} is version {java_version(program)}; {starts}")
+    return Probe("Java", True, f"{program} is version {read_java_version(program)}; {starts}")
 
 
 def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str, str]) -> Iterator[Probe]:

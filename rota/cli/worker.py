@@ -225,7 +225,7 @@ class Process:
                 self._watching = False  # a new connection knows nothing of former watches
             self._watch(store, agent)
             self._watch_spark()
-            if (news := usage.news()) is not None:
+            if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
             self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
