@@ -1,4 +1,4 @@
-"""How the events of a consuming run become Dagster's: a materialization of each asset for each partition it committed."""
+"""Turns the events of a consuming run into Dagster's: for each committed partition a materialization of each asset."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
 
 
-class Shown:
-    """One run's output. Law: what was committed is shown even if the run fails later; what was not is never shown."""
+class RunOutput:
+    """The output of one run. Law: a commit is shown even if the run fails later, and only commits are shown."""
 
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline) -> None:
         self.context, self.pipeline = context, pipeline
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
-        self.refused: dict[str, str] = {}  # the keys that a replay left as they were
-        self.seen = provenance.seen(context.instance, names.assignment(pipeline.group))
+        self.refused: dict[str, str] = {}  # key -> why a replay did not replace its rows
+        self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
 
-    def announced(self, partitions: Sequence[str]) -> tuple[str, ...]:
-        """The source keys of this run: those in its config, else those selected on the page, else all there are."""
+    def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
+        """The source keys of this run: those in its config, else those selected on the page, else all of the pipeline."""
         if partitions:
             provenance.announce(self.context, self.assets, partitions)
             return tuple(partitions)
@@ -37,63 +37,63 @@ class Shown:
             return tuple(self.context.partition_keys)
         return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
 
-    def made(self, key: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
-        """One materialization of each of the three assets, as if Dagster had made it from a returned result."""
+    def materialize(self, key: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
+        """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
             yield dg.AssetMaterialization(asset, partition=key, metadata=dict(entries), tags=tags)
 
-    def of(self, event: "Event", incarnation: str) -> Iterator[Output]:
-        """What one event of the verb shows."""
+    def show_event(self, event: "Event", incarnation: str) -> Iterator[Output]:
+        """Yields what Dagster shows for one event of `rota.consume`."""
         from rota import consume
 
         key = self.pipeline.key(event.partition)
         if isinstance(event, consume.Committed):
-            yield from self.made(key, str(event.end), metadata.batch(event, incarnation))
+            yield from self.materialize(key, str(event.end), metadata.describe_batch(event, incarnation))
         elif isinstance(event, consume.Idle):
-            # Whoever asked for this key on the page gets an answer; a sensor's run says nothing of nothing.
+            # A click on the page gets an answer for each key. A sensor's run reports only keys with something new.
             if self.clicked:
-                yield from self.made(key, str(event.offset), metadata.idle(event, incarnation))
+                yield from self.materialize(key, str(event.offset), metadata.describe_idle(event, incarnation))
         elif isinstance(event, consume.Parked):
-            yield from self.skipped(key, f"parked: {event.reason}")
+            yield from self.show_skipped(key, f"parked: {event.reason}")
         else:
-            yield from self.skipped(key, event.reason)
+            yield from self.show_skipped(key, event.reason)
 
-    def skipped(self, key: str, reason: str) -> Iterator[Output]:
-        """A key that was not consumed, with its reason on the page."""
+    def show_skipped(self, key: str, reason: str) -> Iterator[Output]:
+        """Yields an observation of a key that was not consumed, with the reason."""
         self.context.log.warning(f"{key} skipped: {reason}")
         yield dg.AssetObservation(self.assets[0], partition=key, description=reason, metadata={"skipped": reason})
 
-    def replayed(self, event: "Replayed | NotReplayed", tree: "Tree") -> Iterator[Output]:
-        """What a replay shows: its rows, beside the owner and the offset, which it leaves as they are."""
+    def show_replay(self, event: "Replayed | NotReplayed", tree: "Tree") -> Iterator[Output]:
+        """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before."""
         from rota import replay
 
         key = self.pipeline.key(event.partition)
         if isinstance(event, replay.NotReplayed):
             self.refused[key] = event.reason
-            yield from self.skipped(key, event.reason)
+            yield from self.show_skipped(key, event.reason)
             return
         own, at = tree.owned((event.partition,)), tree.checkpoints((event.partition,))
         offset = str(at[event.partition].record.offset) if event.partition in at else "0"
-        yield from self.made(key, offset, metadata.replayed(event, own.get(event.partition), offset))
+        yield from self.materialize(key, offset, metadata.describe_replay(event, own.get(event.partition), offset))
 
-    def all_replayed(self) -> None:
-        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those keys was changed."""
+    def raise_refused(self) -> None:
+        """Raises Failure if keys could not be replayed. Their rows were not changed."""
         if self.refused:
             raise dg.Failure(
                 "; ".join(f"{key} was not replayed: {why}" for key, why in self.refused.items()), allow_retries=False
             )
 
-    def shares(self, tree: "Tree", incarnation: str, keys: Sequence[str]) -> "Owners":
-        """What to consume for whom, and what to skip: a run that names no incarnation goes to the owners of now."""
+    def divide_among_owners(self, tree: "Tree", incarnation: str, keys: Sequence[str]) -> "Owners":
+        """The partitions of this run by incarnation, and those to skip. Without `incarnation`: by their present owners."""
         from rota.backlog import Owners, owners
 
         if incarnation:
             return Owners({incarnation: tuple(self.pipeline.partition(key) for key in keys)}, {})
         return owners(tree, self.pipeline, keys)
 
-    def checked(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
-        """The outcome of each check, read back from the table's log and the checkpoints."""
+    def run_checks(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
+        """Yields the result of each check, from the table's log and the checkpoints."""
         from rota.dataplane.landing import Landing
         from rota.dataplane.ledger import Tables
         from rota.rewritten import rewritten
@@ -101,12 +101,16 @@ class Shown:
         main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
         past = main.recent()
         mine = tuple(self.pipeline.partition(key) for key in keys)
-        wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
-        *lasting, unparked, unchanged, whole = checks.specs(self.pipeline)
+        wrong = (
+            checks.find_stale(past),
+            checks.find_gaps(past),
+            checks.find_ahead(tree.checkpoints(mine), main.standing(mine)),
+        )
+        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.parked(tree.parked(), self.pipeline)
-        yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
+            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
+        waiting = checks.find_parked(tree.parked(), self.pipeline)
+        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
         source = Landing.of(self.pipeline)
-        yield checks.result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.result(whole, source.left_out(), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.make_result(whole, source.left_out(), mine, dg.AssetCheckSeverity.WARN)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import gaps, stale
+from assets.checks import find_gaps, find_stale
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ ORDINARY = [
 
 
 def test_ordinary_life_is_neither_stale_nor_has_gaps() -> None:
-    assert not stale(ORDINARY)
-    assert not gaps(ORDINARY)
+    assert not find_stale(ORDINARY)
+    assert not find_gaps(ORDINARY)
 
 
 def test_a_commit_of_an_older_token_is_stale_wherever_it_stands_in_the_answer() -> None:
     zombie = Commit(8, {"q": (2, 3)}, {"q": 11})
-    assert stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
-    assert stale([*ORDINARY, zombie]) == stale([zombie, *ORDINARY])
+    assert find_stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
+    assert find_stale([*ORDINARY, zombie]) == find_stale([zombie, *ORDINARY])
 
 
 def test_a_lost_and_a_doubled_range_are_gaps() -> None:
     lost, doubled = Commit(8, {"p": (10, 11)}), Commit(8, {"p": (4, 9)})
-    assert gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
-    assert gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
+    assert find_gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
+    assert find_gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
