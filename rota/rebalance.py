@@ -22,7 +22,7 @@ from rota.coordination.records import Loads, Meta
 from rota.coordination.store import Store
 from rota.coordination.tree import Tree
 from rota.core import Plan, Policy, Snapshot, plan
-from rota.core.eligibility import matching, rightful
+from rota.core.constraints import matching, rightful
 from rota.core.measures import holders, imbalance
 from rota.core.values import Codes
 from rota.errors import RotaError

@@ -129,7 +129,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
-    from rota.core.eligibility import counted
+    from rota.core.constraints import counted
 
     snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)
     columns = [

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.assignors import labelled as passes
-from rota.core.assignors.balance import NEVER, balanced, prices, proves
 from rota.core.assignors.classes import Classes
-from rota.core.eligibility import matching, rightful
+from rota.core.assignors.sticky import constrained as passes
+from rota.core.assignors.sticky.balance import NEVER, balanced, prices, proves
+from rota.core.constraints import matching, rightful
 
 
 def world(seed: int, equal: bool = True) -> Snapshot:

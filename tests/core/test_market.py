@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.assignors import market, sticky
-from rota.core.assignors.freedom import Freedom
-from rota.core.assignors.market import Market, traded
-from rota.core.assignors.spread import spread
+from rota.core.assignors.sticky import assignor as sticky
+from rota.core.assignors.sticky import price_flow as market
+from rota.core.assignors.sticky.open_choices import Freedom
+from rota.core.assignors.sticky.price_flow import Market, traded
+from rota.core.assignors.sticky.source_spread import spread
 from tests.core.exact_solver import best, reached
 
 

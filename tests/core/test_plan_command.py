@@ -8,7 +8,11 @@ from click.testing import CliRunner, Result
 
 from rota.cli.plan import command
 from rota.core import document
-from rota.core.assignors import ASSIGNORS, avg_shed, older_shed, settled, sticky_load
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.pulsar import avg_shed
+from rota.core.assignors.pulsar import older_shedders as older_shed
+from rota.core.assignors.sticky_load import assignor as sticky_load
+from rota.core.assignors.sticky_load import noise_band as settled
 from rota.errors import ConfigError
 
 CASE = {

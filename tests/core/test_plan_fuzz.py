@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core import document
-from rota.core.assignors import ASSIGNORS, avg_shed
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.pulsar import avg_shed
 from rota.errors import ConfigError
 
 JUNK: Any = st.recursive(

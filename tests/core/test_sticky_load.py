@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core import Partition, Plan, Snapshot, Worker, plan
-from rota.core.assignors import sticky_load
-from rota.core.assignors.peaks import Peaks, _Descent
-from rota.core.eligibility import matching
+from rota.core.assignors.sticky_load import assignor as sticky_load
+from rota.core.assignors.sticky_load.local_search import Peaks, _Descent
+from rota.core.constraints import matching
 
 
 def drifted(count: int, team: int, seed: int, sigma: float = 0.5) -> Snapshot:

@@ -19,7 +19,11 @@ from rota.coordination.membership import join
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live, Loads
 from rota.coordination.tree import Tree
-from rota.core.assignors import ASSIGNORS, avg_shed, memoryless, older_shed, sticky_load
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.baselines import memoryless
+from rota.core.assignors.pulsar import avg_shed
+from rota.core.assignors.pulsar import older_shedders as older_shed
+from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.pipeline import load
 from rota.rebalance import observe
 

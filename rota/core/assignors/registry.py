@@ -10,15 +10,15 @@ from rota.errors import ConfigError, shown
 
 # name -> module below rota.core.assignors and its function; imported when first used.
 ASSIGNORS: dict[str, tuple[str, str]] = {
-    "avg-shed": ("avg_shed", "assign"),
-    "hash": ("memoryless", "by_hash"),
-    "ordinal": ("memoryless", "by_ordinal"),
-    "range": ("memoryless", "by_range"),
-    "round-robin": ("memoryless", "in_turn"),
-    "sticky": ("sticky", "assign"),
-    "sticky-load": ("sticky_load", "assign"),
-    "threshold-shed": ("older_shed", "by_threshold"),
-    "uniform-shed": ("older_shed", "by_extremes"),
+    "avg-shed": ("pulsar.avg_shed", "assign"),
+    "hash": ("baselines.memoryless", "by_hash"),
+    "ordinal": ("baselines.memoryless", "by_ordinal"),
+    "range": ("baselines.memoryless", "by_range"),
+    "round-robin": ("baselines.memoryless", "in_turn"),
+    "sticky": ("sticky.assignor", "assign"),
+    "sticky-load": ("sticky_load.assignor", "assign"),
+    "threshold-shed": ("pulsar.older_shedders", "by_threshold"),
+    "uniform-shed": ("pulsar.older_shedders", "by_extremes"),
 }
 BY_COUNT = frozenset({"sticky"})  # their imbalance is measured by count, not by load
 

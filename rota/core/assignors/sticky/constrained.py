@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from rota.core.assignors.balance import balanced, prices
 from rota.core.assignors.classes import Classes
-from rota.core.assignors.freedom import MOST_CELLS, Freedom, hashed
-from rota.core.assignors.keep import Kept, kept
-from rota.core.assignors.realise import realise
-from rota.core.assignors.spread import spread
+from rota.core.assignors.selection import realise
+from rota.core.assignors.sticky.balance import balanced, prices
+from rota.core.assignors.sticky.fewest_moves import Kept, kept
+from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom, hashed
+from rota.core.assignors.sticky.source_spread import spread
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 MOST_ARCS = 200_000  # class x worker; beyond it the answer is valid and near even, not proven, and the plan says so

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from rota.core.assignors.classes import Classes
-from rota.core.assignors.seats import seating
+from rota.core.assignors.sticky.quota import seating
 from rota.core.values import Bools, Floats, Ints
 
 NEVER = 2**62  # the price of a seat that is not there

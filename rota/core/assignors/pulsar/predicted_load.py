@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.scores import Scores
+from rota.core.assignors.pulsar.scores import Scores
 from rota.core.values import Codes, Floats, Snapshot
 
 CATCH_UP_ROUNDS = 10  # ten minutes: the longest batch and the next report take three

@@ -2,7 +2,7 @@
 
 Laws, in rank order: valid and as many placed as possible; nothing voluntary while the imbalance is within `tolerance`,
 nor for a gain of less than a quarter of it, nor while a placement that settled is as noise of +-10 % may show it
-(`settled.py`: exactly what holds; it takes the memory); at most `budget` voluntary moves; each of them worth `move_price`
+(`noise_band.py`: exactly what holds; it takes the memory); at most `budget` voluntary moves; each of them worth `move_price`
 (the least gain in peak/mean for a move); the lowest peak, with the fewest moves: of all sets of moves where a budget of
 up to 4 leaves few enough (`sets.py`), else the lowest that a beam and a descent find, which is not proven to be the
 lowest. The problem is NP-hard: the lower bound stands beside the result
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.loads import placed, within_caps
 from rota.core.assignors.options import Option, chosen, remembered
-from rota.core.assignors.peaks import Peaks, few, many
+from rota.core.assignors.pulsar.scores import ROUND
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import ROUND
-from rota.core.assignors.sets import best_of_all, countable
-from rota.core.assignors.settled import MEMORY, NOISE, Band
-from rota.core.eligibility import matching, rightful
+from rota.core.assignors.sticky_load.exhaustive_search import best_of_all, countable
+from rota.core.assignors.sticky_load.local_search import Peaks, few, many
+from rota.core.assignors.sticky_load.noise_band import MEMORY, NOISE, Band
+from rota.core.assignors.sticky_load.placement import placed, within_caps
+from rota.core.constraints import matching, rightful
 from rota.core.measures import holders, mean_utilization, utilizations
 from rota.core.values import Codes, Floats, Snapshot
 

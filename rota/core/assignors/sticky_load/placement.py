@@ -8,8 +8,8 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 
-from rota.core.assignors.fit import fitted
-from rota.core.eligibility import counted
+from rota.core.assignors.nearest_valid import fitted
+from rota.core.constraints import counted
 from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rota.core.runs import runs
+from rota.core.run_length import runs
 from rota.core.values import NOBODY, Bools, Codes, Kind, Snapshot, Worker
 
 ANYBODY: Kind = ((), None)

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rota.core.eligibility import counted
+from rota.core.constraints import counted
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 RESOURCES = ("cpu", "memory", "bandwidth_in", "bandwidth_out")

@@ -2,13 +2,13 @@
 
 Law: `spread` minimises the sum over sources and workers of count², exactly, as a min-cost flow of releases and takings
 with convex unit costs. A *group* is a set of alike partitions of one source. Ties are broken by a hash of ids, the same
-for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end. (`market` does the same faster
+for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end. (`price_flow` does the same faster
 where sources are few.)
 """
 
 import numpy as np
 
-from rota.core.assignors.freedom import Freedom, mixed
+from rota.core.assignors.sticky.open_choices import Freedom, mixed
 from rota.core.values import Ints
 from rota.errors import AssignmentError
 

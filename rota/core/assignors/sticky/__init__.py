@@ -1,0 +1,1 @@
+"""`sticky`: counts in proportion to capacity with the fewest moves."""

@@ -1,0 +1,1 @@
+"""`sticky-load`: the largest utilization as low as a few moves allow."""
