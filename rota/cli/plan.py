@@ -129,7 +129,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
-    from rota.core.constraints import counted
+    from rota.core.columns import counted
 
     snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)
     columns = [

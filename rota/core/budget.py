@@ -11,7 +11,7 @@ from collections import deque
 
 import numpy as np
 
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.order import by_burden
 from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 

@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from rota.core.run_length import runs
 from rota.core.values import NOBODY, Bools, Codes, Kind, Snapshot, Worker
 
 ANYBODY: Kind = ((), None)
-LONG = 50_000  # a column from which on it pays to count runs
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
@@ -40,17 +38,3 @@ def rightful(snapshot: Snapshot, match: Bools) -> Codes:
     somebody = np.maximum(owner, 0)
     keeps = (owner >= 0) & ~snapshot.team.draining[somebody] & match[snapshot.kind, somebody]
     return np.where(keeps, owner, np.int32(NOBODY))
-
-
-def counted(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
-    """How many (or how much weight) each worker has in `column`; codes below 0 count nowhere."""
-    if weight is None and len(column) > LONG and len(column) > 8 * np.count_nonzero(column[1:] != column[:-1]):
-        start, length = runs(column)
-        return counted(column[start], workers, length).astype(np.int64)
-    if int(column.min(initial=0)) < 0:
-        held = column >= 0
-        column, weight = column[held], None if weight is None else weight[held]
-    found = np.bincount(column, weight, minlength=workers)
-    return (
-        found if weight is None else found.astype(np.float64, copy=False)
-    )  # of nothing, bincount counts whole numbers

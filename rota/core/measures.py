@@ -3,7 +3,7 @@ load, None without such workers; the mean is their whole load over their whole c
 
 import numpy as np
 
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import Bools, Codes, Floats, Snapshot
 
 

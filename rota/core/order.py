@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 
 

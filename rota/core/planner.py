@@ -16,7 +16,8 @@ import numpy as np
 from rota.core.assignors.options import part, remembered
 from rota.core.assignors.registry import BY_COUNT, Proposal, find
 from rota.core.budget import chosen
-from rota.core.constraints import counted, matching, rightful
+from rota.core.columns import counted
+from rota.core.constraints import matching, rightful
 from rota.core.measures import holders, imbalance, lowest_peak, mean_utilization, utilizations
 from rota.core.order import ordered
 from rota.core.reasons import Left, Moves

@@ -5,7 +5,8 @@ Law: what had to move says why it had to; what did not have to says what the ass
 
 from collections.abc import Callable, Mapping
 
-from rota.core.constraints import counted, matches
+from rota.core.columns import counted
+from rota.core.constraints import matches
 from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, Lazy, Move, Snapshot, Unassigned
 
 

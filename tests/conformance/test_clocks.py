@@ -11,7 +11,7 @@ from rota.coordination.parking import park, waiting
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
-from rota.core.assignors.pulsar.scores import ROUND, this_round
+from rota.core.assignors.rounds import ROUND, this_round
 from rota.pipeline import Catalog, Group
 from rota.rebalance import observe, rebalance
 from tests.core.test_planner import LOPSIDED, given

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.assignors.classes import Classes
+from rota.core.assignors.partition_classes import Classes
 from rota.core.assignors.sticky import constrained as passes
 from rota.core.assignors.sticky.balance import NEVER, balanced, prices, proves
 from rota.core.constraints import matching, rightful

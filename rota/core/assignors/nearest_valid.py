@@ -5,10 +5,10 @@ Law: as many partitions as possible are placed; among those answers the most wis
 
 import numpy as np
 
-from rota.core.assignors.classes import Classes
+from rota.core.assignors.hashing import hashed
+from rota.core.assignors.partition_classes import Classes
 from rota.core.assignors.selection import realise
-from rota.core.assignors.sticky.open_choices import hashed
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 
 _LEVELS = 8

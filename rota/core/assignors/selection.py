@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rota.core.run_length import runs
+from rota.core.columns import runs
 from rota.core.values import NOBODY, Codes, Ints
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from rota.core.assignors.nearest_valid import fitted
 from rota.core.assignors.options import Option, chosen
 from rota.core.assignors.registry import Proposal
-from rota.core.constraints import counted, matching, rightful
+from rota.core.columns import counted
+from rota.core.constraints import matching, rightful
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 Deal = Callable[[int, int, int], Ints]  # (partitions, workers, how many were dealt before) -> place of each

@@ -19,8 +19,9 @@ import numpy as np
 from rota.core.assignors.nearest_valid import fitted
 from rota.core.assignors.options import Option, chosen, remembered
 from rota.core.assignors.pulsar.predicted_load import Predicted
-from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, between, lately, room, this_round
+from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, lately, room
 from rota.core.assignors.registry import Proposal
+from rota.core.assignors.rounds import between, this_round
 from rota.core.constraints import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
 from rota.errors import ConfigError, shown

@@ -21,9 +21,11 @@ import numpy as np
 
 from rota.core.assignors.nearest_valid import fitted
 from rota.core.assignors.options import Option, chosen, remembered
-from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, between, lately, room, this_round
+from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, lately, room
 from rota.core.assignors.registry import Proposal
-from rota.core.constraints import counted, matching, rightful
+from rota.core.assignors.rounds import between, this_round
+from rota.core.columns import counted
+from rota.core.constraints import matching, rightful
 from rota.core.values import Bools, Codes, Floats, Snapshot
 
 MARGIN = 5.0  # percentage points: ADDITIONAL_THRESHOLD_PERCENT_MARGIN is 0.05, added to fractions

@@ -10,11 +10,10 @@ from zlib import crc32
 
 import numpy as np
 
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 RESOURCES = ("cpu", "memory", "bandwidth_in", "bandwidth_out")
-ROUND = 60.0  # seconds between two rounds of a shedder, in the snapshot's time; without a clock every call is a round
 IMMUNE_ROUNDS = 30  # loadBalancerSheddingGracePeriodMinutes
 
 
@@ -47,19 +46,6 @@ class Scores:
             told[row] = [name in u and (row == 1 or bytes_known) for u in usage]
             now[row] = [u[name] if t else total for u, t, total in zip(usage, told[row], sums, strict=True)]
         return cls(now, told, told[0] | (counted(keeps, size) == 0), traffic)
-
-
-def this_round(snapshot: Snapshot, at: float | None, number: float | None) -> tuple[bool, int, float]:
-    """Whether this call is a round of its own, its number, and when to look again."""
-    count = int(number or 0)
-    if at is not None and snapshot.now > 0 and at <= snapshot.now < at + ROUND:  # below `at` the clock went back
-        return False, count, at + ROUND
-    return True, count + 1, snapshot.now + ROUND
-
-
-def between(snapshot: Snapshot, at: float) -> str:
-    """Why a call that is no round of its own sheds nothing."""
-    return f"the last round was {snapshot.now - at:g} s ago, rounds are {ROUND:g} s apart"
 
 
 def lately(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.hashing import hashed
 from rota.core.assignors.options import chosen
 from rota.core.assignors.registry import Proposal
 from rota.core.assignors.selection import realise
 from rota.core.assignors.sticky.constrained import labelled
-from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom, hashed
+from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom
 from rota.core.assignors.sticky.price_flow import pays, traded
 from rota.core.assignors.sticky.quota import Seating, seating
 from rota.core.assignors.sticky.source_spread import spread
-from rota.core.constraints import counted, matching, rightful
-from rota.core.run_length import runs
+from rota.core.columns import counted, runs
+from rota.core.constraints import matching, rightful
 from rota.core.values import Bools, Codes, Ints, Snapshot
 
 

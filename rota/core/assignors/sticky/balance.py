@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from rota.core.assignors.classes import Classes
+from rota.core.assignors.partition_classes import Classes
 from rota.core.assignors.sticky.quota import seating
 from rota.core.values import Bools, Floats, Ints
 

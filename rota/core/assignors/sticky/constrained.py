@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from rota.core.assignors.classes import Classes
+from rota.core.assignors.hashing import hashed
+from rota.core.assignors.partition_classes import Classes
 from rota.core.assignors.selection import realise
 from rota.core.assignors.sticky.balance import balanced, prices
 from rota.core.assignors.sticky.fewest_moves import Kept, kept
-from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom, hashed
+from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom
 from rota.core.assignors.sticky.source_spread import spread
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.assignors.classes import Classes
+from rota.core.assignors.partition_classes import Classes
 from rota.core.assignors.sticky.balance import NEVER, Prices
 from rota.core.values import Bools, Ints
 from rota.errors import AssignmentError

@@ -1,8 +1,6 @@
 """What laws 1 to 3 leave open to law 4: which units may leave a worker, which may come, and how ties are broken."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 
@@ -37,17 +35,3 @@ class Freedom:
         if (self.release.any(axis=0) & self.take.any(axis=0)).any():
             return held, top
         return np.maximum(held - self.low, 0), np.maximum(top - held, 0)
-
-
-def hashed(names: Iterable[str]) -> Ints:
-    """A number for each id that depends on nothing else."""
-    return np.array(list(map(crc32, map(str.encode, names))), np.int64)
-
-
-def mixed(rows: Ints, columns: Ints) -> Ints:
-    """A number for each pair that no sum of a row's and a column's number explains (or swaps would all tie)."""
-    with np.errstate(over="ignore"):
-        bits = rows.astype(np.uint64)[:, None] ^ (columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))[None, :]
-        bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(bits >> np.uint64(33)).astype(np.int64)

@@ -8,7 +8,8 @@ the few units that are left over go along shortest paths from source to source, 
 
 import numpy as np
 
-from rota.core.assignors.sticky.open_choices import Freedom, mixed
+from rota.core.assignors.hashing import mixed
+from rota.core.assignors.sticky.open_choices import Freedom
 from rota.core.values import Ints
 from rota.errors import AssignmentError
 

@@ -8,7 +8,8 @@ where sources are few.)
 
 import numpy as np
 
-from rota.core.assignors.sticky.open_choices import Freedom, mixed
+from rota.core.assignors.hashing import mixed
+from rota.core.assignors.sticky.open_choices import Freedom
 from rota.core.values import Ints
 from rota.errors import AssignmentError
 

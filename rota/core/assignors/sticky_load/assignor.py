@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from rota.core.assignors.options import Option, chosen, remembered
-from rota.core.assignors.pulsar.scores import ROUND
 from rota.core.assignors.registry import Proposal
+from rota.core.assignors.rounds import ROUND
 from rota.core.assignors.sticky_load.exhaustive_search import best_of_all, countable
 from rota.core.assignors.sticky_load.local_search import Peaks, few, many
 from rota.core.assignors.sticky_load.noise_band import MEMORY, NOISE, Band

@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 
 from rota.core.assignors.sticky_load.local_search import Peaks
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import Codes, Ints
 
 MOST = 600_000  # utilizations: one a worker for each set

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.assignors.sticky.open_choices import mixed
-from rota.core.constraints import counted
+from rota.core.assignors.hashing import mixed
+from rota.core.columns import counted
 from rota.core.values import UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 BEAM = 768

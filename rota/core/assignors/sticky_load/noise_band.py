@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import Bools, Codes, Floats, Snapshot
 
 NOISE = 0.1

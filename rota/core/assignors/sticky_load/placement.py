@@ -9,7 +9,7 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from rota.core.assignors.nearest_valid import fitted
-from rota.core.constraints import counted
+from rota.core.columns import counted
 from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 
