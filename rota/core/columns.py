@@ -1,5 +1,8 @@
-"""Columns as runs of equal values. A settled group has few runs beside its partitions: what a law asks of a run costs
-nothing for each partition in it, and where every run has length 1 nothing is lost."""
+"""Columns of owner codes, one row for each partition: runs of equal values, and sums for each worker.
+
+A group at rest has far fewer runs than partitions, so code that works run by run is faster there. A column whose runs all
+have length 1 costs no more than without runs.
+"""
 
 import numpy as np
 
@@ -8,8 +11,8 @@ from rota.core.values import Codes, Ints
 LONG = 50_000  # rows; counting the runs of a shorter column saves nothing
 
 
-def runs(*columns: Codes) -> tuple[Ints, Ints]:
-    """Where each longest stretch begins in which no column changes, and its length."""
+def find_runs(*columns: Codes) -> tuple[Ints, Ints]:
+    """Splits the columns into the longest stretches in which none changes. Returns each start and each length in rows."""
     size = len(columns[0])
     changes = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
@@ -21,15 +24,15 @@ def runs(*columns: Codes) -> tuple[Ints, Ints]:
     return start, edges[1:][: len(start)] - start
 
 
-def counted(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
-    """How many (or how much weight) each worker has in `column`; codes below 0 count nowhere."""
+def count_per_worker(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """Counts the rows of each worker, or sums their `weight`. A code below 0 belongs to no worker."""
     if weight is None and len(column) > LONG and len(column) > 8 * np.count_nonzero(column[1:] != column[:-1]):
-        start, length = runs(column)
-        return counted(column[start], workers, length).astype(np.int64)
+        start, length = find_runs(column)
+        return count_per_worker(column[start], workers, length).astype(np.int64)
     if int(column.min(initial=0)) < 0:
         held = column >= 0
         column, weight = column[held], None if weight is None else weight[held]
     found = np.bincount(column, weight, minlength=workers)
     return (
         found if weight is None else found.astype(np.float64, copy=False)
-    )  # of nothing, bincount counts whole numbers
+    )  # the bincount of an empty column has integers

@@ -1,4 +1,4 @@
-"""Who may hold what (law 1): labels, zone and pin, as columns over workers."""
+"""Law 1: which worker may hold which partition, by label, zone and pin, as columns over workers."""
 
 import numpy as np
 
@@ -8,19 +8,19 @@ ANYBODY: Kind = ((), None)
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
-    """Whether `worker` carries every label that `kind` requires (`zone` counts as one) and is the one it is pinned to."""
+    """Whether `worker` carries every label that `kind` requires and is its pin, if it has one. `zone` is a label too."""
     requires, pin = kind
-    return (pin is None or pin == worker.id) and all(_label(worker, name) == value for name, value in requires)
+    return (pin is None or pin == worker.id) and all(_read_label(worker, name) == value for name, value in requires)
 
 
-def _label(worker: Worker, name: str) -> str | None:
+def _read_label(worker: Worker, name: str) -> str | None:
     if name == "zone" and worker.zone is not None:
         return worker.zone
     return worker.labels.get(name)
 
 
-def matching(snapshot: Snapshot) -> Bools:
-    """Kinds x workers: who matches, whatever its state."""
+def find_matches(snapshot: Snapshot) -> Bools:
+    """The table kinds x workers of `matches`. A worker's state plays no part in it."""
     table = np.ones((len(snapshot.kinds), len(snapshot.workers)), np.bool_)
     for k, kind in enumerate(snapshot.kinds):
         if kind != ANYBODY:
@@ -28,8 +28,8 @@ def matching(snapshot: Snapshot) -> Bools:
     return table
 
 
-def rightful(snapshot: Snapshot, match: Bools) -> Codes:
-    """The owner column with NOBODY where the owner is gone, draining or does not match: what may be kept."""
+def find_valid_owners(snapshot: Snapshot, match: Bools) -> Codes:
+    """The owner column, with NOBODY where the owner is gone, is draining, or does not match."""
     owner = snapshot.owner
     if not snapshot.workers:
         return np.full(len(owner), NOBODY, np.int32)

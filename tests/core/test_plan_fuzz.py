@@ -87,7 +87,7 @@ DOCUMENT = st.fixed_dictionaries(
 def test_an_answer_or_one_line(given_document: Any) -> None:
     said: Any = None
     try:
-        said = document.answer(document.parse(json.dumps(given_document)))
+        said = document.answer_request(document.parse_request(json.dumps(given_document)))
     except ConfigError as refused:
         said = str(refused).splitlines()
     assert not isinstance(said, list) or len(said) == 1

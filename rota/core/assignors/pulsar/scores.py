@@ -1,7 +1,7 @@
-"""What the shedders read of a worker: a score from its reported usage, its rate and throughput.
+"""What a shedder knows of each worker: a score from its reported usage, its rate and its throughput.
 
-Law: the score is 100 x the largest weighted fraction; a rate or throughput that a worker does not report is the sum over
-the partitions that it keeps.
+Law: a score is 100 times the largest weighted fraction of a resource in use. If a worker reports no rate or throughput,
+it is the sum over the partitions that the worker keeps.
 """
 
 from collections.abc import Mapping
@@ -10,31 +10,29 @@ from zlib import crc32
 
 import numpy as np
 
-from rota.core.columns import counted
+from rota.core.columns import count_per_worker
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
 RESOURCES = ("cpu", "memory", "bandwidth_in", "bandwidth_out")
-IMMUNE_ROUNDS = 30  # loadBalancerSheddingGracePeriodMinutes
+IMMUNE_ROUNDS = 30  # Pulsar's loadBalancerSheddingGracePeriodMinutes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """`now` is score, rate and throughput by worker, `told` which of them are reported and not sums. `traffic` is rate and
-    throughput by partition. `known` workers report usage, or hold nothing."""
+    """`now` is score, rate and throughput of each worker, per second. `is_reported` marks those that are no sums. `traffic`
+    is rate and throughput of each partition. `known` marks workers that report usage or hold no partition."""
 
     now: Floats  # 3 x workers
-    told: Bools
+    is_reported: Bools
     known: Bools
     traffic: Floats  # 2 x partitions
 
     @classmethod
     def of(cls, snapshot: Snapshot, keeps: Codes, weights: Mapping[str, float]) -> "Scores":
-        """The scores of a snapshot."""
+        """Reads the scores from a snapshot. `weights` are those of `RESOURCES`."""
         usage = [w.usage or {} for w in snapshot.workers]
         size = len(usage)
-        bytes_known = not np.isnan(
-            snapshot.throughput
-        ).all()  # a live group records rows only: they stand for the bytes
+        bytes_known = not np.isnan(snapshot.throughput).all()  # a live group measures rows only: they stand for bytes
         traffic = np.nan_to_num(
             np.stack((snapshot.rate, snapshot.throughput if bytes_known else snapshot.rate)), nan=0.0
         )
@@ -42,21 +40,21 @@ class Scores:
         now[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
         told[0] = [any(r in u for r in RESOURCES) for u in usage]
         for row, name in ((1, "rate"), (2, "throughput")):
-            sums = counted(keeps, size, traffic[row - 1])
+            sums = count_per_worker(keeps, size, traffic[row - 1])
             told[row] = [name in u and (row == 1 or bytes_known) for u in usage]
             now[row] = [u[name] if t else total for u, t, total in zip(usage, told[row], sums, strict=True)]
-        return cls(now, told, told[0] | (counted(keeps, size) == 0), traffic)
+        return cls(now, told, told[0] | (count_per_worker(keeps, size) == 0), traffic)
 
 
-def lately(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:
-    """Of the partitions by the round in which they moved, those still immune in round `number`."""
+def select_recent(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:
+    """The entries of `moved` (partition -> round of its move) less than `rounds` before round `number`."""
     return {p: r for p, r in moved.items() if number - r < rounds}
 
 
 class Lots:
-    """Where the originals draw lots: the lot of a worker is crc32(partition id + worker id), the greatest wins.
+    """Draws the worker where Pulsar draws at random: the one with the largest crc32(partition id + worker id).
 
-    A crc is linear: for workers whose ids are of one length it is a constant of the worker XOR one of the partition.
+    A crc is linear. For workers with ids of one length it is a constant of the worker XOR a constant of the partition.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -68,14 +66,14 @@ class Lots:
         self.worker = np.fromiter((crc32(name) for name in names), np.int64, len(names))
 
     def draw(self, able: Bools, partition: int) -> int:
-        """One of the workers in `able`; there is at least one."""
+        """The index of one of the workers that `able` marks. At least one must be marked."""
         start = crc32(self.ids[partition].encode())
         shifts = [crc32(bytes(n), start) ^ crc32(bytes(n)) for n in self.lengths.tolist()]
         lots = self.worker ^ np.array(shifts, np.int64)[self.length]
         return int(np.where(able, lots, -1).argmax())
 
 
-def room(snapshot: Snapshot, target: Codes) -> Ints:
-    """How many more each worker may take: none on a cordon or a drain."""
-    left = snapshot.team.cap - counted(target, len(snapshot.workers))
+def count_room(snapshot: Snapshot, target: Codes) -> Ints:
+    """How many more partitions each worker may take. A cordoned or draining worker may take none."""
+    left = snapshot.team.cap - count_per_worker(target, len(snapshot.workers))
     return np.asarray(np.where(snapshot.team.active, np.maximum(left, 0), 0))

@@ -1,7 +1,11 @@
 """`sticky`: counts in proportion to capacity with the fewest moves.
 
-Laws, in rank order: valid and as many placed as possible; sum of count²/capacity minimal; fewest moves and placements;
-each source spread evenly (least sum over sources and workers of count²); ties by id.
+Laws, in rank order:
+1. The assignment is valid, and as many partitions as possible are placed.
+2. The sum over workers of count²/capacity is minimal.
+3. The number of moves is minimal.
+4. The partitions of each source are spread evenly: the sum over sources and workers of count² is minimal.
+5. Ties are broken by id.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,91 +13,96 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.hashing import hashed
-from rota.core.assignors.options import chosen
+from rota.core.assignors.hashing import hash_ids
+from rota.core.assignors.options import read_options
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.selection import realise
-from rota.core.assignors.sticky.constrained import labelled
-from rota.core.assignors.sticky.open_choices import MOST_CELLS, Freedom
-from rota.core.assignors.sticky.price_flow import pays, traded
-from rota.core.assignors.sticky.quota import Seating, seating
-from rota.core.assignors.sticky.source_spread import spread
-from rota.core.columns import counted, runs
-from rota.core.constraints import matching, rightful
+from rota.core.assignors.selection import select_partitions
+from rota.core.assignors.sticky.constrained import assign_constrained
+from rota.core.assignors.sticky.open_choices import MOST_CELLS, OpenChoices
+from rota.core.assignors.sticky.price_flow import is_faster, spread_by_prices
+from rota.core.assignors.sticky.quota import Quotas, compute_quotas
+from rota.core.assignors.sticky.source_spread import spread_by_flow
+from rota.core.columns import count_per_worker, find_runs
+from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Ints, Snapshot
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
-    """The sticky target of `snapshot`; takes no options and remembers nothing."""
-    chosen("sticky", options, {})
-    match = matching(snapshot)
-    keeps = rightful(snapshot, match)
+    """The target of `snapshot`. `sticky` has no options and no memory. Raises ConfigError if an option is given."""
+    read_options("sticky", options, {})
+    match = find_matches(snapshot)
+    keeps = find_valid_owners(snapshot, match)
     if not snapshot.workers or not len(keeps):
         return Proposal(keeps)
     if (match == match[0]).all():
-        return _alike(snapshot, keeps, match[0])
-    target, seats, note = labelled(snapshot, match, keeps)
+        return _assign_unconstrained(snapshot, keeps, match[0])
+    target, quota, note = assign_constrained(snapshot, match, keeps)
     return Proposal(
-        target, quota_reason(snapshot, counted(keeps, len(seats)), seats), note=note, proven="not proven" not in note
+        target,
+        make_quota_explainer(snapshot, count_per_worker(keeps, len(quota)), quota),
+        note=note,
+        proven="not proven" not in note,
     )
 
 
-def _alike(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
-    """Every partition may go to the same workers: seats by the closed form."""
+def _assign_unconstrained(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
+    """The target if every partition may go to the same workers: quotas by the closed form."""
     team, workers = snapshot.team, len(snapshot.workers)
-    own = counted(keeps, workers)
+    own = count_per_worker(keeps, workers)
     bound = np.where(match & ~team.draining, team.cap, 0)
     bound = np.where(team.cordoned, np.minimum(bound, own), bound)
-    seats = seating(len(keeps), np.minimum(own, bound), bound, team.capacity)
-    why = quota_reason(snapshot, own, seats.seats)
-    if len(snapshot.sources) == 1 or not (own != seats.seats).any():
-        change = (seats.seats - own)[None, :]
-        return Proposal(realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), why)
+    quotas = compute_quotas(len(keeps), np.minimum(own, bound), bound, team.capacity)
+    why = make_quota_explainer(snapshot, own, quotas.quota)
+    if len(snapshot.sources) == 1 or not (own != quotas.quota).any():
+        change = (quotas.quota - own)[None, :]
+        return Proposal(select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), why)
     if len(snapshot.sources) * workers > MOST_CELLS:
-        change = (seats.seats - own)[None, :]
-        target = realise(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
+        change = (quotas.quota - own)[None, :]
+        target = select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
         return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
-    freedom = _freedom(snapshot, keeps, own, seats)
-    released, taken = traded(freedom) if pays(freedom) else spread(freedom)
-    held = own + (taken - released).sum(axis=0)  # not `seats`: who has one in a tie was open until now
-    return Proposal(realise(keeps, snapshot.source, released, taken), quota_reason(snapshot, own, held))
+    choices = _find_open_choices(snapshot, keeps, own, quotas)
+    released, taken = spread_by_prices(choices) if is_faster(choices) else spread_by_flow(choices)
+    held = own + (taken - released).sum(axis=0)  # not `quotas.quota`: ties between quotas were open until now
+    return Proposal(
+        select_partitions(keeps, snapshot.source, released, taken), make_quota_explainer(snapshot, own, held)
+    )
 
 
-def _freedom(snapshot: Snapshot, keeps: Codes, own: Ints, seats: Seating) -> Freedom:
-    """What the closed form leaves open: which sources a giver gives, which a taker takes, who has the seats in a tie."""
+def _find_open_choices(snapshot: Snapshot, keeps: Codes, own: Ints, quotas: Quotas) -> OpenChoices:
+    """What the closed form leaves open: which sources a worker gives or takes, and which worker of a tie takes one more."""
     sources, workers = len(snapshot.sources), len(own)
-    start, length = runs(keeps, snapshot.source)
+    start, length = find_runs(keeps, snapshot.source)
     source, owner = snapshot.source[start].astype(np.int64), keeps[start]
     held = owner >= 0
     have = np.zeros((sources, workers), np.int64)
     np.add.at(have, (source[held], owner[held]), length[held])
     free = np.zeros(sources, np.int64)
     np.add.at(free, source[~held], length[~held])
-    takers = own < seats.low + seats.optional
-    return Freedom(
+    takers = own < quotas.low + quotas.optional
+    return OpenChoices(
         have=have,
         source=np.arange(sources),
         free=free,
-        release=np.broadcast_to(own > seats.low, have.shape),
+        release=np.broadcast_to(own > quotas.low, have.shape),
         take=np.broadcast_to(takers, have.shape),
-        low=seats.low,
-        optional=seats.optional,
-        extra=seats.extra,
-        waiting=len(keeps) - int(seats.seats.sum()),
+        low=quotas.low,
+        optional=quotas.optional,
+        extra=quotas.extra,
+        waiting=len(keeps) - int(quotas.quota.sum()),
         may_wait=np.ones(sources, np.bool_),
-        salt=(hashed(snapshot.sources), hashed(w.id for w in snapshot.workers)),
+        salt=(hash_ids(snapshot.sources), hash_ids(w.id for w in snapshot.workers)),
     )
 
 
-def quota_reason(snapshot: Snapshot, own: Ints, seats: Ints) -> Callable[[int], str]:
-    """Words for a move off a worker that had more than its quota, or that made room for another."""
+def make_quota_explainer(snapshot: Snapshot, own: Ints, quota: Ints) -> Callable[[int], str]:
+    """Makes the function that explains a move: its giver had more than its quota, or made room for another partition."""
 
     def why(partition: int) -> str:
         giver = int(snapshot.owner[partition])
-        name, quota = snapshot.workers[giver].id, int(seats[giver])
-        over = int(own[giver]) - quota
+        name, allowed = snapshot.workers[giver].id, int(quota[giver])
+        over = int(own[giver]) - allowed
         if over > 0:
-            return f"{name} was {over} over its quota of {quota}"
+            return f"{name} was {over} over its quota of {allowed}"
         return f"{name} made room: it may hold what others may not"
 
     return why

@@ -6,15 +6,16 @@ import numpy as np
 
 from rota.core.values import Bools, Ints
 
-MOST_CELLS = 1_000_000  # group x worker; beyond it law 4 is left to the order of ids, and the plan says so
+MOST_CELLS = 1_000_000  # pairs of a group and a worker; beyond it sources are not spread, and the plan says so
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Freedom:
-    """What may still be chosen. Groups x workers: `have` owned, `release` and `take` say where a unit may leave or come.
+class OpenChoices:
+    """The choices that are left. A group is a set of alike partitions of one source, a unit is one of them.
 
-    `free` units of each group have no owner; a worker ends with `low` seats, `extra` of the `optional` ones with one
-    more; `waiting` units stay unplaced, of groups that `may_wait`.
+    Tables groups x workers: each worker owns `have` units, and `release` and `take` say where a unit may leave or come.
+    `free` units of each group have no owner. Each worker ends with `low` units, `extra` of the `optional` ones with one
+    more. `waiting` units stay unplaced, of groups that `may_wait`.
     """
 
     have: Ints
@@ -27,10 +28,10 @@ class Freedom:
     extra: int
     waiting: int
     may_wait: Bools
-    salt: tuple[Ints, Ints]  # a hash of each group and of each worker, to break ties
+    salt: tuple[Ints, Ints]  # a hash of each group and of each worker; it breaks ties
 
-    def most(self) -> tuple[Ints, Ints]:
-        """How many units each worker may give and take at most; where nobody does both, only what it has over."""
+    def limit_moves(self) -> tuple[Ints, Ints]:
+        """The most units that each worker may give, and take. If no worker does both: its surplus and its deficit."""
         held, top = self.have.sum(axis=0), self.low + self.optional
         if (self.release.any(axis=0) & self.take.any(axis=0)).any():
             return held, top

@@ -1,6 +1,7 @@
-"""How many partitions each worker holds: the closed form for workers that may all hold everything.
+"""The quota of each worker: how many partitions it holds, by a closed form for workers that may all hold everything.
 
-Law: `seating` minimises sum of count²/capacity under the bounds, and among those keeps the most of what is owned.
+Law: `compute_quotas` minimises the sum of count²/capacity under the bounds. Among those answers it moves the fewest
+partitions.
 """
 
 from dataclasses import dataclass
@@ -13,28 +14,29 @@ from rota.core.values import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seating:
-    """`seats` is one best answer, ties by id; every other holds `low` and `extra` of the `optional` ones, as good."""
+class Quotas:
+    """The best quotas. `quota` is one answer, with ties by id. Every equally good answer gives each worker `low`, and one
+    more to `extra` of the workers that `optional` marks."""
 
-    seats: Ints
+    quota: Ints
     low: Ints
     optional: Bools
     extra: int
 
 
-def seating(total: int, own: Ints, bound: Ints, capacity: Floats) -> Seating:
-    """Seats per worker, summing to min(total, sum of bounds); `own` is what each validly holds, at most its bound.
+def compute_quotas(total: int, own: Ints, bound: Ints, capacity: Floats) -> Quotas:
+    """Quotas that sum to min(total, sum of bounds). `own` is what each worker validly holds, at most its bound.
 
-    With equal capacities the level q is the same for all and the r seats above it go to holders of more than q first,
-    then by id. With unequal ones the k-th seat of a worker costs (2k-1)/capacity, compared as exact fractions.
+    With equal capacities each worker gets up to a common level q; the rest goes first to workers that hold more than q,
+    then by id. With unequal ones the k-th partition of a worker costs (2k-1)/capacity, compared as exact fractions.
     """
     total = min(total, int(bound.sum()))
     if (capacity == capacity[0]).all():
-        level = _level(total, bound)
+        level = _find_level(total, bound)
         low = np.minimum(bound, level)
         tied: Bools = bound > level
     else:
-        low, tied = _weighted(total, bound, capacity)
+        low, tied = _fill_by_price(total, bound, capacity)
     extra = total - int(low.sum())
     holders = tied & (own > low)
     if extra > (already := int(holders.sum())):
@@ -42,57 +44,57 @@ def seating(total: int, own: Ints, bound: Ints, capacity: Floats) -> Seating:
         optional, extra = tied & ~holders, extra - already
     else:
         optional = holders
-    seats = low.copy()
-    likes = np.flatnonzero(optional)
-    seats[likes[np.argsort(low[likes], kind="stable")][:extra]] += 1  # of one source: least sum of count² (law 4)
-    return Seating(seats, low, optional, extra)
+    quota = low.copy()
+    tied_workers = np.flatnonzero(optional)
+    quota[tied_workers[np.argsort(low[tied_workers], kind="stable")][:extra]] += 1  # with one source this is law 4
+    return Quotas(quota, low, optional, extra)
 
 
-def _level(total: int, bound: Ints) -> int:
-    """The largest q with sum(min(bound, q)) <= total; bounds sum to at least total."""
+def _find_level(total: int, bound: Ints) -> int:
+    """The largest q with sum(min(bound, q)) <= total. The bounds must sum to at least `total`."""
     level = total // len(bound)
     if int(bound.min()) > level:
         return level
     low = np.sort(bound)
-    below = np.concatenate(([0], np.cumsum(low)))  # what the i smallest hold when full
+    below = np.concatenate(([0], np.cumsum(low)))  # total of the i smallest bounds
     left = len(low) - np.arange(len(low))
     reach = below[:-1] + low * left  # sum(min(bound, low[i]))
-    full = int(np.searchsorted(reach, total, side="right"))  # so many bounds lie at or below the level
+    full = int(np.searchsorted(reach, total, side="right"))  # number of bounds at or below the level
     if full == len(low):
         return int(low[-1])
     return int((total - below[full]) // (len(low) - full))
 
 
-def _weighted(total: int, bound: Ints, capacity: Floats) -> tuple[Ints, Bools]:
-    """Seats strictly below the price of the last one, and who could take one at exactly that price."""
+def _fill_by_price(total: int, bound: Ints, capacity: Floats) -> tuple[Ints, Bools]:
+    """The quotas strictly below the price of the last partition, and the workers that could take one at that price."""
     low, high = 0.0, float((2 * bound / capacity).max())
-    for _ in range(64):  # floats find the neighbourhood; the exact walk below decides
+    for _ in range(64):  # floats come near the price; the exact fractions below decide
         middle = (low + high) / 2
-        low, high = (middle, high) if _below(middle, bound, capacity).sum() <= total else (low, middle)
-    seats = _below(low * (1 - 1e-9), bound, capacity)
+        low, high = (middle, high) if _count_below_price(middle, bound, capacity).sum() <= total else (low, middle)
+    quota = _count_below_price(low * (1 - 1e-9), bound, capacity)
     exact = [Fraction(float(c)) for c in capacity]
-    heap = [(_cost(int(s) + 1, exact[w]), w) for w, s in enumerate(seats) if s < bound[w]]
+    heap = [(_compute_marginal_cost(int(q) + 1, exact[w]), w) for w, q in enumerate(quota) if q < bound[w]]
     heapify(heap)
     last: list[int] = []
     price = Fraction(0)
-    for _ in range(total - int(seats.sum())):
+    for _ in range(total - int(quota.sum())):
         cost, worker = heappop(heap)
         if cost > price:
             price, last = cost, []
         last.append(worker)
-        seats[worker] += 1
-        if seats[worker] < bound[worker]:
-            heappush(heap, (_cost(int(seats[worker]) + 1, exact[worker]), worker))
-    seats[last] -= 1
-    tied = np.zeros(len(seats), np.bool_)
+        quota[worker] += 1
+        if quota[worker] < bound[worker]:
+            heappush(heap, (_compute_marginal_cost(int(quota[worker]) + 1, exact[worker]), worker))
+    quota[last] -= 1
+    tied = np.zeros(len(quota), np.bool_)
     tied[last] = True
     tied[[worker for cost, worker in heap if cost == price]] = True
-    return seats, tied
+    return quota, tied
 
 
-def _below(price: float, bound: Ints, capacity: Floats) -> Ints:
+def _count_below_price(price: float, bound: Ints, capacity: Floats) -> Ints:
     return np.clip(np.floor((price * capacity + 1) / 2), 0, bound).astype(np.int64)
 
 
-def _cost(seat: int, capacity: Fraction) -> Fraction:
-    return (2 * seat - 1) / capacity
+def _compute_marginal_cost(number: int, capacity: Fraction) -> Fraction:
+    return (2 * number - 1) / capacity
