@@ -58,8 +58,8 @@ def plan(
     )
     target, placed = now.target, now.placed
     kept_memory = proposal.memory
-    if proposal.remembers and target is not proposal.target:
-        kept_memory = proposal.remembers(target)  # without the moves that wait
+    if proposal.remember and target is not proposal.target:
+        kept_memory = proposal.remember(target)  # without the moves that wait
     kept: dict[str, Any] = {assignor: dict(kept_memory)} if kept_memory else {}
     if now.voluntary_at is not None:
         kept["planner"] = {"voluntary_at": now.voluntary_at}
@@ -67,7 +67,7 @@ def plan(
     words = {code: f"{snapshot.name(code)} may return until {until:g}" for code, until in waits.items()}
     return Plan(
         Assignment(snapshot, target),
-        LazyMoves(snapshot, target, placed, now.must, proposal.why),
+        LazyMoves(snapshot, target, placed, now.must, proposal.explain),
         LazyUnassigned(snapshot, np.flatnonzero(target < 0), words, proposal.target),
         _measure_plan(snapshot, match, keeps, now, proposal, assignor in BY_COUNT),
         due=min(dues, default=None),
@@ -110,12 +110,12 @@ def _propose(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Pro
     target = np.full(len(snapshot.owner), -1, np.int32)
     target[rows] = inner.target
     place = {int(row): i for i, row in enumerate(rows)}
-    why, remembers = inner.why, inner.remembers
+    explain, remember = inner.explain, inner.remember
     return replace(
         inner,
         target=target,
-        why=None if why is None else lambda i: why(place[i]),
-        remembers=None if remembers is None else lambda happens: remembers(happens[rows]),
+        explain=None if explain is None else lambda i: explain(place[i]),
+        remember=None if remember is None else lambda happens: remember(happens[rows]),
     )
 
 

@@ -11,14 +11,14 @@ from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, LazySequence
 
 
 class LazyMoves(LazySequence[Move]):
-    """The moves of a plan in their order. `why` explains a voluntary move, given the index of its partition."""
+    """The moves of a plan in their order. `explain` explains a voluntary move, given the index of its partition."""
 
-    __slots__ = ("indices", "must", "snapshot", "target", "why")
+    __slots__ = ("explain", "indices", "must", "snapshot", "target")
 
     def __init__(
-        self, snapshot: Snapshot, target: Codes, indices: Ints, must: Bools, why: Callable[[int], str] | None
+        self, snapshot: Snapshot, target: Codes, indices: Ints, must: Bools, explain: Callable[[int], str] | None
     ) -> None:
-        self.snapshot, self.target, self.indices, self.must, self.why = snapshot, target, indices, must, why
+        self.snapshot, self.target, self.indices, self.must, self.explain = snapshot, target, indices, must, explain
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -45,7 +45,7 @@ class LazyMoves(LazySequence[Move]):
             over = int(count_per_worker(snapshot.owner, len(snapshot.workers))[code]) - giver.max_partitions
             cap = f"its cap of {giver.max_partitions}"
             return f"{giver.id} was {over} over {cap}" if over > 0 else f"{giver.id} made room under {cap}"
-        return self.why(i) if self.why else f"{taker} is where it belongs"
+        return self.explain(i) if self.explain else f"{taker} is where it belongs"
 
 
 class LazyUnassigned(LazySequence[Unassigned]):

@@ -27,20 +27,20 @@ BY_COUNT = frozenset({"sticky"})  # the imbalance of their plans is measured by 
 class Proposal:
     """The target that an assignor wants, its memory for the next call, and its reasons.
 
-    `why(partition)` explains a voluntary move. `note` says what was approximated or why nothing moves. `due` is when to
+    `explain(partition)` explains a voluntary move. `note` says what was approximated or why nothing moves. `due` is when to
     plan again, in the snapshot's seconds. `lower_bound` is a utilization that the peak of no assignment within the
     assignor's own budget is below. `proven` says that no counts are more even; only assignors by count set it.
-    `remembers(target)` is the memory if only the moves of `target` happen; without it the memory is `memory`.
+    `remember(target)` is the memory if only the moves of `target` happen; without it the memory is `memory`.
     """
 
     target: Codes
-    why: Callable[[int], str] | None = None
+    explain: Callable[[int], str] | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     due: float | None = None
     lower_bound: float | None = None
     proven: bool = True
-    remembers: Callable[[Codes], Mapping[str, Any]] | None = None
+    remember: Callable[[Codes], Mapping[str, Any]] | None = None
 
 
 class Assignor(Protocol):

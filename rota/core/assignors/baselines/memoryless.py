@@ -161,9 +161,9 @@ def _select_in_order(picked: Bools, order: Ints) -> Ints:
 
 
 def _make_explainer(snapshot: Snapshot, wish: Codes, target: Codes, words: str) -> Callable[[int], str]:
-    def why(partition: int) -> str:
+    def explain(partition: int) -> str:
         name = snapshot.workers[wish[partition]].id  # a partition that moves has a wish
         said = words.format(taker=name)
         return said if target[partition] == wish[partition] else f"{said}, but {name} is full"
 
-    return why
+    return explain

@@ -78,7 +78,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
     shedding.place()
     target = find_nearest_valid(snapshot, match, keeps, shedding.target)
 
-    def remembers(happens: Codes) -> dict[str, Any]:
+    def remember(happens: Codes) -> dict[str, Any]:
         low, high, planned, moved = shedding.remember(happens)
         immune = select_recent(past["moved"], number, settings["immune_rounds"])
         ids = set(snapshot.partition_ids)
@@ -96,7 +96,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
             keep["at"] = snapshot.now if acts else past["at"]
         return {k: v for k, v in keep.items() if v not in ({}, None)}
 
-    return Proposal(target, shedding.why, remembers(target), shedding.note(target), due=due, remembers=remembers)
+    return Proposal(target, shedding.explain, remember(target), shedding.note(target), due=due, remember=remember)
 
 
 def read_weights(given: Any) -> dict[str, float]:
@@ -289,7 +289,7 @@ class _Round:
         moved = [self.snapshot.partition_ids[i] for i in self.reasons if i not in held]
         return dict(sorted(low.items())), dict(sorted(high.items())), planned, moved
 
-    def why(self, partition: int) -> str:
+    def explain(self, partition: int) -> str:
         """Why a partition moves."""
         return self.reasons.get(partition, "it made room for another")
 

@@ -59,7 +59,7 @@ def assign_by_extremes(snapshot: Snapshot, options: Mapping[str, Any], memory: M
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _BaselineRound:
     """The input of a shedder and its result: `found` maps each shed partition to a reason, `notes` say why others stay."""
 
     snapshot: Snapshot
@@ -102,7 +102,7 @@ class _Round:
 
 
 def _run_round(
-    snapshot: Snapshot, settings: Mapping[str, Any], past: Mapping[str, Any], shed: Callable[[_Round], None]
+    snapshot: Snapshot, settings: Mapping[str, Any], past: Mapping[str, Any], shed: Callable[[_BaselineRound], None]
 ) -> Proposal:
     match = find_matches(snapshot)
     keeps = find_valid_owners(snapshot, match)
@@ -115,7 +115,7 @@ def _run_round(
         if worker.id in past["usage"]:
             usage[code] = past["usage"][worker.id] * history + usage[code] * (1 - history)
     recent = select_recent(past["moved"], number, IMMUNE_ROUNDS)
-    case = _Round(snapshot, keeps, scores, usage, settings, recent)
+    case = _BaselineRound(snapshot, keeps, scores, usage, settings, recent)
     if acts:
         shed(case)
     else:
@@ -129,18 +129,18 @@ def _run_round(
     memory: dict[str, Any] = {"usage": {w.id: float(u) for w, u in zip(snapshot.workers, usage, strict=True)}}
     memory |= {"round": number} | ({"at": snapshot.now if acts else past["at"]} if snapshot.now > 0 else {})
 
-    def remembers(happens: Codes) -> dict[str, Any]:
+    def remember(happens: Codes) -> dict[str, Any]:
         shed = [i for i in sorted(case.found) if happens[i] == target[i]]
         moved = recent | dict.fromkeys((snapshot.partition_ids[i] for i in shed), number)
         return memory | ({"moved": moved} if moved else {})
 
     note = "; ".join(case.notes) if (target == keeps).all() else ""
     return Proposal(
-        target, lambda i: case.found.get(i, "it made room"), remembers(target), note, due=due, remembers=remembers
+        target, lambda i: case.found.get(i, "it made room"), remember(target), note, due=due, remember=remember
     )
 
 
-def _shed_above_mean(case: _Round) -> None:
+def _shed_above_mean(case: _BaselineRound) -> None:
     """Sheds from every worker at mean + threshold or above, throughput in proportion to what it is over."""
     active = np.flatnonzero(case.snapshot.team.active).tolist()
     used = {code: float(case.usage[code]) for code in active}
@@ -165,7 +165,7 @@ def _shed_above_mean(case: _Round) -> None:
         )
 
 
-def _shed_busiest(case: _Round) -> None:
+def _shed_busiest(case: _BaselineRound) -> None:
     """Sheds from the worker of the highest rate if it is far above the lowest; else by throughput, if that is."""
     active, settings = np.flatnonzero(case.snapshot.team.active), case.settings
     if len(active) < 2:
@@ -196,7 +196,7 @@ def _shed_busiest(case: _Round) -> None:
     case.shed_partitions(hot, row, words, lambda traffic, left: traffic <= left + DELTA, wanted)
 
 
-def _place(case: _Round, match: Bools, target: Codes) -> None:
+def _place(case: _BaselineRound, match: Bools, target: Codes) -> None:
     """Places each partition without an owner on a worker drawn from those at least `threshold` below the mean of its
     candidates, or from all candidates. Usage does not change meanwhile, so partitions pile up. For a worker without
     partitions or rate it is the current usage, not the smoothed one."""

@@ -52,14 +52,14 @@ def _assign_unconstrained(snapshot: Snapshot, keeps: Codes, match: Bools) -> Pro
     bound = np.where(match & ~team.draining, team.cap, 0)
     bound = np.where(team.cordoned, np.minimum(bound, own), bound)
     quotas = compute_quotas(len(keeps), np.minimum(own, bound), bound, team.capacity)
-    why = make_quota_explainer(snapshot, own, quotas.quota)
+    explain = make_quota_explainer(snapshot, own, quotas.quota)
     if len(snapshot.sources) == 1 or not (own != quotas.quota).any():
         change = (quotas.quota - own)[None, :]
-        return Proposal(select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), why)
+        return Proposal(select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0)), explain)
     if len(snapshot.sources) * workers > MOST_CELLS:
         change = (quotas.quota - own)[None, :]
         target = select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
-        return Proposal(target, why, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
+        return Proposal(target, explain, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
     choices = _find_open_choices(snapshot, keeps, own, quotas)
     released, taken = spread_by_prices(choices) if is_faster(choices) else spread_by_flow(choices)
     held = own + (taken - released).sum(axis=0)  # not `quotas.quota`: ties between quotas were open until now
@@ -97,7 +97,7 @@ def _find_open_choices(snapshot: Snapshot, keeps: Codes, own: Ints, quotas: Quot
 def make_quota_explainer(snapshot: Snapshot, own: Ints, quota: Ints) -> Callable[[int], str]:
     """Makes the function that explains a move: its giver had more than its quota, or made room for another partition."""
 
-    def why(partition: int) -> str:
+    def explain(partition: int) -> str:
         giver = int(snapshot.owner[partition])
         name, allowed = snapshot.workers[giver].id, int(quota[giver])
         over = int(own[giver]) - allowed
@@ -105,4 +105,4 @@ def make_quota_explainer(snapshot: Snapshot, own: Ints, quota: Ints) -> Callable
             return f"{name} was {over} over its quota of {allowed}"
         return f"{name} made room: it may hold what others may not"
 
-    return why
+    return explain

@@ -126,7 +126,7 @@ def _make_explainer(snapshot: Snapshot, used: Floats, mean: float) -> Callable[[
     """Makes the function that explains a move. `used` are the utilizations after the unavoidable moves."""
     before = measure_utilizations(snapshot, snapshot.owner, False)
 
-    def why(partition: int) -> str:
+    def explain(partition: int) -> str:
         giver = int(snapshot.owner[partition])
         share = used[giver] / mean
         if share > 1 and not np.isclose(used[giver], before[giver]):
@@ -135,4 +135,4 @@ def _make_explainer(snapshot: Snapshot, used: Floats, mean: float) -> Callable[[
             return f"{snapshot.workers[giver].id} carried {share:.2f} times the mean"
         return f"{snapshot.workers[giver].id} made room for a larger one"
 
-    return why
+    return explain
