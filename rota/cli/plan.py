@@ -44,9 +44,9 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         return
     if lines:
         sys.exit(2 if _answer_lines(source) else 0)
-    from rota.core.document import decided, parse
+    from rota.core.document import parse_request, plan_request
 
-    _print_plan(decided(parse(b"".join(_read_lines(source)))), as_json)
+    _print_plan(plan_request(parse_request(b"".join(_read_lines(source)))), as_json)
 
 
 def _read_lines(source: str | None) -> Iterator[bytes]:
@@ -63,14 +63,14 @@ def _read_lines(source: str | None) -> Iterator[bytes]:
 
 def _answer_lines(source: str | None) -> bool:
     """Prints the answer to each line that is not empty; returns whether one failed."""
-    from rota.core.document import answer, parse
+    from rota.core.document import answer_request, parse_request
 
     failed = False
     for line in _read_lines(source):
         if not line.strip():
             continue
         try:
-            said = answer(parse(line))
+            said = answer_request(parse_request(line))
         except RotaError as error:
             said, failed = {"error": str(error)}, True
         except Exception as error:  # a bug of ours: the other lines are answered all the same
@@ -85,9 +85,9 @@ def _answer_lines(source: str | None) -> bool:
 
 def _print_plan(made: "Plan", as_json: bool) -> None:
     if as_json:
-        from rota.core.document import written
+        from rota.core.document import format_plan
 
-        view.print_document(written(made))
+        view.print_document(format_plan(made))
     else:
         view.print_parts(*_make_tables(made))
 
@@ -133,11 +133,11 @@ def _format_count(number: int, what: str) -> str:
 
 
 def _make_worker_rows(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
-    from rota.core.eligibility import counted
+    from rota.core.columns import count_per_worker
 
     snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)
     columns = [
-        counted(column, size, weight)
+        count_per_worker(column, size, weight)
         for weight in (None, snapshot.load)
         for column in (snapshot.owner, assignment.target)
     ]
