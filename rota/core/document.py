@@ -16,7 +16,7 @@ from rota.core.assignors.registry import find
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
 from rota.errors import ConfigError, shown
-from rota.settings import ID
+from rota.ids import is_id, is_partition
 
 Check = Callable[[str, Any], Any]
 
@@ -104,7 +104,9 @@ def _refuse(where: str, value: Any, valid: str) -> NoReturn:
 
 def _inside(where: str, name: str | int) -> str:
     """The place of a field whose name the document made up: as it is if it is short and plain, else quoted and cut."""
-    return f"{where}.{name if ID.fullmatch(str(name)) and len(str(name)) <= 40 else shown(name, 40)}"
+    return (
+        f"{where}.{name if (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40 else shown(name, 40)}"
+    )
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -138,8 +140,16 @@ def _record(where: str, value: Any, checks: Mapping[str, Check], required: tuple
 
 
 def _id(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not ID.fullmatch(value):
+    if not isinstance(value, str) or not is_id(value):
         _refuse(where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -")
+    return value
+
+
+def _partition_id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not (is_id(value) or is_partition(value)):
+        _refuse(
+            where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
+        )
     return value
 
 
@@ -237,7 +247,7 @@ _WORKER: dict[str, Check] = {
     "usage": _usage,
 }
 _PARTITION: dict[str, Check] = {
-    "id": _id,
+    "id": _partition_id,
     "source": _text,
     "load": _number,
     "rate": _number,

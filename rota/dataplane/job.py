@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from rota.dataplane import columns, failures, footers, parsing, quarantine
 from rota.dataplane.deadline import limited
 from rota.dataplane.source import Source
-from rota.dataplane.table import PARTITION, DataFile
+from rota.dataplane.table import DataFile
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.pipeline import Pipeline
 
@@ -218,7 +218,7 @@ class Job:
             sure = self.pipeline.transform is None or parsed.sure(result)
             counted, rows = parsing.counted(result)
             data = self.folder / "main" / "data" / attempt
-            _save(counted.withColumn(columns.SPLIT, counted[PARTITION]), data)
+            _save(columns.split(counted), data)
             footers.plain(data)
             files = footers.read(self.folder / "main", attempt, ranges)
             written = parsing.observed(rows).get(parsing.ROWS, 0)
