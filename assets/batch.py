@@ -24,12 +24,14 @@ class RunOutput:
         self.context, self.pipeline = context, pipeline
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
-        self.refused: dict[str, str] = {}  # key -> why a replay did not replace its rows
+        self.refused: dict[str, str] = {}  # the partitions that a replay left as they were
         self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
 
     def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
-        """The source keys of this run: those in its config, else those selected on the page, else all of the pipeline."""
+        """The partitions of this run: those in its config, else those selected on the page, else all there are."""
         if partitions:
+            for partition in partitions:
+                self.pipeline.key(partition)  # raises where it is another pipeline's
             provenance.announce(self.context, self.assets, partitions)
             return tuple(partitions)
         self.clicked = True
@@ -37,62 +39,62 @@ class RunOutput:
             return tuple(self.context.partition_keys)
         return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
 
-    def materialize(self, key: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
+    def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
         """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
-            yield dg.AssetMaterialization(asset, partition=key, metadata=dict(entries), tags=tags)
+            yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(entries), tags=tags)
 
     def show_event(self, event: "Event", incarnation: str) -> Iterator[Output]:
         """Yields what Dagster shows for one event of `rota.consume`."""
         from rota import consume
 
-        key = self.pipeline.key(event.partition)
+        partition = event.partition
         if isinstance(event, consume.Committed):
-            yield from self.materialize(key, str(event.end), metadata.describe_batch(event, incarnation))
+            yield from self.materialize(partition, str(event.end), metadata.describe_batch(event, incarnation))
         elif isinstance(event, consume.Idle):
-            # A click on the page gets an answer for each key. A sensor's run reports only keys with something new.
+            # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
             if self.clicked:
-                yield from self.materialize(key, str(event.offset), metadata.describe_idle(event, incarnation))
+                yield from self.materialize(partition, str(event.offset), metadata.describe_idle(event, incarnation))
         elif isinstance(event, consume.Parked):
-            yield from self.show_skipped(key, f"parked: {event.reason}")
+            yield from self.show_skipped(partition, f"parked: {event.reason}")
         else:
-            yield from self.show_skipped(key, event.reason)
+            yield from self.show_skipped(partition, event.reason)
 
-    def show_skipped(self, key: str, reason: str) -> Iterator[Output]:
-        """Yields an observation of a key that was not consumed, with the reason."""
-        self.context.log.warning(f"{key} skipped: {reason}")
-        yield dg.AssetObservation(self.assets[0], partition=key, description=reason, metadata={"skipped": reason})
+    def show_skipped(self, partition: str, reason: str) -> Iterator[Output]:
+        """A partition that was not consumed, with its reason on the page."""
+        self.context.log.warning(f"{partition} skipped: {reason}")
+        yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
     def show_replay(self, event: "Replayed | NotReplayed", tree: "Tree") -> Iterator[Output]:
         """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before."""
         from rota import replay
 
-        key = self.pipeline.key(event.partition)
+        partition = event.partition
         if isinstance(event, replay.NotReplayed):
-            self.refused[key] = event.reason
-            yield from self.show_skipped(key, event.reason)
+            self.refused[partition] = event.reason
+            yield from self.show_skipped(partition, event.reason)
             return
-        own, at = tree.owned((event.partition,)), tree.checkpoints((event.partition,))
-        offset = str(at[event.partition].record.offset) if event.partition in at else "0"
-        yield from self.materialize(key, offset, metadata.describe_replay(event, own.get(event.partition), offset))
+        own, at = tree.owned((partition,)), tree.checkpoints((partition,))
+        offset = str(at[partition].record.offset) if partition in at else "0"
+        yield from self.materialize(partition, offset, metadata.describe_replay(event, own.get(partition), offset))
 
     def raise_refused(self) -> None:
-        """Raises Failure if keys could not be replayed. Their rows were not changed."""
+        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those partitions was changed."""
         if self.refused:
             raise dg.Failure(
-                "; ".join(f"{key} was not replayed: {why}" for key, why in self.refused.items()), allow_retries=False
+                "; ".join(f"{one} was not replayed: {why}" for one, why in self.refused.items()), allow_retries=False
             )
 
-    def divide_among_owners(self, tree: "Tree", incarnation: str, keys: Sequence[str]) -> "Owners":
+    def divide_among_owners(self, tree: "Tree", incarnation: str, partitions: Sequence[str]) -> "Owners":
         """The partitions of this run by incarnation, and those to skip. Without `incarnation`: by their present owners."""
         from rota.backlog import Owners, owners
 
         if incarnation:
-            return Owners({incarnation: tuple(self.pipeline.partition(key) for key in keys)}, {})
-        return owners(tree, self.pipeline, keys)
+            return Owners({incarnation: tuple(partitions)}, {})
+        return owners(tree, self.pipeline, partitions)
 
-    def run_checks(self, tree: "Tree", keys: Sequence[str]) -> Iterator[Output]:
+    def run_checks(self, tree: "Tree", mine: Sequence[str]) -> Iterator[Output]:
         """Yields the result of each check, from the table's log and the checkpoints."""
         from rota.dataplane.landing import Landing
         from rota.dataplane.ledger import Tables
@@ -100,7 +102,6 @@ class RunOutput:
 
         main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
         past = main.recent()
-        mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (
             checks.find_stale(past),
             checks.find_gaps(past),

@@ -8,6 +8,7 @@ from pydantic import Field
 from assets import batch, checks, names, provenance
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
 
@@ -19,7 +20,7 @@ class Replay(dg.Config):
 
 
 class Batch(dg.Config):
-    """What a run works on. Left empty (a click, a backfill): the keys selected on the page, whoever owns them now."""
+    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, whoever owns them now."""
 
     incarnation: str = ""
     partitions: list[str] = []  # noqa: RUF012 (a pydantic field)
@@ -28,7 +29,7 @@ class Batch(dg.Config):
 
 def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
-    shown = {"group_name": names.name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
+    shown = {"group_name": dagster_name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetSpec(
@@ -73,20 +74,20 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         from rota.replay import replay
 
         output = batch.RunOutput(context, pipeline)
-        keys = output.choose_keys(config.partitions)
+        mine = output.choose_keys(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
             if config.replay:
-                ranges = {pipeline.partition(key): (config.replay.start, config.replay.end) for key in keys}
+                ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, pipeline, ranges, context.run.run_id, spark.connect):
                     yield from output.show_replay(done, tree)
             else:
-                share = output.divide_among_owners(tree, config.incarnation, keys)
+                share = output.divide_among_owners(tree, config.incarnation, mine)
                 for partition, reason in share.skipped.items():
-                    yield from output.show_skipped(pipeline.key(partition), reason)
+                    yield from output.show_skipped(partition, reason)
                 for incarnation, partitions in share.by_incarnation.items():
                     for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
                         yield from output.show_event(event, incarnation)
-            yield from output.run_checks(tree, keys)
+            yield from output.run_checks(tree, mine)
         output.raise_refused()
 
     return consume

@@ -33,7 +33,8 @@ def open_group(group: str) -> "Iterator[Tree]":
     """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
     from rota.coordination.tree import Tree, groups
-    from rota.settings import Settings, checked_id
+    from rota.ids import checked_id
+    from rota.settings import Settings
 
     settings = Settings.from_environment()
     with client.opened(settings) as store:

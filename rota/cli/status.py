@@ -8,6 +8,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group, read_lags
+from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -123,7 +124,7 @@ def _print_status(now: Mapping[str, Any]) -> None:
             [
                 (
                     p["id"],
-                    (p["owner"] or "").partition("@")[0],
+                    worker_of(p["owner"] or ""),
                     p["target"],
                     p["token"],
                     p["offset"],

@@ -7,6 +7,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
+from rota.ids import worker_of
 from rota.settings import known
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def explain(tree: "Tree", partition: str) -> dict[str, Any]:
     done = tree.checkpoints([partition]).get(partition)
     parked = tree.parked().get(partition)
     counts = {w: len(targets[w].partitions) for w in targets if w in live}
-    holder = own.incarnation.partition("@")[0] if own and own.incarnation else None
+    holder = worker_of(own.incarnation) if own and own.incarnation else None
     return {
         "partition": partition,
         "group": tree.group,

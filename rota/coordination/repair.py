@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.coordination.layout import is_id, is_incarnation, is_run, parse_run
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -38,7 +37,9 @@ from rota.coordination.records import (
 from rota.coordination.store import Delete, Node, Op, Set, settle
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Unknown
+from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
+OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
 TRIES = 3  # of one write whose reply is lost each time
 NEVER = "It cannot be removed by hand: "  # begins the effect of records that go or mend without a person
 
@@ -140,7 +141,7 @@ def _list_records(tree: Tree) -> Iterator[tuple[Kind, tuple[str, ...]]]:
         yield kind, (f"{tree.paths.root}/{name}",)
     for folder, kind in FOLDERS.items():
         path = f"{tree.paths.root}/{folder}"
-        names = (n for n in tree.store.children(path) if is_id(n) or is_incarnation(n) or is_run(n))
+        names = (n for n in tree.store.children(path) if any(ours(n) for ours in OURS))
         yield kind, tuple(f"{path}/{name}" for name in names)
 
 
@@ -217,10 +218,8 @@ def _make_op(tree: Tree, path: str, node: Node) -> Op:
 
 
 def _find_keys(tree: Tree, pipeline: str) -> tuple[str, ...]:
-    """The keys of the pipeline that have a target or an owner: an id belongs to the longest name that begins it."""
-    pipelines = sorted(tree.store.children(tree.paths.partitions), key=len, reverse=True)
-    own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_id(p)], Own)
+    """The keys of the pipeline that have a target or an owner."""
+    own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_partition(p)], Own)
     ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.owner}
     ids |= {p for target in tree.targets()[1].values() for p in target.partitions}
-    whose = {p: next((name for name in pipelines if p.startswith(f"{name}-")), "") for p in ids}
-    return tuple(sorted((p[len(pipeline) + 1 :] for p, name in whose.items() if name == pipeline), key=str.encode))
+    return tuple(sorted((key_of(p) for p in ids if pipeline_of(p) == pipeline), key=str.encode))

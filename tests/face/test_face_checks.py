@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import find_gaps, find_stale
+from assets.checks import find_gaps, find_parked, find_stale
+from rota.coordination.records import Parked
+from rota.coordination.store import Node
+from rota.coordination.views import Read
+from rota.pipeline import Pipeline, delta, files
 
 
 @dataclass(frozen=True)
@@ -38,3 +42,12 @@ def test_a_lost_and_a_doubled_range_are_gaps() -> None:
     lost, doubled = Commit(8, {"p": (10, 11)}), Commit(8, {"p": (4, 9)})
     assert find_gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
     assert find_gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
+
+
+def test_a_parked_partition_shows_on_its_own_pipeline_alone() -> None:
+    """One of `flights-eu` showed on `flights` too, whose name begins its id."""
+    source = files("${LANDING}", format="json", schema="n int")
+    flights, europe = (Pipeline(source, delta(name), name=name) for name in ("flights", "flights-eu"))
+    waits = {one.partition("AA"): Read(Parked(reason=one.name), Node(b"", 0, 1, 1, 0)) for one in (flights, europe)}
+    assert find_parked(waits, flights) == {"flights:AA": "flights (`rota why flights:AA`)"}
+    assert find_parked(waits, europe) == {"flights-eu:AA": "flights-eu (`rota why flights-eu:AA`)"}
