@@ -32,7 +32,7 @@ from rota.dataplane.ports import (
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.restored import find_lost_offsets
-from rota.rights import Rights, rights, still
+from rota.rights import Rights, holds, read_rights
 from rota.shift import Shift, by_turn
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ def _batched(
     """As many as one run's node may name."""
     node = register_run(tree, run_id, incarnation, partitions)
     try:
-        held = rights(tree, incarnation, node, partitions)
+        held = read_rights(tree, incarnation, node, partitions)
         if held.dropped:
             with suppress(CoordinationError):  # a hand-over waits a little longer without it
                 narrow_run(tree, node, held.held)
@@ -197,7 +197,7 @@ class _Run:
         )
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
-            if token > own.token and still(self.tree, own):
+            if token > own.token and holds(self.tree, own):
                 raise ForeignTable(
                     f"{main.location} has seen token {token} of {p}, above {own.token} of its rightful owner: this "
                     f"ZooKeeper was restored. Nothing was written. Type: rota adopt"

@@ -14,7 +14,7 @@ from rota.coordination.membership import narrow_run
 from rota.coordination.tree import Tree
 from rota.dataplane.ports import Ranges
 from rota.errors import CoordinationError
-from rota.rights import Rights, rights
+from rota.rights import Rights, read_rights
 
 SHIFT = 600.0  # seconds
 
@@ -56,7 +56,7 @@ class Shift:
         if self._fruitful and self.clock() - self._began > SHIFT:
             lost = dict.fromkeys(ranges, "left to the next run: this one has worked long enough")
         else:
-            now = rights(self.tree, self.incarnation, self.node, ranges)
+            now = read_rights(self.tree, self.incarnation, self.node, ranges)
             moved = [p for p in ranges if now.held.get(p) != self.held.held[p]]
             lost = {p: now.dropped.get(p, "it was given away and came back meanwhile") for p in moved}
         self.lost |= lost

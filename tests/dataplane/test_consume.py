@@ -59,7 +59,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
     world.tree.grow("p", ("d",))
     found = owners(world.tree, world.pipeline, ["a", "b", "c", "d", "none"])
     assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p-a",)]
-    assert found.skipped["p-b"] == "it is on its way from w1 to another worker"
+    assert found.skipped["p-b"] == "epoch 3 gives it to another worker than w1"
     assert found.skipped["p-d"] == "nobody owns it"
     events = world.run(*"abcd")
     dropped = {e.partition: e.reason for e in events if isinstance(e, DroppedPartition)}
@@ -74,7 +74,7 @@ def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
     world.give("a", incarnation=world.join("w1", tree))
     world.rows("a", "0", 1)
     tree.store.close()
-    assert [e.reason for e in world.run("a")] == [f"{world.incarnation} is gone"]
+    assert [e.reason for e in world.run("a")] == [f"its owner {world.incarnation} is gone"]
     assert not world.table.exists()
 
 
@@ -207,9 +207,9 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
     from rota.dataplane.tables import Tables
-    from rota.rights import rights
+    from rota.rights import read_rights
 
-    held = rights(world.tree, world.incarnation, "/none@0", ["p-a"]).held["p-a"]
+    held = read_rights(world.tree, world.incarnation, "/none@0", ["p-a"]).held["p-a"]
     tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
     assert tables.main.claim({"p-a": zombie.token}, {"p-a": 0}).newer == {"p-a": held.token}
     assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
