@@ -21,8 +21,8 @@ from rota.coordination.records import Loads, Meta
 from rota.coordination.store import Store
 from rota.coordination.tree import Tree
 from rota.core import Plan, Policy, Snapshot, plan
-from rota.core.eligibility import matching, rightful
-from rota.core.measures import holders, imbalance
+from rota.core.constraints import find_matches, find_valid_owners
+from rota.core.measures import find_holders, measure_imbalance
 from rota.core.values import Codes
 from rota.errors import RotaError
 from rota.ids import partition_id, worker_of
@@ -257,11 +257,11 @@ def _otherwise(seen: Seen) -> str:
 
 
 def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
-    match = matching(snapshot)
-    able = holders(snapshot, match, rightful(snapshot, match))
+    match = find_matches(snapshot)
+    able = find_holders(snapshot, match, find_valid_owners(snapshot, match))
     return {
-        "count": imbalance(snapshot, target, able, by_count=True),
-        "rows": imbalance(snapshot, target, able, by_count=False),
+        "count": measure_imbalance(snapshot, target, able, by_count=True),
+        "rows": measure_imbalance(snapshot, target, able, by_count=False),
     }
 
 

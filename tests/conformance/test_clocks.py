@@ -11,7 +11,7 @@ from rota.coordination.parking import park, waiting
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
-from rota.core.assignors.scores import ROUND, this_round
+from rota.core.assignors.rounds import ROUND, start_round
 from rota.pipeline import Catalog, Group
 from rota.rebalance import observe, rebalance
 from tests.core.test_planner import LOPSIDED, given
@@ -43,8 +43,8 @@ def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
 
 def test_the_shedders_look_again_after_one_round() -> None:
     snapshot = given(["w1"], {}, now=BACK)
-    assert this_round(snapshot, BACK - ROUND / 2, 1)[0] is False
-    assert this_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
+    assert start_round(snapshot, BACK - ROUND / 2, 1)[0] is False
+    assert start_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
 
 
 def test_grace_is_no_longer_than_grace() -> None:

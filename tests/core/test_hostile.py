@@ -19,7 +19,7 @@ from rota.coordination.packed import MAX_IDS, unpack
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
 from rota.coordination.store import checked_path
 from rota.coordination.tree import Tree
-from rota.core.document import answer, parse
+from rota.core.document import answer_request, parse_request
 from rota.errors import ConfigError, RotaError, Undecodable
 from rota.ids import (
     checked_id,
@@ -284,7 +284,7 @@ DOCUMENTS: dict[str, str | bytes] = {
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_that_means_harm(name: str) -> None:
     with pytest.raises(RotaError) as caught:
-        answer(parse(DOCUMENTS[name]))
+        answer_request(parse_request(DOCUMENTS[name]))
     line(caught)
 
 

@@ -19,7 +19,10 @@ from rota.coordination.membership import join
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live, Loads
 from rota.coordination.tree import Tree
-from rota.core.assignors import ASSIGNORS, avg_shed, memoryless, older_shed, sticky_load
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.baselines import memoryless
+from rota.core.assignors.pulsar import avg_shed, older_shedders
+from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.pipeline import load
 from rota.rebalance import observe
 
@@ -157,9 +160,9 @@ def test_every_option_there_is_has_a_case() -> None:
     read = {
         *(("sticky-load", o) for o in sticky_load.OPTIONS),
         *(("avg-shed", o) for o in [*avg_shed.OPTIONS, "weights"]),
-        *(("threshold-shed", o) for o in _read(older_shed.by_threshold)),
-        *(("uniform-shed", o) for o in _read(older_shed.by_extremes)),
-        *(("ordinal", o) for o in _read(memoryless.by_ordinal)),
+        *(("threshold-shed", o) for o in _read(older_shedders.assign_by_threshold)),
+        *(("uniform-shed", o) for o in _read(older_shedders.assign_by_extremes)),
+        *(("ordinal", o) for o in _read(memoryless.assign_ordinal)),
     }
     assert known == told == read
 

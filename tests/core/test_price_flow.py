@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.assignors import market, sticky
-from rota.core.assignors.freedom import Freedom
-from rota.core.assignors.market import Market, traded
-from rota.core.assignors.spread import spread
+from rota.core.assignors.sticky import assignor as sticky
+from rota.core.assignors.sticky import price_flow
+from rota.core.assignors.sticky.open_choices import OpenChoices
+from rota.core.assignors.sticky.price_flow import PriceFlow, spread_by_prices
+from rota.core.assignors.sticky.source_spread import spread_by_flow
 from tests.core.exact_solver import best, reached
 
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(market, "MANY", 0)
+    monkeypatch.setattr(price_flow, "MANY", 0)
 
 
 def world(
@@ -39,15 +40,15 @@ def world(
     return team, parts, owners
 
 
-def opened(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[Freedom]:
+def open_choices(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[OpenChoices]:
     """What law 4 was asked while this was planned."""
-    asked: list[Freedom] = []
+    asked: list[OpenChoices] = []
 
-    def asks(freedom: Freedom) -> bool:
-        asked.append(freedom)
-        return not freedom.waiting
+    def asks(choices: OpenChoices) -> bool:
+        asked.append(choices)
+        return not choices.waiting
 
-    monkeypatch.setattr(sticky, "pays", asks)
+    monkeypatch.setattr(sticky, "is_faster", asks)
     plan(snapshot)
     return [f for f in asked if not f.waiting]
 
@@ -61,28 +62,28 @@ def test_every_assignment_there_is_is_no_better(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(27))
 def test_prices_prove_the_flow_and_the_network_finds_none_better(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for freedom in opened(Snapshot.of(*world(seed, 60, 2_000, 9)), monkeypatch):
-        place, _ = Market.of(freedom)
-        place.trade()
-        assert place.proven()
+    for choices in open_choices(Snapshot.of(*world(seed, 60, 2_000, 9)), monkeypatch):
+        problem, _ = PriceFlow.of(choices)
+        problem.solve()
+        assert problem.is_proven()
         squares = []
-        for released, taken in (traded(freedom), spread(freedom)):
-            assert (taken.sum(axis=1) - released.sum(axis=1) == freedom.free).all()
-            squares.append(int(((freedom.have - released + taken) ** 2).sum()))
+        for released, taken in (spread_by_prices(choices), spread_by_flow(choices)):
+            assert (taken.sum(axis=1) - released.sum(axis=1) == choices.free).all()
+            squares.append(int(((choices.have - released + taken) ** 2).sum()))
         assert squares[0] == squares[1]
 
 
 def test_a_worse_flow_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    (freedom,) = opened(Snapshot.of(*world(1, 60, 2_000, 9)), monkeypatch)
-    place, _ = Market.of(freedom)
-    assert not place.proven()
-    place.trade()
-    up, down = place.up - place.price[:, None], place.down - place.price[:, None]
+    (choices,) = open_choices(Snapshot.of(*world(1, 60, 2_000, 9)), monkeypatch)
+    problem, _ = PriceFlow.of(choices)
+    assert not problem.is_proven()
+    problem.solve()
+    up, down = problem.up - problem.price[:, None], problem.down - problem.price[:, None]
     worker = int((up[:-1].min(axis=0) - down[:-1].max(axis=0)).argmax())
     cheap, dear = up[:, worker].argmin(), down[:, worker].argmax()
-    place._shift(np.array([cheap]), np.array([worker]), 1)
-    place._shift(np.array([dear]), np.array([worker]), -1)
-    assert not place.proven()
+    problem.shift(np.array([cheap]), np.array([worker]), 1)
+    problem.shift(np.array([dear]), np.array([worker]), -1)
+    assert not problem.is_proven()
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -97,10 +98,12 @@ def test_every_interruption_goes_on_to_the_same_end(seed: int) -> None:
             assert again.assignment.as_dict() == made.assignment.as_dict()
 
 
-def test_many_cells_of_few_sources_are_traded_and_others_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_cells_of_few_sources_are_spread_by_prices_and_others_by_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.undo()
     asked = []
-    monkeypatch.setattr(sticky, "pays", lambda f: asked.append(market.pays(f)) or asked[-1])
+    monkeypatch.setattr(sticky, "is_faster", lambda f: asked.append(price_flow.is_faster(f)) or asked[-1])
     for workers, sources in ((500, 10), (50, 10), (500, 40)):
         parts = [Partition(f"p{i:05}", f"s{i % sources:02}") for i in range(5 * workers)]
         plan(Snapshot.of([Worker(f"w{i:03}") for i in range(workers)], parts, {}))

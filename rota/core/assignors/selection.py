@@ -1,21 +1,25 @@
-"""From numbers to partitions: which ones leave, which ones come. Law: ties by id, the first ids stay."""
+"""Selects partitions: a flow says how many leave and come, this says which ones.
+
+Law: of partitions that are alike those with the first ids stay.
+"""
 
 import numpy as np
 
-from rota.core.runs import runs
+from rota.core.columns import find_runs
 from rota.core.values import NOBODY, Codes, Ints
 
 
-def realise(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> Codes:
-    """The target column: of each group, `released[g, w]` of what w keeps leave it and `taken[g, w]` come to w.
+def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> Codes:
+    """The target column in which `released[g, w]` partitions of group g leave worker w and `taken[g, w]` come to it.
 
-    `keeps` is what may be kept, `group` the group of each partition (None: one group; -1: nobody may
-    hold it). What is released and taken nowhere is left to nobody, the last ids first.
+    `keeps` is the owner column without invalid owners. `group` is the group of each partition, -1 if no worker may hold
+    it; None says that all are of one group. A partition that is released and not taken has no owner; of several those
+    with the last ids.
     """
     groups, workers = taken.shape
     target = keeps.copy()
     if released.any():
-        target[_leaving(keeps, group, released)] = NOBODY
+        target[_select_leaving(keeps, group, released)] = NOBODY
     free = np.flatnonzero(target < 0 if group is None else (target < 0) & (group >= 0))
     if not len(free):
         return target
@@ -35,11 +39,11 @@ def realise(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> C
     return target
 
 
-def _leaving(keeps: Codes, group: Codes | None, released: Ints) -> Ints:
-    """The last `released[g, w]` partitions of each cell, run by run."""
+def _select_leaving(keeps: Codes, group: Codes | None, released: Ints) -> Ints:
+    """The last `released[g, w]` partitions of each group and worker, found run by run."""
     workers, wanted = released.shape[1], released.ravel()
     of = None if group is None or len(released) == 1 else group
-    start, length = runs(keeps) if of is None else runs(keeps, of)
+    start, length = find_runs(keeps) if of is None else find_runs(keeps, of)
     cell = keeps[start].astype(np.int64)
     held = cell >= 0
     if of is not None:

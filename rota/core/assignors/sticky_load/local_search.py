@@ -1,52 +1,54 @@
-"""Lowering the highest utilization with few moves: a beam over sets of moves, and a descent for many.
+"""Searches for moves that lower the highest utilization, the peak: a beam for few moves, a descent for many.
 
-Law: every move found leaves the peak, or makes room for one that does; a result is never worse than its start.
+Law: every move takes a partition off a worker at the peak, or makes room for such a move. A result is never worse than its
+start.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.assignors.freedom import mixed
-from rota.core.eligibility import counted
+from rota.core.assignors.hashing import hash_pairs
+from rota.core.columns import count_per_worker
 from rota.core.values import UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 BEAM = 768
-LOWER = 0.02  # between moves that are as good for the giver, what a lower taker is worth
-NEAR = 12  # workers at either end, and partitions of each, that a search looks at
+LOWER = 0.02  # weight of the taker's utilization among moves that are equally good for the giver
+NEAR = 12  # a search considers so many of the highest and of the lowest workers, and of the partitions of each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Peaks:
-    """A start to improve."""
+class SearchSpace:
+    """The assignment to improve, and what a move may do. Utilizations have the unit of load over capacity."""
 
     snapshot: Snapshot
     able: Bools  # kinds x workers: who may take
     start: Codes
     mean: float
     price: float  # the least gain in utilization for a move
-    enough: float = 0.0  # a utilization that is within the tolerance
+    enough: float = 0.0  # the utilization at the tolerance
 
     @classmethod
     def of(
         cls, snapshot: Snapshot, match: Bools, start: Codes, mean: float, price: float, tolerance: float = 0.0
-    ) -> "Peaks":
-        """The search space around `start`; `price` and `tolerance` are in units of the mean."""
+    ) -> "SearchSpace":
+        """Builds the space around `start`. `price` and `tolerance` are in units of the mean utilization."""
         able: Bools = match & snapshot.team.active
         return cls(snapshot, able, start, mean, price * mean, tolerance * mean)
 
 
-def few(peaks: Peaks, budget: int) -> Codes:
-    """The best of a beam over at most `budget` moves: each step takes one partition off the highest worker.
+def search_beam(space: SearchSpace, budget: int) -> Codes:
+    """The best assignment that a beam finds with at most `budget` moves. Each step takes one partition off the highest
+    worker.
 
-    A state is given up if more of its workers lie above the best peak known than moves are left; as long as the beam
-    holds all others, the result is the optimum.
+    A state is dropped if more of its workers are above the best known peak than moves are left. If the beam has room for
+    all other states, the result is optimal.
     """
-    target = many(peaks, budget)
-    workers, rows = _relevant(peaks)
+    target = descend(space, budget)
+    workers, rows = _find_relevant(space)
     if budget <= 0 or len(workers) < 2 or not len(rows):
         return target
-    beam = _Beam(peaks, workers, rows)
+    beam = _Beam(space, workers, rows)
     beam.bound(target)
     for left in range(budget - 1, -1, -1):
         beam.step(left)
@@ -54,41 +56,41 @@ def few(peaks: Peaks, budget: int) -> Codes:
 
 
 class _Beam:
-    """States: who owns each relevant partition, the utilization and the room of each relevant worker."""
+    """The states of a search: the owner of each relevant partition, the utilization and room of each relevant worker."""
 
-    def __init__(self, peaks: Peaks, workers: Ints, rows: Ints) -> None:
-        snapshot, size = peaks.snapshot, len(peaks.snapshot.workers)
-        self.peaks, self.workers, self.rows = peaks, workers, rows
+    def __init__(self, space: SearchSpace, workers: Ints, rows: Ints) -> None:
+        snapshot, size = space.snapshot, len(space.snapshot.workers)
+        self.space, self.workers, self.rows = space, workers, rows
         place = np.full(size, -1, np.int64)
         place[workers] = np.arange(len(workers))
         self.speed, self.load = snapshot.team.capacity[workers], snapshot.load[rows]
-        used = counted(peaks.start, size, snapshot.load) / snapshot.team.capacity
+        used = count_per_worker(space.start, size, snapshot.load) / snapshot.team.capacity
         self.others = float(np.delete(used, workers).max(initial=0.0))
-        self.home = place[peaks.start[rows]]
+        self.home = place[space.start[rows]]
         self.owner, self.used = self.home[None, :].astype(np.int16), used[workers][None, :]
-        self.room = (snapshot.team.cap - counted(peaks.start, size))[workers][None, :]
-        self.may: Bools = peaks.able[np.ix_(snapshot.kind[rows], workers)]
+        self.room = (snapshot.team.cap - count_per_worker(space.start, size))[workers][None, :]
+        self.may: Bools = space.able[np.ix_(snapshot.kind[rows], workers)]
         self.alike = bool(self.may.all() and (self.speed == self.speed[0]).all() and (self.room > 2**20).all())
         self.best: Ints | None = None
         self.cost = max(float(used.max()), self.others)
 
     def bound(self, target: Codes) -> None:
-        """Only better than `target` counts."""
-        snapshot = self.peaks.snapshot
-        used = counted(target, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
-        moves = int(np.count_nonzero(target != self.peaks.start))
-        self.cost = min(self.cost, float(used.max()) + self.peaks.price * moves)
+        """Records the cost of `target`: from now on only a lower one counts."""
+        snapshot = self.space.snapshot
+        used = count_per_worker(target, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
+        moves = int(np.count_nonzero(target != self.space.start))
+        self.cost = min(self.cost, float(used.max()) + self.space.price * moves)
 
     def step(self, left: int) -> None:
-        """Every move off the highest worker of every state, as far as `left` more moves may still win."""
+        """Makes every move off the highest worker of every state. Keeps the states that `left` more moves may improve."""
         limit = self.cost * (1 - 1e-12)
         if not left:
-            self._winnable(limit)
+            self._drop_lost_states(limit)
         high = self.used.argmax(axis=1)
         state, row = np.nonzero(self.owner == high[:, None])
         takers: Bools = np.take(self.may, row, axis=0)
         if not left:  # the last move goes to the lowest worker, or one of the lowest that may take it
-            takers &= self._lowest()[state] & (self._gap(limit)[state] > self.load[row][:, None])
+            takers &= self._find_lowest()[state] & (self._measure_gaps(limit)[state] > self.load[row][:, None])
         takers[np.arange(len(state)), high[state]] = False
         pair, taker = np.nonzero(takers)
         state, row = state[pair], row[pair]
@@ -99,8 +101,8 @@ class _Beam:
         alive = np.flatnonzero(above <= left)
         state, row, taker, giver = state[alive], row[alive], taker[alive], giver[alive]
         energy = (self.used**2).sum(axis=1)[state] + (given**2 - gives**2 + taken**2 - takes**2)[alive]
-        reach = self._reach(left, state, giver, taker, given[alive], taken[alive])
-        pick = _first(BEAM if left != 1 else 16 * BEAM, np.round(reach, 12), energy)
+        reach = self._bound_peaks(left, state, giver, taker, given[alive], taken[alive])
+        pick = _select_states(BEAM if left != 1 else 16 * BEAM, np.round(reach, 12), energy)
         state, row, taker, giver = state[pick], row[pick], taker[pick], giver[pick]
         index, weight = np.arange(len(pick)), self.load[row]
         self.owner, self.used, self.room = self.owner[state], self.used[state], self.room[state]
@@ -108,31 +110,31 @@ class _Beam:
         for worker, sign in ((giver, -1), (taker, 1)):
             self.used[index, worker] += sign * weight / self.speed[worker]
             self.room[index, worker] -= sign
-        name = self.owner @ _SALT[: self.owner.shape[1]]  # one state by two ways is one state
+        name = self.owner @ _SALT[: self.owner.shape[1]]  # the same state may be reached in two ways
         _, first = np.unique(name, return_index=True)
         self.owner, self.used, self.room = self.owner[first], self.used[first], self.room[first]
-        self._judge()
+        self._record_best()
 
-    def _gap(self, limit: float) -> Floats:
-        """The load that each worker may take and stay below the limit; of one above it, less than nothing."""
+    def _measure_gaps(self, limit: float) -> Floats:
+        """The load that each worker may take and stay below the limit. It is negative for a worker above it."""
         gap: Floats = (limit - self.used) * self.speed
         return gap
 
-    def _winnable(self, limit: float) -> None:
-        """Only states in which one move may still win: somebody has room for what the highest has too much."""
-        gap = self._gap(limit)
+    def _drop_lost_states(self, limit: float) -> None:
+        """Drops the states that one move cannot improve: no worker has room for the surplus of the highest one."""
+        gap = self._measure_gaps(limit)
         high = self.used.argmax(axis=1)
         keep = gap.max(axis=1) > -gap[np.arange(len(high)), high]
         self.owner, self.used, self.room = self.owner[keep], self.used[keep], self.room[keep]
 
-    def _lowest(self) -> Bools:
+    def _find_lowest(self) -> Bools:
         wide = min(2 if self.alike else 6, self.used.shape[1])
         low = np.zeros(self.used.shape, np.bool_)
         np.put_along_axis(low, np.argsort(self.used, axis=1)[:, :wide], True, axis=1)
         return low
 
-    def _reach(self, left: int, state: Ints, giver: Ints, taker: Ints, given: Floats, taken: Floats) -> Floats:
-        """The highest utilization that `left` more moves cannot mend, each mending one worker."""
+    def _bound_peaks(self, left: int, state: Ints, giver: Ints, taker: Ints, given: Floats, taken: Floats) -> Floats:
+        """A peak that `left` more moves cannot go below, if each of them relieves one worker."""
         wide = min(left + 3, self.used.shape[1])
         top = np.argsort(-self.used, axis=1)[:, :wide]
         others = np.take_along_axis(self.used, top, axis=1)[state]
@@ -143,28 +145,28 @@ class _Beam:
         reach: Floats = after[:, -1 - left]
         return reach
 
-    def _judge(self) -> None:
+    def _record_best(self) -> None:
         if not len(self.owner):
             return
         peak = np.maximum(self.used.max(axis=1), self.others)
-        cost = peak + self.peaks.price * (self.owner != self.home).sum(axis=1)
+        cost = peak + self.space.price * (self.owner != self.home).sum(axis=1)
         cost = np.where((self.room >= 0).all(axis=1), cost, np.inf)
         winner = int(cost.argmin())
         if cost[winner] < self.cost * (1 - 1e-12):
             self.best, self.cost = self.owner[winner], float(cost[winner])
 
     def target(self) -> Codes:
-        """The best state as a column."""
-        target = self.peaks.start.copy()
+        """The best state as an owner column."""
+        target = self.space.start.copy()
         target[self.rows] = self.workers[self.best]
         return target
 
 
-_SALT = mixed(np.arange(4096), np.zeros(1, np.int64))[:, 0]
+_SALT = hash_pairs(np.arange(4096), np.zeros(1, np.int64))[:, 0]
 
 
-def _first(most: int, reach: Floats, energy: Floats) -> Ints:
-    """Half of the best by reach, ties by energy; half by energy alone."""
+def _select_states(most: int, reach: Floats, energy: Floats) -> Ints:
+    """Selects `most` states: half of them by `reach` with ties by `energy`, half by `energy` alone."""
     if len(reach) <= most:
         return np.arange(len(reach))
     half = most // 2
@@ -174,12 +176,12 @@ def _first(most: int, reach: Floats, energy: Floats) -> Ints:
     return np.union1d(np.concatenate((sure, tied)), np.argpartition(energy, half - 1)[:half])
 
 
-def _relevant(peaks: Peaks) -> tuple[Ints, Ints]:
-    """The highest and the lowest workers, and of each the partitions whose size can matter."""
-    snapshot, start = peaks.snapshot, peaks.start
-    used = counted(start, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
+def _find_relevant(space: SearchSpace) -> tuple[Ints, Ints]:
+    """The highest and the lowest workers, and those of their partitions whose load comes nearest to half of the gap."""
+    snapshot, start = space.snapshot, space.start
+    used = count_per_worker(start, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
     order = np.argsort(-used, kind="stable")
-    takes = np.asarray(peaks.able.any(axis=0))
+    takes = np.asarray(space.able.any(axis=0))
     order = order[takes[order] | (used[order] > 0)]
     workers = order if len(order) <= 2 * NEAR else np.concatenate((order[:NEAR], order[-NEAR:]))
     workers = np.sort(workers)
@@ -195,53 +197,54 @@ def _relevant(peaks: Peaks) -> tuple[Ints, Ints]:
     return workers, np.concatenate(rows) if rows else np.zeros(0, np.int64)
 
 
-def many(peaks: Peaks, budget: int | None) -> Codes:
-    """One move or swap after the other off the highest worker, until none is worth its price or the budget is spent."""
-    descent = _Descent(peaks, UNLIMITED if budget is None else budget)
+def descend(space: SearchSpace, budget: int | None) -> Codes:
+    """Moves or swaps one partition of the highest worker after another, until none is worth its price or the budget is
+    spent."""
+    descent = Descent(space, UNLIMITED if budget is None else budget)
     while descent.step():
         pass
     return descent.target
 
 
-class _Descent:
-    """Utilizations, rooms and who holds what, kept up to date move by move."""
+class Descent:
+    """The assignment, utilizations and rooms after each move of a descent."""
 
-    def __init__(self, peaks: Peaks, budget: int) -> None:
-        self.peaks, self.left = peaks, budget
-        snapshot, size = peaks.snapshot, len(peaks.snapshot.workers)
+    def __init__(self, space: SearchSpace, budget: int) -> None:
+        self.space, self.left = space, budget
+        snapshot, size = space.snapshot, len(space.snapshot.workers)
         self.load, self.speed, self.kind = snapshot.load, snapshot.team.capacity, snapshot.kind
-        self.target = peaks.start.copy()
-        self.used = counted(self.target, size, self.load) / self.speed
-        self.room = snapshot.team.cap - counted(self.target, size)
+        self.target = space.start.copy()
+        self.used = count_per_worker(self.target, size, self.load) / self.speed
+        self.room = snapshot.team.cap - count_per_worker(self.target, size)
         order = np.argsort(self.target, kind="stable")
         ends = np.searchsorted(self.target[order], np.arange(size + 1))
         self.held = [order[ends[w] : ends[w + 1]] for w in range(size)]
-        self.takes = np.asarray(peaks.able.any(axis=0))
+        self.takes = np.asarray(space.able.any(axis=0))
 
     def step(self) -> bool:
-        """Whether a move or a swap off the highest worker was found."""
+        """Makes the best move or swap off the highest worker. False if there is none."""
         giver = int(self.used.argmax())
         takers = np.flatnonzero(self.takes & (np.arange(len(self.used)) != giver))
         if self.left < 1 or not len(takers) or not len(self.held[giver]):
             return False
         nearest = np.argpartition(self.used[takers], min(NEAR, len(takers)) - 1)[:NEAR]
         takers = np.sort(takers[nearest])
-        price = max(self.peaks.price, 1e-9 * self.peaks.mean)
-        peak, row, taker, other = self._single(giver, takers)
-        if peak + price > self.used[giver] > self.peaks.enough:  # a swap moves twice for one gain: only if it must be
-            peak, row, taker, other = self._swap(giver, takers)
+        price = max(self.space.price, 1e-9 * self.space.mean)
+        peak, row, taker, other = self._find_move(giver, takers)
+        if peak + price > self.used[giver] > self.space.enough:  # a swap is two moves for one gain: the last resort
+            peak, row, taker, other = self._find_swap(giver, takers)
         moves = 1 if other < 0 else 2
         level = self.used[giver]
-        if not (peak < level and peak + moves * price <= level):  # far above, a price adds nothing
+        if not (peak < level and peak + moves * price <= level):  # at a huge level, adding the price changes nothing
             return False
-        self._move(row, giver, taker)
+        self._apply_move(row, giver, taker)
         if other >= 0:
-            self._move(other, taker, giver)
+            self._apply_move(other, taker, giver)
         self.left -= moves
         return True
 
-    def _single(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
-        """(peak of the two after, partition, taker, -1) of the best single move."""
+    def _find_move(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
+        """The best single move: (peak of giver and taker after it, partition, taker, -1)."""
         takers = takers[self.room[takers] > 0]
         held = self.held[giver]
         if not len(takers):
@@ -251,9 +254,9 @@ class _Descent:
             self.used[giver] - load[:, None] / self.speed[giver],
             self.used[takers] + load[:, None] / self.speed[takers],
         )
-        able: Bools = self.peaks.able[np.ix_(self.kind[held], takers)]
+        able: Bools = self.space.able[np.ix_(self.kind[held], takers)]
         after = self.used[giver] - load[:, None] / self.speed[giver]
-        cost = self._cost(peak, after) + LOWER * (self.used[takers] + load[:, None] / self.speed[takers])
+        cost = self._price_exchanges(peak, after) + LOWER * (self.used[takers] + load[:, None] / self.speed[takers])
         cost = np.where(able, cost, np.inf)
         at = int(cost.argmin())
         return (
@@ -263,38 +266,38 @@ class _Descent:
             -1,
         )
 
-    def _swap(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
-        """(peak of the two after, partition, taker, its partition in return) of the best swap with a low worker."""
+    def _find_swap(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
+        """The best swap with a low worker: (peak of both after it, partition, taker, the taker's partition in return)."""
         best = (np.inf, -1, -1, -1)
         if self.left < 2 or not self.takes[giver]:
             return best
         held = self.held[giver]
         order = takers[np.argsort(self.used[takers], kind="stable")][: max(2000 // max(len(held), 1), 2)]
         for taker in order.tolist():
-            mine = held[np.take(self.peaks.able[:, taker], self.kind[held])]
+            mine = held[np.take(self.space.able[:, taker], self.kind[held])]
             back = self.held[taker]
-            back = back[np.take(self.peaks.able[:, giver], self.kind[back])]
+            back = back[np.take(self.space.able[:, giver], self.kind[back])]
             if not len(mine) or not len(back):
                 continue
             more = self.load[mine][:, None] - self.load[back][None, :]
             peak = np.maximum(self.used[giver] - more / self.speed[giver], self.used[taker] + more / self.speed[taker])
-            at = int(self._cost(peak, self.used[giver] - more / self.speed[giver]).argmin())
-            if max(float(peak.flat[at]), self.peaks.mean) < best[0]:
+            at = int(self._price_exchanges(peak, self.used[giver] - more / self.speed[giver]).argmin())
+            if max(float(peak.flat[at]), self.space.mean) < best[0]:
                 best = (
-                    max(float(peak.flat[at]), self.peaks.mean),
+                    max(float(peak.flat[at]), self.space.mean),
                     int(mine[at // len(back)]),
                     taker,
                     int(back[at % len(back)]),
                 )
         return best
 
-    def _cost(self, peak: Floats, after: Floats) -> Floats:
-        """The higher of the two, where nothing below the mean counts but what the giver loses of its own share."""
-        mean = self.peaks.mean
+    def _price_exchanges(self, peak: Floats, after: Floats) -> Floats:
+        """The cost of each exchange: its peak, or, below the mean, how far the giver ends from the mean."""
+        mean = self.space.mean
         cost: Floats = np.maximum(peak, mean + np.abs(after - mean))
         return cost
 
-    def _move(self, row: int, giver: int, taker: int) -> None:
+    def _apply_move(self, row: int, giver: int, taker: int) -> None:
         self.target[row] = taker
         self.held[giver] = self.held[giver][self.held[giver] != row]
         self.held[taker] = np.append(self.held[taker], row)

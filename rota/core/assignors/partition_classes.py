@@ -1,26 +1,31 @@
-"""Partitions that may go to the same workers form a class; a network of classes x workers decides for all of them."""
+"""Partitions that may go to the same workers form a class. A flow network of classes x workers is far smaller than one
+of partitions x workers."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
+from rota.core.values import Bools, Codes, Ints, Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Classes:
-    """Classes x workers: `may` hold; `size` units each, `have` of them owned validly; `of` is the class of a partition,
-    -1 where no worker may hold it."""
+class PartitionClasses:
+    """The classes of a snapshot. `of` is the class of each partition, -1 if no worker may hold it.
+
+    `size` is the number of partitions of a class. Tables classes x workers: `may` says where a class may go, `have` how
+    many of it each worker owns validly. `bound` is the most partitions that each worker may hold.
+    """
 
     of: Codes
     may: Bools
     size: Ints
     have: Ints
-    bound: Ints  # of each worker
+    bound: Ints
 
     @classmethod
-    def of_snapshot(cls, snapshot: Snapshot, match: Bools, keeps: Codes) -> "Classes":
-        """A partition on a cordoned worker may stay there, others may not come: it is a class apart."""
+    def of_snapshot(cls, snapshot: Snapshot, match: Bools, keeps: Codes) -> "PartitionClasses":
+        """Builds the classes. Partitions on a cordoned worker may stay there and no others may come, so they are a class of
+        their own."""
         team, workers = snapshot.team, len(snapshot.workers)
         stays = np.full(len(keeps), workers, np.int64)  # the cordoned owner, or nobody
         if team.cordoned.any():
@@ -43,6 +48,3 @@ class Classes:
         size = np.bincount(of[of >= 0], minlength=len(may))
         bound = np.where(may.any(axis=0), np.minimum(team.cap, len(keeps)), 0)
         return cls(of, may, size, cells.reshape(len(may), workers), bound)
-
-
-__all__ = ["UNLIMITED", "Classes"]

@@ -1,21 +1,21 @@
-"""Placing weighted partitions that have no place: longest first, each to the worker it burdens least.
+"""Places partitions without an owner: the largest load first, each on the worker whose utilization stays lowest.
 
-Law: valid, as many placed as possible; ties go to fewer partitions, then by id. LPT: at most 4/3 - 1/(3m) of the optimum
-for alike workers (Graham 1969).
+Law: the assignment is valid and as many partitions as possible are placed. Ties go to the worker with fewer partitions,
+then by id. With m workers of equal capacity the peak is at most 4/3 - 1/(3m) of the optimum (LPT, Graham 1969).
 """
 
 from heapq import heapify, heapreplace
 
 import numpy as np
 
-from rota.core.assignors.fit import fitted
-from rota.core.eligibility import counted
+from rota.core.assignors.nearest_valid import find_nearest_valid
+from rota.core.columns import count_per_worker
 from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 
-def within_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
-    """What may stay: workers over their cap let their lightest partitions go, last ids first."""
-    counts = counted(keeps, len(snapshot.workers))
+def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
+    """`keeps` without the lightest partitions of workers over their cap. Of equal loads the last ids go first."""
+    counts = count_per_worker(keeps, len(snapshot.workers))
     stays = keeps
     for worker in np.flatnonzero(counts > snapshot.team.cap).tolist():
         held = np.flatnonzero(keeps == worker)
@@ -25,8 +25,8 @@ def within_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
     return stays
 
 
-def placed(snapshot: Snapshot, match: Bools, keeps: Codes, stays: Codes) -> Codes:
-    """`stays` with everything placed that can be."""
+def place_longest_first(snapshot: Snapshot, match: Bools, keeps: Codes, stays: Codes) -> Codes:
+    """`stays` with every partition placed that can be. `keeps` are the valid owners, `match` says who may hold what."""
     free = np.flatnonzero(stays < 0)
     if not len(free) or not len(snapshot.workers):
         return stays
@@ -35,17 +35,17 @@ def placed(snapshot: Snapshot, match: Bools, keeps: Codes, stays: Codes) -> Code
     able = match & snapshot.team.active
     if (able == able[0]).all() and not (snapshot.team.cap < UNLIMITED).any():
         if able[0].any():
-            target[free] = _by_heap(snapshot, np.flatnonzero(able[0]), stays, free)
+            target[free] = _place_by_heap(snapshot, np.flatnonzero(able[0]), stays, free)
         return target
     choosiest = able.sum(axis=1)[snapshot.kind[free]]
-    left = _one_by_one(snapshot, able, target, free[np.argsort(choosiest, kind="stable")])
-    return fitted(snapshot, match, keeps, target) if left else target
+    left = _place_one_by_one(snapshot, able, target, free[np.argsort(choosiest, kind="stable")])
+    return find_nearest_valid(snapshot, match, keeps, target) if left else target
 
 
-def _by_heap(snapshot: Snapshot, workers: Ints, stays: Codes, free: Ints) -> Codes:
-    """Alike choices: the least burdened worker is on top of a heap."""
+def _place_by_heap(snapshot: Snapshot, workers: Ints, stays: Codes, free: Ints) -> Codes:
+    """The worker of each partition in `free`, if any of `workers` may take it."""
     size = len(snapshot.workers)
-    load, counts = counted(stays, size, snapshot.load), counted(stays, size)
+    load, counts = count_per_worker(stays, size, snapshot.load), count_per_worker(stays, size)
     capacity = snapshot.team.capacity
     if (capacity[workers] == capacity[workers[0]]).all():
         heap = [(float(load[w]), int(counts[w]), w) for w in workers.tolist()]
@@ -62,7 +62,7 @@ def _by_heap(snapshot: Snapshot, workers: Ints, stays: Codes, free: Ints) -> Cod
         best = (
             int(np.lexsort((counts[workers], (used + weight) / speed))[0])
             if weight == 0
-            else _least(used, speed, weight)
+            else _find_least_burdened(used, speed, weight)
         )
         found[n] = workers[best]
         used[best] += weight
@@ -70,15 +70,15 @@ def _by_heap(snapshot: Snapshot, workers: Ints, stays: Codes, free: Ints) -> Cod
     return found
 
 
-def _least(used: Floats, speed: Floats, weight: float) -> int:
+def _find_least_burdened(used: Floats, speed: Floats, weight: float) -> int:
     return int(np.argmin((used + weight) / speed))
 
 
-def _one_by_one(snapshot: Snapshot, able: Bools, target: Codes, free: Ints) -> bool:
-    """Places `free` in this order; whether some found no room."""
+def _place_one_by_one(snapshot: Snapshot, able: Bools, target: Codes, free: Ints) -> bool:
+    """Places the partitions `free` in this order. Returns whether some found no room."""
     size, team = len(snapshot.workers), snapshot.team
-    load, counts = counted(target, size, snapshot.load), counted(target, size)
-    shut = np.where(able, 0.0, np.inf)  # added to a utilization: nobody goes where it may not
+    load, counts = count_per_worker(target, size, snapshot.load), count_per_worker(target, size)
+    shut = np.where(able, 0.0, np.inf)  # added to a utilization: inf where a partition may not go
     shut[:, counts >= team.cap] = np.inf
     left = False
     for i, kind, weight in zip(free.tolist(), snapshot.kind[free].tolist(), snapshot.load[free].tolist(), strict=True):

@@ -1,12 +1,17 @@
-"""`avg-shed`: Pulsar's AvgShedder, one object that sheds and places (semantics: the seed article, `AvgShedder.java`).
+"""`avg-shed`: Pulsar's AvgShedder, which both sheds and places (`AvgShedder.java`).
 
-Laws: the i-th lowest worker is paired with the i-th highest by score; a pair acts when its gap has stood long enough
-(`hits_low` rounds above `low`, `hits_high` above `high`); a share of the difference moves within the pair, never to the
-one least loaded worker of all. Counters, plans and the last movers are memory, a value in and out: of what happens,
-not of what a policy held back. Not to shed says why, of the pair that comes nearest to it.
+Laws:
+- The worker with the i-th lowest score is paired with the one with the i-th highest.
+- A pair acts when its gap in score has lasted: `hits_low` rounds at `low` or above, or `hits_high` rounds at `high` or
+  above.
+- A pair that acts moves a share of its difference within the pair, never to the least loaded worker of all.
+- The memory holds counters, planned placements and the partitions that moved lately. It describes the moves that happen,
+  without those that a policy holds back.
+- A plan without moves says why, for the pair that is nearest to acting.
 
-Choices: scores are compared exactly (the Java cuts their difference to whole numbers before it sorts); a worker with one
-partition only is warned about and keeps it (the Java warns and goes on); lots are drawn from ids.
+Where this differs from the Java: scores are compared exactly (the Java truncates their difference before it sorts); a
+worker with a single partition keeps it, with a warning (the Java warns and goes on); random draws are replaced by hashes
+of ids.
 """
 
 from collections import Counter
@@ -16,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.fit import fitted
-from rota.core.assignors.options import Option, chosen, remembered
-from rota.core.assignors.predicted import Predicted
+from rota.core.assignors.nearest_valid import find_nearest_valid
+from rota.core.assignors.options import Option, read_memory, read_options
+from rota.core.assignors.pulsar.predicted_load import PredictedLoad
+from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, count_room, select_recent
 from rota.core.assignors.registry import Proposal
-from rota.core.assignors.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, between, lately, room, this_round
-from rota.core.eligibility import matching, rightful
+from rota.core.assignors.rounds import explain_pause, start_round
+from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Ints, Snapshot
 from rota.errors import ConfigError, shown
 
@@ -49,60 +55,63 @@ MEMORY = {
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
-    """One round: count hits, let the pairs that are due act, place what has no owner."""
-    weights = weighed(options.get("weights"))
-    settings = chosen(
+    """Runs one round: counts hits, lets the pairs that are due act, and places partitions without an owner.
+
+    Raises ConfigError for a wrong option or memory.
+    """
+    weights = read_weights(options.get("weights"))
+    settings = read_options(
         "avg-shed", {k: v for k, v in options.items() if k != "weights"}, OPTIONS | {"weights": Option(0)}
     )
-    past = remembered("avg-shed", memory, MEMORY)
-    match = matching(snapshot)
-    keeps = rightful(snapshot, match)
+    past = read_memory("avg-shed", memory, MEMORY)
+    match = find_matches(snapshot)
+    keeps = find_valid_owners(snapshot, match)
     if not snapshot.workers:
         return Proposal(keeps, memory=dict(memory))
-    acts, number, due = this_round(snapshot, past["at"], past["round"])
-    predicted = Predicted.of(snapshot, Scores.of(snapshot, keeps, weights), past, number)
-    shedding = _Round(snapshot, match, keeps, predicted.added(), settings, past, number)
+    acts, number, due = start_round(snapshot, past["at"], past["round"])
+    predicted = PredictedLoad.of(snapshot, Scores.of(snapshot, keeps, weights), past, number)
+    shedding = _Round(snapshot, match, keeps, predicted.add_to_reports(), settings, past, number)
     if acts:
         shedding.run()
     else:
-        shedding.waits.append(between(snapshot, past["at"]))
+        shedding.waits.append(explain_pause(snapshot, past["at"]))
     shedding.place()
-    target = fitted(snapshot, match, keeps, shedding.target)
+    target = find_nearest_valid(snapshot, match, keeps, shedding.target)
 
-    def remembers(happens: Codes) -> dict[str, Any]:
-        low, high, planned, moved = shedding.after(happens)
-        immune = lately(past["moved"], number, settings["immune_rounds"])
+    def remember(happens: Codes) -> dict[str, Any]:
+        low, high, planned, moved = shedding.remember(happens)
+        immune = select_recent(past["moved"], number, settings["immune_rounds"])
         ids = set(snapshot.partition_ids)
-        if len(planned) > MOST_PLANNED:  # the memory is one record: lots can be drawn again, sheds cannot
+        if len(planned) > MOST_PLANNED:  # the memory is one record: draws can be repeated, sheds cannot
             ids &= {*immune, *moved}
         keep: dict[str, Any] = {
             "hit_low": low,
             "hit_high": high,
             "planned": {p: w for p, w in sorted(planned.items()) if p in ids},
             "moved": immune | dict.fromkeys(moved, number),
-            **predicted.remembered(snapshot, happens),
+            **predicted.remember(snapshot, happens),
             "round": number,
         }
         if snapshot.now > 0:
             keep["at"] = snapshot.now if acts else past["at"]
         return {k: v for k, v in keep.items() if v not in ({}, None)}
 
-    return Proposal(target, shedding.why, remembers(target), shedding.note(target), due=due, remembers=remembers)
+    return Proposal(target, shedding.explain, remember(target), shedding.note(target), due=due, remember=remember)
 
 
-def weighed(given: Any) -> dict[str, float]:
-    """The weight of each resource, 1 where not given. Raises ConfigError."""
+def read_weights(given: Any) -> dict[str, float]:
+    """The weight of each resource, 1.0 by default. Raises ConfigError."""
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
         raise ConfigError(f"options.weights: {shown(given)} is not valid. Valid: an object of {', '.join(RESOURCES)}")
     known = dict.fromkeys(RESOURCES, Option(1.0))
-    return {k: float(v) for k, v in chosen("avg-shed", given, known, "options.weights").items()}
+    return {k: float(v) for k, v in read_options("avg-shed", given, known, "options.weights").items()}
 
 
 @dataclass(slots=True)
 class _Round:
-    """The working state of one call; nothing of it outlives the call but what `assign` puts into the memory."""
+    """The state of one round. `number` is its number and `past` the memory of the round before."""
 
     snapshot: Snapshot
     match: Bools
@@ -116,7 +125,7 @@ class _Round:
     hit_high: dict[str, float] = field(init=False)
     planned: dict[str, str] = field(init=False)
     reasons: dict[int, str] = field(default_factory=dict)
-    warned: list[str] = field(default_factory=list)  # of pairs that were due and did not move
+    warned: list[str] = field(default_factory=list)  # why pairs that were due did not act
     waits: list[str] = field(default_factory=list)  # why no pair was due
     acted: list[tuple[list[int], dict[str, float], dict[str, float]]] = field(default_factory=list)
 
@@ -128,8 +137,8 @@ class _Round:
         self.planned = dict(self.past["planned"])
 
     def run(self) -> None:
-        """Pairs, counts, and acts on the pairs that are due."""
-        order = self._ascending()
+        """Pairs the workers, counts hits, and lets the pairs that are due act."""
+        order = self._sort_by_score()
         ids = [self.snapshot.workers[code].id for code in order]
         score, candidates = self.scores.now[0], []
         for i in range((len(order) + 1) // 2):
@@ -137,7 +146,7 @@ class _Round:
             gap = float(score[order[high]] - score[order[low]])
             both = {ids[low], ids[high]}
             if gap < self.settings["low"] or low == high:
-                self._clear(both)
+                self._clear_hits(both)
                 continue
             for worker in both:
                 self.hit_low[worker] = self.hit_low.get(worker, 0) + 1
@@ -148,19 +157,19 @@ class _Round:
             candidates.append((order[low], order[high], both, gap))
         if not candidates:
             self.hit_low, self.hit_high = {}, {}
-        self._say_who_waits(order, candidates)
+        self._explain_waiting(order, candidates)
         for cold, hot, both, gap in candidates:
             if any(self.hit_high.get(w, 0) >= self.settings["hits_high"] for w in both) or any(
                 self.hit_low.get(w, 0) >= self.settings["hits_low"] for w in both
             ):
                 hits = [{w: h[w] for w in both if w in h} for h in (self.hit_low, self.hit_high)]
                 had = {*self.reasons}
-                self._clear(both)
+                self._clear_hits(both)
                 self._shed(cold, hot, gap)
                 self.acted.append(([i for i in self.reasons if i not in had], hits[0], hits[1]))
 
-    def _say_who_waits(self, order: list[int], candidates: Sequence[tuple[int, int, set[str], float]]) -> None:
-        """If no pair is due: the one that will be first, or how near the two furthest apart are."""
+    def _explain_waiting(self, order: list[int], candidates: Sequence[tuple[int, int, set[str], float]]) -> None:
+        """Records why no pair is due: how long the first one has yet to wait, or how far apart the furthest two are."""
         names, score = [w.id for w in self.snapshot.workers], self.scores.now[0]
         nearest = []
         for cold, hot, both, gap in candidates:
@@ -182,18 +191,19 @@ class _Round:
             pair = f"{names[order[-1]]} scores {widest:.3g} above {names[order[0]]}"
             self.waits.append(f"no two workers are {low:g} apart: {pair}")
 
-    def _ascending(self) -> list[int]:
-        """Workers that take part, from the lowest score; a busy worker without a report is left out."""
+    def _sort_by_score(self) -> list[int]:
+        """The active workers in the order of their scores, without those that hold partitions and report no usage."""
         able = np.flatnonzero(self.snapshot.team.active & self.scores.known)
         return sorted(able.tolist(), key=lambda code: (self.scores.now[0, code], code))
 
-    def _clear(self, workers: set[str]) -> None:
+    def _clear_hits(self, workers: set[str]) -> None:
         for worker in workers:
             self.hit_low.pop(worker, None)
             self.hit_high.pop(worker, None)
 
     def _shed(self, cold: int, hot: int, gap: float) -> None:
-        """Moves a share of the difference in rate, or else in throughput, the largest that fit first."""
+        """Moves partitions from `hot` to `cold`, the largest first, up to a share of the difference in rate or else in
+        throughput."""
         settings, giver, taker = self.settings, self.snapshot.workers[hot].id, self.snapshot.workers[cold].id
         _, rate, throughput = (self.scores.now[:, hot] - self.scores.now[:, cold]) * settings["share"]
         words = f"{giver} scored {gap:.0f} above {taker} for long enough"
@@ -214,10 +224,10 @@ class _Round:
         if len(held) < 2:
             self.warned.append(f"{giver} is hot with {'one partition only' if len(held) else 'no partition'}")
             return
-        free, unfit = int(room(self.snapshot, self.target)[cold]), Counter[str]()
+        free, unfit = int(count_room(self.snapshot, self.target)[cold]), Counter[str]()
         for i in sorted(held.tolist(), key=lambda i: (-traffic[i], i)):
             name = self.snapshot.partition_ids[i]
-            if against := self._against(i, float(traffic[i]), remaining, cold, free):
+            if against := self._find_obstacle(i, float(traffic[i]), remaining, cold, free):
                 unfit[against] += 1
                 continue
             remaining -= float(traffic[i])
@@ -229,12 +239,12 @@ class _Round:
             listed = ", ".join(f"{count} {against}" for against, count in sorted(unfit.items()))
             self.warned.append(f"{words}, but none of its partitions can move: {listed}")
 
-    def _against(self, i: int, traffic: float, remaining: float, cold: int, free: int) -> str:
-        """What speaks against moving this partition to `cold`, if anything does."""
+    def _find_obstacle(self, i: int, traffic: float, remaining: float, cold: int, free: int) -> str:
+        """Why this partition cannot move to `cold`, empty if it can."""
         taker = self.snapshot.workers[cold].id
         if traffic <= 0:
             return "without known traffic"
-        if self._immune(self.snapshot.partition_ids[i]):
+        if self._is_immune(self.snapshot.partition_ids[i]):
             return f"moved in the last {self.settings['immune_rounds']} rounds"
         if traffic > remaining:
             return f"above the {remaining:g}/s to move"
@@ -242,14 +252,14 @@ class _Round:
             return f"not allowed on {taker}"
         return "" if free else f"without room on {taker}"
 
-    def _immune(self, name: str) -> bool:
+    def _is_immune(self, name: str) -> bool:
         since = self.past["moved"].get(name)
         return since is not None and self.number - since < self.settings["immune_rounds"]
 
     def place(self) -> None:
-        """What has no owner goes where it was planned, else to a lot among those that may take it, remembered."""
+        """Places each partition without an owner where it was planned, or else on a drawn worker that may take it."""
         places = {w.id: code for code, w in enumerate(self.snapshot.workers)}
-        free, lots = room(self.snapshot, self.target), Lots(self.snapshot)
+        free, lots = count_room(self.snapshot, self.target), Lots(self.snapshot)
         for i in np.flatnonzero(self.target < 0).tolist():
             name = self.snapshot.partition_ids[i]
             able = self.match[self.snapshot.kind[i]] & (free > 0)
@@ -261,9 +271,11 @@ class _Round:
             self.planned[name] = self.snapshot.workers[taker].id
             free[taker] -= 1
 
-    def after(self, happens: Codes) -> tuple[dict[str, float], dict[str, float], dict[str, str], list[str]]:
-        """Counters, plans and movers if `happens` is what comes of this round: a shed that was held back is neither
-        planned nor moved, and a pair of which every shed was held back has not acted yet."""
+    def remember(self, happens: Codes) -> tuple[dict[str, float], dict[str, float], dict[str, str], list[str]]:
+        """The counters, planned placements and moved partitions for the memory, if the assignment becomes `happens`.
+
+        A shed that is held back is neither planned nor moved. A pair whose sheds are all held back has not acted yet.
+        """
         low, high, planned = dict(self.hit_low), dict(self.hit_high), dict(self.planned)
         held = {i for i in self.reasons if happens[i] == self.keeps[i]}
         for i in held:
@@ -277,12 +289,12 @@ class _Round:
         moved = [self.snapshot.partition_ids[i] for i in self.reasons if i not in held]
         return dict(sorted(low.items())), dict(sorted(high.items())), planned, moved
 
-    def why(self, partition: int) -> str:
-        """The pair that a partition moved in."""
+    def explain(self, partition: int) -> str:
+        """Why a partition moves."""
         return self.reasons.get(partition, "it made room for another")
 
     def note(self, target: Codes) -> str:
-        """Why pairs that were due did not move; if nothing at all changes, why none was due."""
+        """Why pairs that were due did not act, and if nothing changes, why no pair was due."""
         silent = [w.id for w, known in zip(self.snapshot.workers, self.scores.known, strict=True) if not known]
         said = [*self.warned, *([f"no usage reported by {', '.join(silent[:5])}"] if silent else [])]
         if not self.warned and (target == self.snapshot.owner).all():

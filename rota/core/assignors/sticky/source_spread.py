@@ -1,33 +1,34 @@
-"""Law 4: the partitions of each source spread evenly, among all assignments of the same balance and moves.
+"""Law 4 by a network: each source spread evenly, among all assignments of the same balance and number of moves.
 
-Law: `spread` minimises the sum over sources and workers of count², exactly, as a min-cost flow of releases and takings
-with convex unit costs. A *group* is a set of alike partitions of one source. Ties are broken by a hash of ids, the same
-for a unit whoever gives it, so that a plan interrupted anywhere goes on to the same end. (`market` does the same faster
-where sources are few.)
+Law: `spread_by_flow` minimises the sum over sources and workers of count² exactly, as a flow of minimum cost with convex
+unit costs. Ties are broken by a hash of ids that does not depend on the giver, so a plan that is interrupted anywhere goes
+on to the same end. `price_flow` finds an equally good answer faster where sources are few.
 """
 
 import numpy as np
 
-from rota.core.assignors.freedom import Freedom, mixed
+from rota.core.assignors.hashing import hash_pairs
+from rota.core.assignors.sticky.open_choices import OpenChoices
 from rota.core.values import Ints
 from rota.errors import AssignmentError
 
 
-def spread(freedom: Freedom) -> tuple[Ints, Ints]:
-    """Released and taken units, groups x workers."""
-    network = _Network(freedom)
+def spread_by_flow(choices: OpenChoices) -> tuple[Ints, Ints]:
+    """How many units each worker releases and takes, groups x workers."""
+    network = _SpreadNetwork(choices)
     while not network.solve():
         pass
     return network.released, network.taken
 
 
-class _Network:
-    """The flow over cells (source, worker), each with its marginal costs in a window that widens until it is enough."""
+class _SpreadNetwork:
+    """The flow over cells (source, worker). Each cell has exact marginal costs within a window of counts, which widens until
+    the optimum lies inside."""
 
-    def __init__(self, freedom: Freedom) -> None:
-        self.freedom = f = freedom
+    def __init__(self, choices: OpenChoices) -> None:
+        self.choices = f = choices
         groups, workers = f.have.shape
-        self.simple = bool((np.bincount(f.source) <= 1).all())  # a cell is one group's: no node between
+        self.simple = bool((np.bincount(f.source) <= 1).all())  # each source is one group: cells need no nodes
         sources = int(f.source.max()) + 1
         top = f.low + f.optional
         total = int(f.free.sum() + f.have.sum())
@@ -37,7 +38,7 @@ class _Network:
         np.add.at(may_leave, f.source, np.where(f.release, f.have, 0))
         may_come = np.zeros((sources, workers), np.bool_)
         np.logical_or.at(may_come, f.source, f.take)
-        most_out, most_in = f.most()
+        most_out, most_in = f.limit_moves()
         out = np.minimum(may_leave, most_out)
         come = np.where(may_come, np.minimum(most_in, total), 0)
         self.cells = np.flatnonzero((out > 0) | (come > 0))
@@ -49,7 +50,7 @@ class _Network:
         self.bottom = np.clip(share - 1, self.lowest, self.highest)
         self.ceiling = np.clip(share + 2, self.lowest, self.highest)
         self.worker = groups + self.cells % workers
-        self.scale, self.salt = self._ties(int(f.free.sum() + np.minimum(out.sum(axis=0), most_out).sum()))
+        self.scale, self.salt = self._scale_ties(int(f.free.sum() + np.minimum(out.sum(axis=0), most_out).sum()))
         if self.simple:
             group_of = np.zeros(sources, np.int64)
             group_of[f.source] = np.arange(groups)
@@ -57,34 +58,36 @@ class _Network:
         else:
             self.node = groups + workers + 2 + np.arange(len(self.cells))
 
-    def _ties(self, units: int) -> tuple[int, Ints]:
-        """What a unit of cost is multiplied by, and the tie-break of each group x worker: all `units` together less."""
-        f = self.freedom
+    def _scale_ties(self, units: int) -> tuple[int, Ints]:
+        """The factor on costs and the tie-break of each group and worker. In sum the tie-breaks of all `units` are less than
+        one unit of cost."""
+        f = self.choices
         nodes = sum(f.have.shape) + len(self.cells)
         highest = 2 * int(max(self.highest.max(initial=1), 1)) + 1
         widest = min(2**10, 2**60 // (highest * (2 * units + 1) * (nodes + 2)))
         if widest < 2:
             return 1, np.zeros(f.have.shape, np.int64)
-        return (2 * units + 1) * widest, mixed(*f.salt) % widest
+        return (2 * units + 1) * widest, hash_pairs(*f.salt) % widest
 
     def solve(self) -> bool:
-        """Whether the window was wide enough; if so `released` and `taken` are the optimum, else it is wider now."""
+        """Whether the windows were wide enough. If so, `released` and `taken` are the optimum; otherwise they are wider now.
+        Raises AssignmentError if there is no flow."""
         from ortools.graph.python import min_cost_flow
 
         flow = min_cost_flow.SimpleMinCostFlow()
-        arcs = self._segments()
+        arcs = self._list_segments()
         cell_arcs = [flow.add_arcs_with_capacity_and_unit_cost(t, h, c, k) for t, h, c, k, _ in arcs]
-        links = self._links(flow)
-        supply = self._supply()
+        links = self._add_links(flow)
+        supply = self._list_supplies()
         flow.set_nodes_supplies(np.arange(len(supply)), supply)
         if flow.solve() != flow.OPTIMAL:
             raise AssignmentError("The spread over sources has no flow. Please report this snapshot: it is a bug")
         change = np.zeros(len(self.cells), np.int64)
         for ids, (*_, cell), sign in zip(cell_arcs, arcs, (-1, 1), strict=True):
             change += sign * np.bincount(cell, flow.flows(ids), minlength=len(self.cells)).astype(np.int64)
-        if not self._enough(self.count + change):
+        if not self._check_windows(self.count + change):
             return False
-        shape = self.freedom.have.shape
+        shape = self.choices.have.shape
         self.released, self.taken = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         if self.simple:
             at = (self.node, self.cells % shape[1])
@@ -94,11 +97,11 @@ class _Network:
                 into[group, worker] = flow.flows(ids)
         return True
 
-    def _segments(self) -> list[tuple[Ints, Ints, Ints, Ints, Ints]]:
-        """(tail, head, capacity, cost, cell) of what leaves a worker, then of what comes to it.
+    def _list_segments(self) -> list[tuple[Ints, Ints, Ints, Ints, Ints]]:
+        """The arcs (tail, head, capacity, cost, cell) of units that leave a worker, then of units that come to it.
 
-        Units on either side of the window travel in one arc at the cost of its unit next to the window; a solution
-        that ends inside such an arc is not trusted (see `_enough`).
+        All units beyond the window share one arc, at the cost of the unit next to the window. A flow that ends inside
+        such an arc may not be optimal; `_check_windows` finds it.
         """
         found = []
         for sign, near, far, last in (
@@ -116,23 +119,24 @@ class _Network:
             cost = 2 * after - 1 if sign > 0 else -(2 * after + 1)
             cost = cost * self.scale
             if self.simple:
-                cost += sign * self.salt[self.node[cell], self.worker[cell] - len(self.freedom.free)]
+                cost += sign * self.salt[self.node[cell], self.worker[cell] - len(self.choices.free)]
             ends = (self.worker[cell], self.node[cell])
             tail, head = ends if sign < 0 else ends[::-1]
             found.append((tail, head, capacity, cost, cell))
         return found
 
-    def _enough(self, count: Ints) -> bool:
-        """Whether every cell ended where its marginal costs are exact; widens the windows of those that did not."""
+    def _check_windows(self, count: Ints) -> bool:
+        """Whether every cell ended inside its window. Widens the windows of the others."""
         below, above = count < self.bottom, count > self.ceiling
         width = np.maximum(self.ceiling - self.bottom, 2)
         self.bottom = np.where(below, np.maximum(count - width, self.lowest), self.bottom)
         self.ceiling = np.where(above, np.minimum(count + width, self.highest), self.ceiling)
         return not (below.any() or above.any())
 
-    def _links(self, flow: object) -> list[tuple[Ints, Ints, Ints]]:
-        """Optional seats, waiting units, and (unless simple) the arcs between cells and groups."""
-        f = self.freedom
+    def _add_links(self, flow: object) -> list[tuple[Ints, Ints, Ints]]:
+        """Adds the arcs of optional workers and waiting units, and unless simple those between cells and groups, which it
+        returns with their groups and workers."""
+        f = self.choices
         groups, workers = f.have.shape
         add = flow.add_arcs_with_capacity_and_unit_cost  # type: ignore[attr-defined]
         hub, wait = groups + workers, groups + workers + 1
@@ -160,8 +164,8 @@ class _Network:
             found.append((add(tail, head, capacity, salt), group, worker))
         return found
 
-    def _supply(self) -> Ints:
-        f = self.freedom
+    def _list_supplies(self) -> Ints:
+        f = self.choices
         surplus = f.have.sum(axis=0) - f.low
         inner = 0 if self.simple else len(self.cells)
         return np.concatenate((f.free, surplus, [-f.extra, -f.waiting], np.zeros(inner, np.int64)))

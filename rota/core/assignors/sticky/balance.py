@@ -1,8 +1,10 @@
-"""Pass 1 of the flow: as many placed as possible, then the least sum of count²/capacity over all valid assignments.
+"""Pass 1 of the flow: the least sum of count²/capacity among valid assignments that place as many as possible.
 
-Law: the counts found are optimal, and `prices` proves it: every unit sits on a cheapest worker that it may have, and no
-worker holds a seat dearer than its price. Method: the closed form says what would be best without labels; a maximum flow
-either reaches it, or its minimum cut splits workers and classes in two smaller problems (Groenevelt's decomposition).
+Law: the counts are optimal, and `compute_prices` proves it: each partition is on a cheapest worker that may hold it, and no
+worker holds one that costs more than the worker's price.
+
+Method: the closed form says what is best without labels. A maximum flow either reaches it, or its minimum cut splits
+workers and classes into two smaller problems (Groenevelt's decomposition). A unit is one partition.
 """
 
 from dataclasses import dataclass
@@ -10,18 +12,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from rota.core.assignors.classes import Classes
-from rota.core.assignors.seats import seating
+from rota.core.assignors.partition_classes import PartitionClasses
+from rota.core.assignors.sticky.quota import compute_quotas
 from rota.core.values import Bools, Floats, Ints
 
-NEVER = 2**62  # the price of a seat that is not there
+NEVER = 2**62  # the price of a worker that can take no more
 
 
-def balanced(classes: Classes, capacity: Floats) -> Ints:
-    """Units of each class on each worker in one optimal assignment."""
+def balance_classes(classes: PartitionClasses, capacity: Floats) -> Ints:
+    """How many units of each class each worker holds in one optimal assignment."""
     units = np.zeros(classes.may.shape, np.int64)
     everyone, every = np.arange(classes.may.shape[1]), np.arange(len(classes.size))
-    reached, _, _ = _flow(classes, every, everyone, classes.bound)
+    reached, _, _ = _solve_flow(classes, every, everyone, classes.bound)
     total = int(reached.sum())
     parts = [(every, everyone, total)]
     while parts:
@@ -29,8 +31,8 @@ def balanced(classes: Classes, capacity: Floats) -> Ints:
         if not len(workers) or not total:
             continue
         own = np.minimum(classes.have[np.ix_(group, workers)].sum(axis=0), classes.bound[workers])
-        quota = seating(total, own, classes.bound[workers], capacity[workers]).seats
-        flow, scarce_classes, scarce = _flow(classes, group, workers, quota)
+        quota = compute_quotas(total, own, classes.bound[workers], capacity[workers]).quota
+        flow, scarce_classes, scarce = _solve_flow(classes, group, workers, quota)
         if int(flow.sum()) == total:
             units[np.ix_(group, workers)] = flow
             continue
@@ -40,8 +42,9 @@ def balanced(classes: Classes, capacity: Floats) -> Ints:
     return units
 
 
-def _flow(classes: Classes, group: Ints, workers: Ints, limit: Ints) -> tuple[Ints, Bools, Bools]:
-    """A maximum flow of these classes into `limit` seats, and the classes and workers beyond its minimum cut."""
+def _solve_flow(classes: PartitionClasses, group: Ints, workers: Ints, limit: Ints) -> tuple[Ints, Bools, Bools]:
+    """A maximum flow of the classes `group` to `workers`, each up to its `limit`, and the classes and workers beyond the
+    minimum cut."""
     from ortools.graph.python import max_flow
 
     groups, size = len(group), len(workers)
@@ -63,7 +66,7 @@ def _flow(classes: Classes, group: Ints, workers: Ints, limit: Ints) -> tuple[In
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
     """The dual of pass 1. `worker` and `unit` (of each class) are ranks among all marginal costs (2k-1)/capacity;
-    `low` seats of a worker are cheaper than its price, an `optional` one costs just that."""
+    `low` units of a worker cost less than its price, and one more on an `optional` worker costs just its price."""
 
     worker: Ints
     unit: Ints
@@ -71,10 +74,10 @@ class Prices:
     optional: Bools
 
 
-def prices(classes: Classes, units: Ints, capacity: Floats) -> Prices:
-    """The cheapest way to seat one more unit on each worker, others making room where that helps."""
+def compute_prices(classes: PartitionClasses, units: Ints, capacity: Floats) -> Prices:
+    """The least cost of one more unit on each worker, where other units may move to make room for it."""
     count = units.sum(axis=0)
-    add, drop = _marginal_ranks(count, capacity)
+    add, drop = _rank_marginal_costs(count, capacity)
     price = np.where(count < classes.bound, add, NEVER)
     row, column = np.nonzero(classes.may)
     used = units[row, column] > 0
@@ -86,14 +89,14 @@ def prices(classes: Classes, units: Ints, capacity: Floats) -> Prices:
         if (cheaper == price).all():
             break
         price = cheaper
-    full = price > drop  # the last seat is cheaper than the price
+    full = price > drop  # the last unit costs less than the price
     low = np.where(full, count, count - 1)
     optional = (price == drop) | ((price == add) & (count < classes.bound))
     return Prices(price, unit, np.where(count == 0, 0, low), optional & (classes.bound > 0))
 
 
-def _marginal_ranks(count: Ints, capacity: Floats) -> tuple[Ints, Ints]:
-    """Ranks of the cost of the next seat and of the last seat (-1 where there is none) of each worker."""
+def _rank_marginal_costs(count: Ints, capacity: Floats) -> tuple[Ints, Ints]:
+    """The ranks of what the next unit and the last unit of each worker cost, -1 if it holds none."""
     if (capacity == capacity[0]).all():
         return 2 * count + 1, np.where(count > 0, 2 * count - 1, -1)
     exact = [Fraction(float(c)) for c in capacity]
@@ -105,13 +108,13 @@ def _marginal_ranks(count: Ints, capacity: Floats) -> tuple[Ints, Ints]:
     return add, np.where(count > 0, drop, -1)
 
 
-def proves(classes: Classes, units: Ints, certificate: Prices) -> bool:
-    """Whether `certificate` proves `units` optimal: weak duality, checked arc by arc without any search."""
+def check_certificate(classes: PartitionClasses, units: Ints, certificate: Prices) -> bool:
+    """Whether `certificate` proves that `units` is optimal. It checks weak duality arc by arc and searches nothing."""
     placed = units.sum(axis=1)
     fits = bool((units >= 0).all() and (units[~classes.may] == 0).all() and (units.sum(axis=0) <= classes.bound).all())
     cheapest = np.where(classes.may, certificate.worker, NEVER).min(axis=1)
     on_cheapest = bool(((units == 0) | (certificate.worker == cheapest[:, None])).all())
     count = units.sum(axis=0)
-    seats = bool((count >= certificate.low).all() and (count <= certificate.low + certificate.optional).all())
+    priced = bool((count >= certificate.low).all() and (count <= certificate.low + certificate.optional).all())
     left = placed < classes.size
-    return fits and on_cheapest and seats and bool((cheapest[left] == NEVER).all())
+    return fits and on_cheapest and priced and bool((cheapest[left] == NEVER).all())
