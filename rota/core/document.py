@@ -104,11 +104,8 @@ def _refuse(where: str, value: Any, valid: str) -> NoReturn:
 
 def _join_path(where: str, name: str | int) -> str:
     """The path of a field that the document names. A name that is long or has odd characters is quoted and cut."""
-    return f"{where}.{name if _is_plain(str(name)) else shown(name, 40)}"
-
-
-def _is_plain(name: str) -> bool:
-    return len(name) <= 40 and (is_id(name) or is_partition(name))
+    plain = (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40
+    return f"{where}.{name if plain else shown(name, 40)}"
 
 
 def _refuse_twin_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
