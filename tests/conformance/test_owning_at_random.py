@@ -14,7 +14,7 @@ from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
 
-PARTITIONS = ("p0", "p1")
+PARTITIONS = ("p:0", "p:1")
 WORKERS = 3
 
 

@@ -544,10 +544,10 @@ def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other
     """Its name went into the reason, no record could hold that, and every run of its worker ended in a traceback."""
     world.rows("good", "0", 1)
     (world.folder / "land" / os.fsdecode(b"caf\xe9")).write_text("a file fails for root too")
-    world.give("good", "caf_e9")
+    world.give("good", "caf%E9")
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
-        world.run("good", "caf_e9", connect=no_spark)  # the good one got as far as Spark
-    parked = world.tree.parked()["p:caf_e9"].record
+        world.run("good", "caf%E9", connect=no_spark)  # the good one got as far as Spark
+    parked = world.tree.parked()["p:caf%E9"].record
     assert r"land/caf\udce9 cannot be looked at (Not a directory)" in parked.reason
 
 
