@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rota.coordination.layout import worker_of
 from rota.core import Plan
+from rota.sim.parts import SHIPPED
 from rota.sim.truth import Change
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class Checker:
         self._since: dict[str, float] = {}  # partition -> when its target became what it is
 
     def breach(self, rule: str, what: str) -> None:
-        """Notes a breach; raises unless guards were taken out."""
+        """Notes a breach; raises where every part is what ships."""
         self.found[rule] += 1
-        if not self.sim.ablation.removed:
+        if self.sim.parts == SHIPPED:
             raise Violation(f"{rule} at {self.sim.now:.3f} s: {what}. Again: {self.sim.again}")
 
     def after_event(self, changes: list[Change]) -> None:
@@ -59,8 +60,8 @@ class Checker:
         for change in changes:
             self._owner_changed(change)
 
-    def intends(self, incarnation: str, partition: str, reason: str) -> None:
-        """An agent is about to claim for this reason; the record tells whether that was right."""
+    def claimed(self, incarnation: str, partition: str, reason: str) -> None:
+        """An agent says for which reason it claimed; the record tells whether that was right."""
         self._reasons[incarnation, partition] = reason
 
     def committed(self, partition: str, start: int, stood: int) -> None:
@@ -120,10 +121,8 @@ class Checker:
             self.breach("cap", f"{after} holds {truth.held[after]} partitions, its cap is {cap}")
 
     def _set_free(self, partition: str, owner: str) -> None:
-        agent = next((a for a in self.sim.agents[worker_of(owner)] if a.incarnation == owner), None)
-        leaving = agent.state.leaving if agent is not None else None
-        timing = self.sim.world.timing
-        overdue = agent is not None and leaving is not None and agent.clock() - leaving >= timing.max_shutdown
+        process = self.sim.process_of(owner)
+        overdue = process is not None and process.overdue
         if owner in self.sim.truth.working.get(partition, ()) and not overdue:
             self.breach("busy", f"{owner} set {partition} free while its run works on it")
 

@@ -2,47 +2,28 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from rota.coordination import wishes
 from rota.coordination.layout import worker_of
-from rota.coordination.ownership import Guards as Owning
-from rota.coordination.publication import Guards as Publishing
 from rota.coordination.records import Loads, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.core import Worker
-from rota.core.reconcile import Guards as Reconciling
-from rota.sim.actors import Agent, Run, seconds
+from rota.sim.actors import Run, seconds
 from rota.sim.checker import Checker
 from rota.sim.controller import Controller
 from rota.sim.journal import JournalServer
 from rota.sim.meter import Meter
-from rota.sim.protocols import protocol
-from rota.sim.table import Table
+from rota.sim.parts import SHIPPED, Parts
 from rota.sim.timeline import Life, Process, Timeline
 from rota.sim.truth import Truth
+from rota.sim.worker import WorkerProcess
 from rota.sim.world import Happening, World
 
 ROWS = 1_000.0  # rows a second for each unit of load
 MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
-
-
-@dataclass(frozen=True, slots=True)
-class Ablation:
-    """Which guards stand. One that is taken out makes the checker count what breaks instead of stopping there."""
-
-    reconcile: Reconciling = field(default_factory=Reconciling)
-    ownership: Owning = field(default_factory=Owning)
-    table: bool = True
-    publication: Publishing = field(default_factory=Publishing)
-    policy: bool = True  # the controller keeps to budget, cooldown and grace
-
-    @property
-    def removed(self) -> bool:
-        """Whether any guard is missing."""
-        return self != Ablation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +59,12 @@ class Simulation:
         assignor: str = "sticky",
         seed: int = 1,
         options: Mapping[str, Any] | None = None,
-        ablation: Ablation | None = None,
-        protocol_name: str = "assigned",
+        parts: Parts = SHIPPED,
     ) -> None:
         self.world, self.assignor, self.seed = world, assignor, seed
-        self.ablation = ablation or Ablation()
+        self.parts = parts
         self.rng = Random(f"{world.name}/{seed}")
-        self.group, self.protocol_name = "sim", protocol_name
-        self.protocol = protocol(protocol_name)
+        self.group = "sim"
         self.again = f"rota simulate --world {world.name} --assignor {assignor} --seed {seed}"
         self.timeline = Timeline(self._after_event)
         self.server = JournalServer(lambda: self.timeline.now, world.timing.session)
@@ -99,14 +78,14 @@ class Simulation:
         start = sum(w.capacity for w in world.team if w.id not in world.later)
         self.strength = sum(base.values()) / start / world.utilization  # load that keeps capacity 1.0 fully busy
         self.checker, self.meter = Checker(self), Meter(self)
-        self.table = Table(fence=self.ablation.table)
+        self.table = parts.table()
         self.table.on_commit = self.checker.committed
-        self.agents: dict[str, list[Agent]] = {w.id: [] for w in world.team}
+        self.workers: dict[str, list[WorkerProcess]] = {w.id: [] for w in world.team}
         self.runs: dict[str, tuple[Run, Process]] = {}
         self.slowness: dict[str, float] = {}
         self.stock = dict.fromkeys(base, 0.0)  # rows produced up to `stocked`
         self.stocked = 0.0
-        self.controller = Controller(self) if self.protocol.controller else None
+        self.controller = Controller(self)
         self.dirty = False
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
@@ -118,9 +97,8 @@ class Simulation:
         for partition in self.world.partitions:
             keys[partition.source].append(partition.id.removeprefix(f"{partition.source}-"))
         self.reader.found(
-            assignor=self.assignor if self.protocol.controller else None,
+            assignor=self.assignor,
             options=options,
-            protocol=self.protocol_name,
             budget=policy.budget,
             cooldown=float(policy.cooldown),
             grace=float(policy.grace),
@@ -137,12 +115,11 @@ class Simulation:
         """Lets the world happen. Raises Violation."""
         world = self.world
         if world.initial:
-            self._settle(world.initial)
+            self.controller.settle(world.initial)
         for worker in world.team:
             if worker.id not in world.later:
                 self._join(worker.id)
-        if self.controller is not None:
-            self.timeline.spawn(self.controller.life())
+        self.timeline.spawn(self.controller.life())
         self.timeline.spawn(self._backlog(), 3.0)
         self.timeline.spawn(self._loads(), 2.0)
         for happening in world.happenings:
@@ -225,11 +202,15 @@ class Simulation:
         announced = next(w.max_partitions for w in self.world.team if w.id == worker)
         return wishes.cap(self.reader, worker, announced)
 
+    def process_of(self, incarnation: str) -> WorkerProcess | None:
+        """The process whose agent acts as this incarnation."""
+        return next((w for w in self.workers[worker_of(incarnation)] if w.incarnation == incarnation), None)
+
     def must_give(self, incarnation: str) -> bool:
         """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""
         worker = worker_of(incarnation)
-        agent = next((a for a in self.agents[worker] if a.incarnation == incarnation), None)
-        if incarnation not in self.truth.live or agent is None or agent.live.leaving:
+        process = self.process_of(incarnation)
+        if incarnation not in self.truth.live or process is None or process.agent.live.leaving:
             return True
         wish = self.reader.worker_wishes().get(worker)
         cap = self.cap_of(worker)
@@ -239,14 +220,9 @@ class Simulation:
 
     def _join(self, worker: str) -> None:
         spec = next(w for w in self.world.team if w.id == worker)
-        agent = Agent(self, spec)
-        self.agents[worker].append(agent)
-        agent.process = self.timeline.spawn(agent.life(), self.rng.uniform(0, 0.5))
-
-    def _settle(self, owners: Mapping[str, str]) -> None:
-        """The target at the start is given, not chosen."""
-        if self.controller is not None:
-            self.controller.settle(owners)
+        born = WorkerProcess(self, spec)
+        self.workers[worker].append(born)
+        self.timeline.begin(born.process, self.rng.uniform(0, 0.5))
 
     def _strike(self, happening: Happening) -> None:
         if happening.what not in ("lag", "die"):
@@ -254,8 +230,8 @@ class Simulation:
         getattr(self, f"_{happening.what}_now")(happening)
         self.dirty = True
 
-    def _alive(self, worker: str) -> list[Agent]:
-        return [a for a in self.agents[worker] if a.process.alive]
+    def _alive(self, worker: str) -> list[WorkerProcess]:
+        return [w for w in self.workers[worker] if w.process.alive]
 
     def _join_now(self, h: Happening) -> None:
         self._join(h.who)
@@ -264,15 +240,15 @@ class Simulation:
         self._join(h.who)
 
     def _leave_now(self, h: Happening) -> None:
-        for agent in self._alive(h.who):
-            agent.leave()
+        for worker in self._alive(h.who):
+            worker.agent.leave()
 
     def _crash_now(self, h: Happening) -> None:
         """The machine dies: agent, Spark and runs at once; their sessions expire later."""
-        for agent in self._alive(h.who):
-            agent.process.kill()
-            self.truth.dead |= {agent.incarnation} if agent.incarnation else set()
-            self._expire_later(agent.store.session)
+        for worker in self._alive(h.who):
+            worker.process.kill()
+            self.truth.dead |= {worker.incarnation} if worker.incarnation else set()
+            self._expire_later(worker.store.session)
         for run, process in list(self.runs.values()):
             if run.worker == h.who and process.alive:
                 process.kill()
@@ -284,18 +260,18 @@ class Simulation:
 
     def _freeze_now(self, h: Happening) -> None:
         """The agent stands still; a run is another process and goes on."""
-        for agent in self._alive(h.who):
-            agent.process.frozen_until = self.now + h.value
+        for worker in self._alive(h.who):
+            worker.process.frozen_until = self.now + h.value
             if h.value > self.world.timing.session:
-                self._expire_later(agent.store.session)
+                self._expire_later(worker.store.session)
 
     def _cut_now(self, h: Happening) -> None:
         """No network for a while."""
-        for agent in self._alive(h.who):
-            agent.store.disconnect()
-            self.timeline.after(h.value, agent.store.reconnect)
+        for worker in self._alive(h.who):
+            worker.store.disconnect()
+            self.timeline.after(h.value, worker.store.reconnect)
             if h.value > self.world.timing.session:
-                self._expire_later(agent.store.session)
+                self._expire_later(worker.store.session)
 
     def _wish(self, worker: str, **changes: Any) -> None:
         path = self.reader.paths.worker(worker)
@@ -315,8 +291,7 @@ class Simulation:
 
     def _die_now(self, h: Happening) -> None:
         """The controller dies when so many more of its writes have reached the server; another takes its place."""
-        if self.controller is not None:
-            self.controller.store.left = int(h.value)
+        self.controller.store.left = int(h.value)
 
     def _lag_now(self, h: Happening) -> None:
         self.slowness[h.who] = h.value
@@ -362,10 +337,9 @@ class Simulation:
                 seen = load * ROWS * rng.uniform(1 - world.noise, 1 + world.noise)
                 self.reported[partition] += 0.6 * (seen - self.reported[partition])
             self._record_loads()
-            for agents in self.agents.values():
-                for agent in agents:
-                    if agent.process.alive:
-                        agent.report(self._usage(agent.spec))
+            for name in self.workers:
+                for worker in self._alive(name):
+                    worker.report(self._usage(worker.spec))
             yield step
 
     def _record_loads(self) -> None:

@@ -42,7 +42,10 @@ class Timeline:
 
     def spawn(self, life: Life, delay: float = 0.0) -> Process:
         """An actor begins to live."""
-        process = Process(life)
+        return self.begin(Process(life), delay)
+
+    def begin(self, process: Process, delay: float = 0.0) -> Process:
+        """The process takes its first step then."""
         self.after(delay, lambda: self._step(process))
         return process
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import Committed, Dropped, Event, Idle, Parked, _Run, consume
-from rota.coordination import checkpoint, membership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
 from rota.coordination.mending import unreadable
@@ -31,6 +31,7 @@ from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, 
 from rota.pipeline import Pipeline
 from rota.rights import rights
 from rota.skip import skip
+from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
@@ -153,7 +154,9 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     adopt(world.tree, [world.pipeline])
     entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p-a"])
     with pytest.raises(Conflict) if guarded else nullcontext():
-        write_checkpoints(zombie, node, [entry], checkpoint.Guards(run=guarded))
+        if not guarded:
+            changed(zombie.store, NO_RUN)
+        write_checkpoints(zombie, node, [entry])
     with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
         world.run("a", connect=no_spark)
     assert bool(world.tree.parked()) != guarded

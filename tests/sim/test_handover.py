@@ -8,13 +8,13 @@ import pytest
 
 from rota.agent import Agent
 from rota.coordination import ownership
-from rota.coordination.checkpoint import Guards as CheckpointGuards
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
-from rota.core.reconcile import Guards, Looked
+from rota.core.reconcile import Looked
+from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, no_wait
 from tests.sim.handover.run import RunGuards, consume
 from tests.sim.handover.world import Ablation, World
 
@@ -45,22 +45,22 @@ ABLATIONS = {
     "no token in the table": ("stale", True, Ablation(run=RunGuards(token=False))),
     "offset and commit on two handles": ("doubled", True, Ablation(run=RunGuards(one_handle=False))),
     "no own check before consuming": ("impostor", True, Ablation(run=RunGuards(own=False))),
-    "no own check at the checkpoint": ("unowned", True, Ablation(checkpoint=CheckpointGuards(own=False))),
-    "two incarnations act": ("usurped", True, Ablation(agent=Guards(newest=False))),
+    "no own check at the checkpoint": ("unowned", True, Ablation(changes=(NO_OWNER,))),
+    "two incarnations act": ("usurped", True, Ablation(machine=NO_NEWEST)),
     "own records read before the run's node": (
         "rude",
         False,
         Ablation(run=RunGuards(node_first=False), restless=RESTLESS),
     ),
     "no look at the target before consuming": ("rude", False, Ablation(run=RunGuards(target=False), restless=RESTLESS)),
-    "release without drain": ("rude", False, Ablation(agent=Guards(drain=False))),
-    "claims beyond the cap": ("overfull", False, Ablation(agent=Guards(cap=False), restless=RESTLESS)),
-    "no wait before a forced claim": ("rude", False, Ablation(agent=Guards(wait=False))),
+    "release without drain": ("rude", False, Ablation(machine=NO_DRAIN)),
+    "claims beyond the cap": ("overfull", False, Ablation(machine=NO_CAP, restless=RESTLESS)),
+    "no wait before a forced claim": ("rude", False, Ablation(machine=no_wait)),
     "two runs of one owner": ("misparked", False, Ablation(run=RunGuards(elder=False))),
     "release under a target that is no more": (
         "rude",
         False,
-        Ablation(writes=ownership.Guards(dropped=False), restless=0.5),
+        Ablation(changes=(NO_DROPPED,), restless=0.5),
     ),
     "parks whoever owns it now": (
         "misparked",

@@ -285,7 +285,7 @@ class _Run:
                 Entry(held.own[p], Checkpoint(offset=at, token=held.own[p].token, run_id=run), seen.get(p))
                 for p, at in offsets.items()
             ]
-            done = write_checkpoints(self.tree, self.node, entries, self.world.checkpoint_guards)
+            done = write_checkpoints(self.tree, self.node, entries)
             self.world.count("refused", sum(conflict is not None for conflict in done.values()))
         yield self.world.step()
 

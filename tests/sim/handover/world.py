@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from rota.agent import Agent
-from rota.coordination import checkpoint as checkpoints
-from rota.coordination import ownership
 from rota.coordination.layout import worker_of
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -23,8 +21,9 @@ from rota.coordination.parking import waiting
 from rota.coordination.records import Checkpoint, Head, Live, Own, Parked, Slot, Slots, decode, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
-from rota.core.reconcile import Guards
+from rota.core.reconcile import Machine, assigned
 from rota.errors import Conflict
+from tests.ablations import Change, changed
 from tests.sim.handover.checker import Checker
 from tests.sim.handover.run import Config, RunGuards, consume, replay
 from tests.sim.handover.table import Table
@@ -57,10 +56,9 @@ class Actor:
 class Ablation:
     """The guards that stand; each default is the real thing."""
 
-    agent: Guards = field(default_factory=Guards)
+    machine: Machine = assigned
+    changes: tuple[Change, ...] = ()  # of what agents and runs send
     run: RunGuards = field(default_factory=RunGuards)
-    checkpoint: checkpoints.Guards = checkpoints.GUARDED
-    writes: ownership.Guards = ownership.GUARDED
     make_agent: Callable[..., Agent] = Agent
     restless: float = 0.02  # how often the controller moves a partition for no reason
     poison: float = 0.1  # how many runs have a partition that fails on its data
@@ -88,9 +86,8 @@ class World:
         self.seed, self.random, self.churn, self.patience = seed, Random(seed), churn, patience
         self.rate = 0.03 if faults else 0.0  # of a fault, at each step of an agent or a run
         ablation = ablation or Ablation()
-        self.agent_guards, self.run_guards = ablation.agent, ablation.run
-        self.checkpoint_guards, self.make_agent = ablation.checkpoint, ablation.make_agent
-        self.write_guards = ablation.writes
+        self.machine, self.changes, self.run_guards = ablation.machine, ablation.changes, ablation.run
+        self.make_agent = ablation.make_agent
         self.restless, self.poisoned, self.longest_batch = ablation.restless, ablation.poison, ablation.longest_batch
         self.now = 0.0
         self.counts: Counter[str] = Counter()
@@ -313,7 +310,7 @@ class World:
         """An agent process; with `only`, unless one of that id is there."""
         if only and any(a.agent is not None and a.agent.worker == worker for a in self.actors):
             return
-        store = self.server.connect()
+        store = changed(self.server.connect(), *self.changes)
         agent = self.make_agent(
             Tree(store, "g"),
             worker,
@@ -322,8 +319,7 @@ class World:
             max_shutdown=MAX_SHUTDOWN,
             session_timeout=SESSION,
             clock=lambda: self.now,
-            guards=self.agent_guards,
-            writes=self.write_guards,
+            machine=self.machine,
         )
         self._ids += 1
         self.spawn(Actor(f"{worker}@{self._ids}", "agent", self._agent(agent), store, agent))
@@ -344,7 +340,7 @@ class World:
 
     def start_run(self, config: Config) -> None:
         """A run process with this config, whoever else has it."""
-        store = self.server.connect()
+        store = changed(self.server.connect(), *self.changes)
         steps = consume(self, config, Tree(store, "g"), self.random)
         self.spawn(Actor(config.run_id, "run", steps, store, config=config))
 
