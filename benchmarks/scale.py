@@ -36,7 +36,7 @@ from rota.dataplane.compacting import compact, due
 from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
-from rota.dataplane.table import Batch, DataFile
+from rota.dataplane.ports import Batch, DataFile
 from rota.pipeline import Delta, Files, Pipeline
 
 CHUNK = 20_000
@@ -91,8 +91,8 @@ def main_costs(folder: Path, partitions: int) -> None:
     """Of each step of a run that asks main."""
     table, wanted = ledger(folder), ids(partitions)
     timed("open", lambda: DeltaTable(table.path))
-    timed(f"look at {partitions:,} partitions", lambda: table.standing(wanted))
-    timed("what others altered", lambda: table.altered(wanted))
+    timed(f"look at {partitions:,} partitions", lambda: table.read_positions(wanted))
+    timed("what others altered", lambda: table.find_foreign_commits(wanted))
     tokens = iter(range(2, 10))
     claim = lambda: table.claim(dict.fromkeys(wanted, next(tokens)), dict.fromkeys(wanted, 0))  # noqa: E731
     timed(f"claim of {partitions:,} partitions", claim)
@@ -120,18 +120,18 @@ def index_of(folder: Path, files: int, partitions: int) -> None:
 def index_costs(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
     one, wanted, end = landing(folder), ids(partitions), files // partitions
-    timed("the first look of a process", lambda: one.latest(wanted), 1)
-    timed("each further look", lambda: one.latest(wanted))
-    timed("a look at one partition", lambda: one.latest(wanted[:1]))
+    timed("the first look of a process", lambda: one.read_ends(wanted), 1)
+    timed("each further look", lambda: one.read_ends(wanted))
+    timed("a look at one partition", lambda: one.read_ends(wanted[:1]))
     ranges = dict.fromkeys(wanted, (end - 1, end))
 
     def run() -> None:
-        one.given(wanted)
-        one.fix(wanted)
-        one.capped(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
-        one.broken(ranges)
+        one.read_assigned_ends(wanted)
+        one.assign_offsets(wanted)
+        one.plan_jobs(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
+        one.find_broken(ranges)
         one.index.files(ranges)  # for the links
-        one.broken(ranges)
+        one.find_broken(ranges)
 
     timed("the looks of a run", run)
 
@@ -170,9 +170,9 @@ def versions_costs(folder: Path) -> None:
     """Of a look."""
     table = ledger(folder)
     timed("open", lambda: DeltaTable(table.path))
-    timed("look", lambda: table.standing(("p",)))
-    timed("what others altered", lambda: table.altered(("p",)))
-    timed("the newest 500 commits", table.recent)
+    timed("look", lambda: table.read_positions(("p",)))
+    timed("what others altered", lambda: table.find_foreign_commits(("p",)))
+    timed("the newest 500 commits", table.read_recent_log)
     peak()
 
 

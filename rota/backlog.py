@@ -11,7 +11,7 @@ from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
-from rota.dataplane.landing import Landing
+from rota.dataplane.ports import Source
 from rota.pipeline import Pipeline
 
 
@@ -32,26 +32,16 @@ class Owners:
     skipped: Mapping[str, str]
 
 
-def discover(pipeline: Pipeline) -> tuple[str, ...]:
-    """The keys that the source has now."""
-    return Landing.of(pipeline).keys()
-
-
-def left_out(pipeline: Pipeline) -> Mapping[str, str]:
-    """What lies in the source and is never read, with the reason: path -> why."""
-    return Landing.of(pipeline).left_out()
-
-
-def lags(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+def lags(tree: Tree, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, latest). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
-    source, asked = Landing.of(pipeline), tuple(partitions)
+    asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
     wanted = tuple(p for p in asked if not unreadable(tree, p))
-    return {p: (_offset(checkpoints.get(p), source), latest) for p, latest in source.latest(wanted).items()}
+    return {p: (_offset(checkpoints.get(p), source), latest) for p, latest in source.read_ends(wanted).items()}
 
 
-def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
+def backlog(tree: Tree, pipeline: Pipeline, source: Source) -> tuple[Work, ...]:
     """For each live incarnation: what it owns, has in its target, no run works on, is not parked, and lags. None without
     any of these.
 
@@ -64,7 +54,7 @@ def backlog(tree: Tree, pipeline: Pipeline) -> tuple[Work, ...]:
         if partition not in busy:
             found.setdefault(incarnation, []).append(partition)
     asked = [p for ps in found.values() for p in ps]
-    seen, parked = lags(tree, pipeline, asked), tree.parked()
+    seen, parked = lags(tree, source, asked), tree.parked()
     looked = {p: seen.get(p, (0, 0)) for p in asked if not unreadable(tree, p)}
     behind = {
         p: (at, max(latest, at + 1))
@@ -143,5 +133,5 @@ def _workable(tree: Tree, pipeline: Pipeline) -> tuple[dict[str, str], dict[str,
     return workable, why
 
 
-def _offset(checkpoint: Read[Checkpoint] | None, source: Landing) -> int:
-    return checkpoint.record.offset if checkpoint else source.first(0, later=True)
+def _offset(checkpoint: Read[Checkpoint] | None, source: Source) -> int:
+    return checkpoint.record.offset if checkpoint else source.choose_start(0, later=True)
