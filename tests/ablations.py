@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeVar
 
 from rota.coordination.checkpoint import Entry
-from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.records import Own, Slot, Slots, decode, encode
 from rota.coordination.store import Check, Node, Op, Set, Store
@@ -44,9 +44,9 @@ def changed(store: AnyStore, *changes: Change) -> AnyStore:
     return store
 
 
-def changing(*changes: Change) -> Callable[[MemoryServer], MemoryStore]:
-    """How the actors of a simulated world connect."""
-    return lambda server: changed(server.connect(), *changes)
+def changing(*changes: Change) -> Callable[[MemoryStore], object]:
+    """What becomes of the store of each actor of a simulated world."""
+    return lambda store: changed(store, *changes)
 
 
 def among(path: str, folder: str) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.tree import Tree
 from rota.core import Plan, plan
 from rota.core.reconcile import Machine, assigned
-from rota.sim.table import Table
+from rota.sim.memory_table import MemoryTable
+from rota.sim.run import RunProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,11 @@ class Parts:
     of stopping there."""
 
     machine: Machine = assigned
-    connect: Callable[[MemoryServer], MemoryStore] = MemoryStore  # of the agents
+    connected: Callable[[MemoryStore], object] = id  # is given the store of each agent and run
+    run: type[RunProcess] = RunProcess
     plan: Callable[..., Plan] = plan
     publish: Callable[[Tree, Term, Publication], Published] = publish
-    table: Callable[[], Table] = Table
+    table: type[MemoryTable] = MemoryTable
 
 
 SHIPPED = Parts()

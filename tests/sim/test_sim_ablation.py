@@ -9,10 +9,10 @@ from rota.core import Partition, Plan, Policy, Snapshot, Worker, plan
 from rota.sim.checker import Violation
 from rota.sim.parts import Parts
 from rota.sim.simulation import Simulation
-from rota.sim.table import Table
 from rota.sim.world import Happening
 from rota.sim.worlds import world
 from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, changing, no_wait, publish_carelessly
+from tests.sim.ablations import Unfenced
 
 
 def without_policy(snapshot: Snapshot, assignor: str, options: Any, memory: Any, _: Policy) -> Plan:
@@ -24,10 +24,10 @@ def without_policy(snapshot: Snapshot, assignor: str, options: Any, memory: Any,
 DAMAGE = [
     ("a live owner is not waited for", Parts(machine=no_wait), "cap-cut", "sticky", "stolen"),
     ("a release does not wait for the run", Parts(machine=NO_DRAIN), "cap-cut", "sticky", "busy"),
-    ("the table does not compare tokens", Parts(table=lambda: Table(fence=False)), "flapping", "sticky", "gap"),
+    ("the table does not compare tokens", Parts(table=Unfenced), "flapping", "sticky", "doubled"),
     (
         "claims compare neither record nor target",
-        Parts(connect=changing(NO_VERSION, NO_TARGET)),
+        Parts(connected=changing(NO_VERSION, NO_TARGET)),
         "hiccups",
         "round-robin",
         "stolen",
@@ -54,8 +54,8 @@ def test_the_checker_counts_what_a_missing_guard_lets_through(
 
 def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
     simulation = Simulation(world("cap-cut"), "sticky", seed=7)
-    with pytest.raises(Violation, match=r"gap at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
-        simulation.checker.committed("orders-01", 5, 3)
+    with pytest.raises(Violation, match=r"settled at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
+        simulation.checker.breach("settled", "orders-01 is not")
 
 
 def test_a_target_beyond_the_cap_that_its_plan_has_read_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
