@@ -16,7 +16,7 @@ from rota import registry
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
-from rota.coordination import checkpoint, membership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
 from rota.coordination.mending import unreadable
@@ -33,6 +33,7 @@ from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, 
 from rota.pipeline import Delta, Pipeline
 from rota.rights import read_rights
 from rota.skip import skip
+from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
@@ -156,7 +157,9 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     adopt(world.tree, [world.pipeline])
     entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p:a"])
     with pytest.raises(Conflict) if guarded else nullcontext():
-        write_checkpoints(zombie, node, [entry], checkpoint.Guards(run=guarded))
+        if not guarded:
+            changed(zombie.store, NO_RUN)
+        write_checkpoints(zombie, node, [entry])
     with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
         world.run("a", connect=no_spark)
     assert bool(world.tree.parked()) != guarded
