@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.states import Case, build_state, build_group, build_yardstick
+from benchmarks.states import Case, build_group, build_state, build_yardstick
 from rota.core import Plan, Snapshot, plan
 
 
