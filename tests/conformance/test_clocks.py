@@ -16,6 +16,8 @@ from rota.pipeline import Catalog, Group
 from rota.rebalance import observe, rebalance
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 
+pytestmark = pytest.mark.fast
+
 BACK = 3600.0
 
 

@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
+
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.checkpoint import Guards as Checking
@@ -13,6 +15,8 @@ from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
+
+pytestmark = pytest.mark.fast
 
 PARTITIONS = ("p0", "p1")
 WORKERS = 3
