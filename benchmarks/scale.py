@@ -49,7 +49,7 @@ def open_table(folder: Path) -> Ledger:
 
 def name_partitions(partitions: int) -> tuple[str, ...]:
     """The partitions."""
-    return tuple(f"p-k{i:04}" for i in range(partitions))
+    return tuple(f"p:k{i:04}" for i in range(partitions))
 
 
 def print_least_time(name: str, what: Callable[[], object], times: int = 3) -> None:

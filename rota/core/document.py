@@ -16,7 +16,7 @@ from rota.core.assignors.registry import find_assignor
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
 from rota.errors import ConfigError, shown
-from rota.settings import ID
+from rota.ids import is_id, is_partition
 
 FieldReader = Callable[[str, Any], Any]
 
@@ -104,7 +104,8 @@ def _refuse(where: str, value: Any, valid: str) -> NoReturn:
 
 def _join_path(where: str, name: str | int) -> str:
     """The path of a field that the document names. A name that is long or has odd characters is quoted and cut."""
-    return f"{where}.{name if ID.fullmatch(str(name)) and len(str(name)) <= 40 else shown(name, 40)}"
+    plain = (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40
+    return f"{where}.{name if plain else shown(name, 40)}"
 
 
 def _refuse_twin_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,8 +141,16 @@ def _read_fields(
 
 
 def _read_id(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not ID.fullmatch(value):
+    if not isinstance(value, str) or not is_id(value):
         _refuse(where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -")
+    return value
+
+
+def _read_partition_id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not (is_id(value) or is_partition(value)):
+        _refuse(
+            where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
+        )
     return value
 
 
@@ -239,7 +248,7 @@ WORKER_FIELDS: dict[str, FieldReader] = {
     "usage": _read_usage,
 }
 PARTITION_FIELDS: dict[str, FieldReader] = {
-    "id": _read_id,
+    "id": _read_partition_id,
     "source": _read_text,
     "load": _read_number,
     "rate": _read_number,

@@ -7,7 +7,7 @@ from rota.coordination.store import Create, Op, Set
 from rota.coordination.tree import Tree
 from tests.waiting import wait_until
 
-PARTITIONS = ("s-1", "s-2")
+PARTITIONS = ("s:1", "s:2")
 
 
 def founded(tree: Tree) -> Tree:
@@ -22,7 +22,7 @@ def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets:
     head = tree.head()
     epoch = head.record.epoch + 1
     ops: list[Op] = []
-    named = {worker: [f"s-{letter}" for letter in letters] for worker, letters in targets.items()}
+    named = {worker: [f"s:{letter}" for letter in letters] for worker, letters in targets.items()}
     for worker, names in (whole or named).items():
         seen = tree.assigns().get(worker)
         old = seen.record.effective(head.record.epoch) if seen else None
@@ -45,5 +45,5 @@ def incarnation(tree: Tree, worker: str) -> str | None:
 
 def held(tree: Tree, **wanted: str) -> None:
     """Wait until each worker owns exactly these, by the last letter of each."""
-    expected = {f"s-{letter}": worker for worker, letters in wanted.items() for letter in letters}
+    expected = {f"s:{letter}": worker for worker, letters in wanted.items() for letter in letters}
     wait_until(lambda: owners(tree) == expected, 20)

@@ -25,11 +25,11 @@ def test_a_parked_partition_is_tried_again() -> None:
     clock = [2 * BACK]
     tree = Tree(MemoryServer(clock=lambda: clock[0]).connect(), "g")
     tree.found()
-    parked = park(tree, "p-a", "bad", retry_after=5.0)
+    parked = park(tree, "p:a", "bad", retry_after=5.0)
     assert waiting(parked, clock[0] + 4)
     assert not waiting(parked, clock[0] + 5)
     assert not waiting(parked, clock[0] - BACK)
-    assert waiting(park(tree, "p-b", "bad"), clock[0] - BACK), "a person must act"
+    assert waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
 
 
 def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
@@ -60,7 +60,7 @@ def test_grace_is_no_longer_than_grace() -> None:
     tree.grow("p", ["a"])
     incarnation = membership.join(Tree(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
-    ownership.claim(Tree(agent, "g"), incarnation, "p-a", 0)
+    ownership.claim(Tree(agent, "g"), incarnation, "p:a", 0)
     agent.close()
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30
