@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
+
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -12,6 +14,8 @@ from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
 from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, changed
+
+pytestmark = pytest.mark.fast
 
 PARTITIONS = ("p:0", "p:1")
 WORKERS = 3

@@ -38,6 +38,8 @@ from rota.errors import ConfigError, EnvironmentFailed, Undecodable, printable
 from rota.ids import escape, is_key, is_partition
 
 W1 = "w1@00000000000000ff"
+pytestmark = pytest.mark.fast
+
 SAMPLES: list[Record] = [
     Meta(id="0" * 32, options={"spread": True, "weights": {"cpu": 1.0}}, budget=3),
     WorkerWishes(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
