@@ -1,7 +1,10 @@
 """How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+from random import Random
 from typing import Any
 
+import kazoo.protocol.connection
+import kazoo.retry
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -28,6 +31,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if _below(item.nodeid).startswith(f)), len(FIRST)))
+
+
+# kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
+kazoo.protocol.connection.random = kazoo.retry.random = Random()
 
 
 def _below(nodeid: str) -> str:

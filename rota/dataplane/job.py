@@ -216,9 +216,9 @@ class Job:
             parsed = parsing.parsed(frame)
             result = self._transformed(parsed.good)
             sure = self.pipeline.transform is None or parsed.sure(result)
-            counted, rows = parsing.counted(result)
+            split, rows = parsing.counted(result.withColumn(columns.SPLIT, result[PARTITION]))
             data = self.folder / "main" / "data" / attempt
-            _save(counted.withColumn(columns.SPLIT, counted[PARTITION]), data)
+            _save(split, data)
             footers.plain(data)
             files = footers.read(self.folder / "main", attempt, ranges)
             written = parsing.observed(rows).get(parsing.ROWS, 0)

@@ -66,19 +66,25 @@ class Parsed:
     frame: "DataFrame"
     good: "DataFrame"
     seen: "Observation"
-    handed: "Observation"
+    handed: "Observation | None"  # None where no record can be bad: what was read is what was handed on
 
     def sure(self, result: "DataFrame") -> bool:
         """Whether a job that writes `result`, the transform's, reads each record once and so counts it: not where a limit, a
         join or a filter that nothing passes lets Spark leave some out, nor after an action inside the transform."""
-        return _row_by_row(result, [self.seen._name, self.handed._name]) and not _told(self.seen)
+        names = [one._name for one in (self.seen, self.handed) if one]
+        return _row_by_row(result, names) and not _told(self.seen)
 
     def tally(self) -> Tally | None:
         """What such a job counted; None where Spark did not say. Raises EnvironmentFailed where its counts do not fit."""
-        seen, handed = observed(self.seen), observed(self.handed)
-        if RECORDS not in seen or ROWS not in handed:
+        seen = observed(self.seen)
+        if RECORDS not in seen:
             return None
         tally = Tally(seen[RECORDS], seen.get(BAD, 0))
+        if self.handed is None:
+            return tally
+        handed = observed(self.handed)
+        if ROWS not in handed:
+            return None
         same(tally.records, handed[ROWS] + tally.bad, "records that Spark read", "it handed on or found bad")
         return tally
 
@@ -87,12 +93,14 @@ def parsed(frame: "DataFrame") -> Parsed:
     """The frame, watched; it may have no `_corrupt`, and then none of its records is bad by itself."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    corruptible = CORRUPT in frame.columns
-    bad = [F.count(whole(frame)).alias(BAD)] if corruptible else []
-    seen, handed = _observation(), _observation()
-    frame = frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), *bad)
-    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible else frame
-    return Parsed(frame, good.observe(handed, F.count(F.lit(1)).alias(ROWS)), seen, handed)
+    seen = _observation()
+    records = F.count(F.lit(1)).alias(RECORDS)
+    if CORRUPT not in frame.columns:
+        frame = frame.observe(seen, records)
+        return Parsed(frame, frame, seen, None)
+    frame = frame.observe(seen, records, F.count(whole(frame)).alias(BAD))
+    good, handed = counted(frame.where(frame[CORRUPT].isNull()).drop(CORRUPT))
+    return Parsed(frame, good, seen, handed)
 
 
 def whole(frame: "DataFrame") -> "Column":
@@ -105,7 +113,7 @@ def whole(frame: "DataFrame") -> "Column":
 
 
 def counted(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
-    """The frame, and what tells how many rows of it were written."""
+    """The frame, and what tells how many rows of it went by."""
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = _observation()

@@ -24,9 +24,10 @@ class Worker:
         group: str,
         *words: str,
         max_shutdown: float = MAX_SHUTDOWN,
+        session: float = SESSION,
         program: Sequence[str] = ("-m", "rota", "worker"),
     ) -> None:
-        settings = {"ROTA_SESSION_TIMEOUT": f"{SESSION:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
+        settings = {"ROTA_SESSION_TIMEOUT": f"{session:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
         environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, *program, "--group", group, *words]
         self.log = log

@@ -155,7 +155,7 @@ def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zoo
 
 def test_a_restart_takes_over_at_once(start: Start, real: Tree) -> None:
     """Not when the session of the life before has ended: who is killed has left nothing but that."""
-    older = start("w1")
+    older = start("w1", session=30)  # longer than a process needs to start
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
     held(real, w1="12")
