@@ -55,7 +55,7 @@ def main() -> int:
     tree = Tree(server.connect(), "g")
     tree.found()
     held = {
-        f"w{a:03}": [f"flights-carrier-{a:03}-{p:04}" for p in range(asked.partitions)] for a in range(asked.agents)
+        f"w{a:03}": [f"flights:carrier-{a:03}-{p:04}" for p in range(asked.partitions)] for a in range(asked.agents)
     }
     agents = [
         Agent(

@@ -49,7 +49,7 @@ def ledger(folder: Path) -> Ledger:
 
 def ids(partitions: int) -> tuple[str, ...]:
     """The partitions."""
-    return tuple(f"p-k{i:04}" for i in range(partitions))
+    return tuple(f"p:k{i:04}" for i in range(partitions))
 
 
 def timed(name: str, what: Callable[[], object], times: int = 3) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
 from rota.coordination import membership, ownership, wishes
-from rota.coordination.layout import is_incarnation, worker_of
 from rota.coordination.records import Live
 from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
@@ -40,6 +39,7 @@ from rota.core.reconcile import (
     batches,
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
+from rota.ids import is_incarnation, worker_of
 
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
 LINES = 100  # partitions that are told one by one; more of them are counted

@@ -6,12 +6,12 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.layout import worker_of
 from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
 from rota.dataplane.landing import Landing
+from rota.ids import worker_of
 from rota.pipeline import Pipeline
 
 
@@ -89,13 +89,13 @@ def _portion(tree: Tree, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, tu
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
-    """The keys of a click or a backfill by current owner; a key that nobody may work on now is never waited for."""
+def owners(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+    """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
     workable, why = _workable(tree, pipeline)
     busy = _busy(tree, workable)
     found: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
-    for partition in (pipeline.partition(key) for key in dict.fromkeys(keys)):
+    for partition in dict.fromkeys(partitions):
         if partition not in workable:
             skipped[partition] = why.get(partition, "nobody owns it")
         elif partition in busy:

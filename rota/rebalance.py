@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.backlog import discover
-from rota.coordination.layout import worker_of
 from rota.coordination.look import Basis, basis
 from rota.coordination.look import Look as Seen
 from rota.coordination.look import look as look_at
@@ -22,10 +21,11 @@ from rota.coordination.records import Loads, Meta
 from rota.coordination.store import Store
 from rota.coordination.tree import Tree
 from rota.core import Plan, Policy, Snapshot, plan
-from rota.core.eligibility import matching, rightful
-from rota.core.measures import holders, imbalance
+from rota.core.constraints import find_matches, find_valid_owners
+from rota.core.measures import find_holders, measure_imbalance
 from rota.core.values import Codes
 from rota.errors import RotaError
+from rota.ids import partition_id, worker_of
 from rota.pipeline import Catalog, Group
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
@@ -257,11 +257,11 @@ def _otherwise(seen: Seen) -> str:
 
 
 def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
-    match = matching(snapshot)
-    able = holders(snapshot, match, rightful(snapshot, match))
+    match = find_matches(snapshot)
+    able = find_holders(snapshot, match, find_valid_owners(snapshot, match))
     return {
-        "count": imbalance(snapshot, target, able, by_count=True),
-        "rows": imbalance(snapshot, target, able, by_count=False),
+        "count": measure_imbalance(snapshot, target, able, by_count=True),
+        "rows": measure_imbalance(snapshot, target, able, by_count=False),
     }
 
 
@@ -279,7 +279,7 @@ def _fold(tree: Tree) -> None:
     try:
         now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints(tree.ids())
         for pipeline, record in tree.partitions().items():
-            named = {key: checkpoints.get(f"{pipeline}-{key}") for key in record.keys}
+            named = {key: checkpoints.get(partition_id(pipeline, key)) for key in record.keys}
             batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
             if batches and tree.paths.load(pipeline) not in tree.quarantined:  # the others go on
                 span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0

@@ -13,8 +13,8 @@ from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Tables
 from rota.dataplane.table import renamed_id
 from rota.errors import ConfigError
+from rota.ids import checked_id, partition_id, pipeline_of
 from rota.pipeline import Pipeline
-from rota.settings import checked_id
 
 
 def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
@@ -29,8 +29,8 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     tables, index = Tables.of(pipeline, tree.group, tree.meta().id), Landing.of(pipeline).index
     if renaming.done(tables.main, old):
         return None
-    log = (p for p in tables.main.partitions() if p.startswith(f"{old}-"))
-    ids = {p: renamed_id(p, old, new) for p in (*log, *(f"{old}-{key}" for key in _keys(tree, old, new)))}
+    log = (p for p in tables.main.partitions() if pipeline_of(p) == old)
+    ids = {p: renamed_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
     number = renaming.begin(tables.main, old, ids)
     index.rename(old, new, number)

@@ -7,11 +7,11 @@ force sees that a run is there, and whoever finds no run knows that none will co
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Ownership
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint, Parked
 from rota.coordination.tree import OwnView, Read, RunView, Tree
+from rota.ids import worker_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         return
     if lines:
         sys.exit(2 if _answered(source) else 0)
-    from rota.core.document import decided, parse
+    from rota.core.document import parse_request, plan_request
 
-    _shown(decided(parse(b"".join(_text(source)))), as_json)
+    _shown(plan_request(parse_request(b"".join(_text(source)))), as_json)
 
 
 def _text(source: str | None) -> Iterator[bytes]:
@@ -60,14 +60,14 @@ def _text(source: str | None) -> Iterator[bytes]:
 
 def _answered(source: str | None) -> bool:
     """Answers each line; whether any failed. Empty lines ask nothing."""
-    from rota.core.document import answer, parse
+    from rota.core.document import answer_request, parse_request
 
     failed = False
     for line in _text(source):
         if not line.strip():
             continue
         try:
-            said = answer(parse(line))
+            said = answer_request(parse_request(line))
         except RotaError as error:
             said, failed = {"error": str(error)}, True
         except Exception as error:  # a bug of ours: the other lines are answered all the same
@@ -82,9 +82,9 @@ def _answered(source: str | None) -> bool:
 
 def _shown(made: "Plan", as_json: bool) -> None:
     if as_json:
-        from rota.core.document import written
+        from rota.core.document import format_plan
 
-        view.document(written(made))
+        view.document(format_plan(made))
     else:
         view.show(*_tables(made))
 
@@ -129,11 +129,11 @@ def _count(number: int, what: str) -> str:
 
 
 def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
-    from rota.core.eligibility import counted
+    from rota.core.columns import count_per_worker
 
     snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)
     columns = [
-        counted(column, size, weight)
+        count_per_worker(column, size, weight)
         for weight in (None, snapshot.load)
         for column in (snapshot.owner, assignment.target)
     ]

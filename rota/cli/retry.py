@@ -14,7 +14,7 @@ from rota.settings import known
 if TYPE_CHECKING:
     from rota.pipeline import Pipeline
 
-GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA"
+GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights:UA"
 
 
 @click.command("retry")

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     help="The picture.",
 )
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="Also put the table into this page.")
-@click.option(
-    "--chaos", is_flag=True, help="Instead: 1,000 rounds of hot keys and loads of 0 to 120 % for the assignor."
-)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with every measure; no picture.")
 def command(
     worlds: tuple[str, ...],
@@ -37,7 +34,6 @@ def command(
     jobs: int | None,
     png: Path,
     write: Path | None,
-    chaos: bool,
     as_json: bool,
 ) -> None:
     """Compare assignors in simulated worlds; invariants are checked after every event.
@@ -49,9 +45,6 @@ def command(
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
 
-    if chaos:
-        _chaos([compare.check_contestant(a) for a in assignors] or ["sticky-load"], (seeds or (1,))[0], write, as_json)
-        return
     chosen = [world(w).name for w in worlds] or list(WORLDS)
     names = [compare.check_contestant(a) for a in assignors] or list(compare.contestants())
     numbers = list(seeds or range(1, (count or 1) + 1))
@@ -99,23 +92,3 @@ def _picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, se
     click.echo(f"Picture: {png} ({seconds:.0f} s)")
     if write is not None:
         write_section(write, "simulate", markdown(cells))
-
-
-def _chaos(assignors: Sequence[str], seed: int, write: Path | None, as_json: bool) -> None:
-    """The percentiles of a storm beside what Dicer publishes."""
-    from dataclasses import asdict
-
-    from rota.cli import view
-    from rota.sim import chaos
-    from rota.sim.pages import write_section
-
-    found = {a: chaos.chaos(a, chaos.OPTIONS.get(a, {}), seed=seed) for a in assignors}
-    if as_json:
-        view.document({a: asdict(c) for a, c in found.items()})
-        return
-    rows = chaos.rows(found)
-    view.show(view.table("", chaos.COLUMNS, rows, right=chaos.COLUMNS[1:]), chaos.LEGEND)
-    if write is not None:
-        lines = [chaos.COLUMNS, ["---"] * len(chaos.COLUMNS), *rows]
-        table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-        write_section(write, "chaos", f"{table}\n\n{chaos.LEGEND}")

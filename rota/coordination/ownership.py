@@ -22,6 +22,7 @@ from rota.coordination.records import Own, decode, encode
 from rota.coordination.store import CAUSES, Check, Node, Op, Set, settle, written
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Undecodable, Unknown
+from rota.ids import worker_of
 
 AT_ONCE = 400  # partitions in one multi: with the longest ids they take less than 200 KB of a request's 900
 TRIES = 3  # of one multi whose reply is lost each time
@@ -78,7 +79,7 @@ def claim_all(
     if guards.live:
         checks.append(Check(tree.paths.live(incarnation)))
     if guards.assign and assign_version is not None:
-        checks.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
+        checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
     token_base = tree.meta().token_base
     nodes, refused = _set(tree, checks, Own(owner=incarnation), versions, guards)
     taken = {p: Ownership(p, incarnation, node.version, token_base + node.mzxid) for p, node in nodes.items()}
@@ -97,7 +98,7 @@ def release_all(
     Why those that were not set free were not. Raises Unavailable, Unknown."""
     checks: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
     if guards.dropped and assign_version is not None:
-        checks.append(Check(tree.paths.assign(incarnation.rpartition("@")[0]), assign_version))
+        checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
     return _set(tree, checks, Own(), versions, guards)[1]
 
 

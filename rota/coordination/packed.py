@@ -9,11 +9,10 @@ import zlib
 from collections.abc import Iterable
 from struct import Struct
 
-from rota.settings import ID
+from rota.ids import MAX_PARTITION, is_key
 
 MAX_IDS = 100_000
-MAX_ID = 128
-_MAX_RAW = MAX_IDS * (MAX_ID + 2)
+_MAX_RAW = MAX_IDS * (MAX_PARTITION + 2)
 _HEADER = Struct("!4sII")
 _MAGIC = b"IDS1"
 
@@ -21,7 +20,7 @@ _MAGIC = b"IDS1"
 def pack(ids: Iterable[str]) -> bytes:
     """The ids, each once. Raises ValueError on a bad id or more than MAX_IDS."""
     names = set(ids)
-    if bad := next((name for name in names if not ID.fullmatch(name)), None):
+    if bad := next((name for name in names if not _fits(name)), None):
         raise ValueError(f"bad id {bad!r}")
     ordered = sorted(name.encode() for name in names)
     if len(ordered) > MAX_IDS:
@@ -34,6 +33,11 @@ def pack(ids: Iterable[str]) -> bytes:
         before = name
     body = zlib.compress(bytes(raw), 6)
     return _HEADER.pack(_MAGIC, len(ordered), zlib.crc32(body)) + body
+
+
+def _fits(name: str) -> bool:
+    """Whether it is a partition id or the key of one: every id is written as a key may be."""
+    return is_key(name) and len(name.encode()) <= MAX_PARTITION
 
 
 def _shared(a: bytes, b: bytes) -> int:
@@ -69,16 +73,15 @@ def inflate(body: bytes, most: int) -> bytes:
 
 def _ids(raw: bytes, count: int) -> tuple[str, ...]:
     found: list[str] = []
-    place, before = 0, ""
-    text = raw.decode("latin-1")
+    place, before = 0, b""
     while place < len(raw):
         if place + 2 > len(raw) or len(found) == count:
             raise ValueError("count mismatch")
         same, more = raw[place], raw[place + 1]
-        name = before[:same] + text[place + 2 : place + 2 + more]
-        if same > len(before) or len(name) != same + more or name <= before or not ID.fullmatch(name):
+        name = before[:same] + raw[place + 2 : place + 2 + more]
+        if same > len(before) or len(name) != same + more or name <= before or not _fits(text := name.decode()):
             raise ValueError("ids out of order or malformed")
-        found.append(name)
+        found.append(text)
         before, place = name, place + 2 + more
     if len(found) != count:
         raise ValueError("count mismatch")

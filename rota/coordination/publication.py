@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rota.coordination.layout import worker_of
 from rota.coordination.packed import MAX_IDS
 from rota.coordination.records import (
     MAX_MOVES,
@@ -36,6 +35,7 @@ from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
 from rota.core import Move, Plan
 from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
+from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.look import Look

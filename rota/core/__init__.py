@@ -1,4 +1,4 @@
-"""Decisions as pure functions of frozen values: no clock, no I/O, no randomness of its own."""
+"""Decisions. Each is a pure function of frozen values: it reads no clock, does no I/O and draws no random numbers."""
 
 from rota.core.planner import plan
 from rota.core.values import (

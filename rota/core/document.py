@@ -1,7 +1,7 @@
-"""The black-box contract of the engine: one JSON document in, one out (docs/protocol.md lists both).
+"""`rota plan` as a function of JSON: one document in, one out (docs/protocol.md lists the fields of both).
 
-Law: a document that is not exactly of this shape is refused with one line that names the field, the value and what is
-valid; nothing is guessed. null means the default everywhere.
+Law: a document of any other shape raises ConfigError with one line that names the field, the value and the valid values.
+A field that is null has its default.
 """
 
 import json
@@ -12,18 +12,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rota.core.assignors.registry import find
+from rota.core.assignors.registry import find_assignor
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
 from rota.errors import ConfigError, shown
-from rota.settings import ID
+from rota.ids import is_id, is_partition
 
-Check = Callable[[str, Any], Any]
+FieldReader = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a document asks for."""
+    """The content of a document: what to plan, and with which assignor."""
 
     snapshot: Snapshot
     assignor: str
@@ -31,46 +31,46 @@ class Request:
     memory: Mapping[str, Any]
 
 
-def parse(text: str | bytes) -> Request:
-    """The request in a JSON text. Raises ConfigError."""
+def parse_request(text: str | bytes) -> Request:
+    """Reads a request from JSON text. Raises ConfigError."""
     try:
-        return read(json.loads(text, object_pairs_hook=_distinct))
-    except ValueError as error:  # also bytes that are not UTF-8, and numbers too long to read
+        return read_request(json.loads(text, object_pairs_hook=_refuse_twin_fields))
+    except ValueError as error:  # also for bytes that are not UTF-8 and numbers that are too long
         raise ConfigError(f"Not a JSON document: {error}. Give one object with workers and partitions") from None
     except RecursionError:
         raise ConfigError("Not a plan document: it is nested too deeply. See docs/protocol.md for its shape") from None
 
 
-def read(document: Any) -> Request:
-    """The request in a decoded document. Raises ConfigError."""
-    fields = _record("the document", document, _DOCUMENT, ())
+def read_request(document: Any) -> Request:
+    """Reads a request from decoded JSON. Raises ConfigError."""
+    fields = _read_fields("the document", document, _DOCUMENT, ())
     partitions: list[Partition] = fields.get("partitions", [])
     workers: list[Worker] = fields.get("workers", [])
     for kind, values in (("workers", workers), ("partitions", partitions)):
-        _once(kind, [value.id for value in values])
+        _refuse_twin_ids(kind, [value.id for value in values])
     owners: dict[str, str] = fields.get("owners", {})
     known = {p.id for p in partitions}
     for name in owners:
         if name not in known:
             raise ConfigError(f"owners: unknown partition {shown(name)}. Valid: the ids in partitions")
     assignor: str = fields.get("assignor", "sticky")
-    find(assignor)
+    find_assignor(assignor)
     snapshot = Snapshot.of(workers, partitions, owners)
     return Request(snapshot, assignor, fields.get("options", {}), fields.get("memory", {}))
 
 
-def answer(request: Request) -> dict[str, Any]:
-    """The answer to a request, ready for JSON. Raises ConfigError as `decided` does."""
-    return written(decided(request))
+def answer_request(request: Request) -> dict[str, Any]:
+    """Plans a request and formats the plan for JSON. Raises ConfigError as `plan_request` does."""
+    return format_plan(plan_request(request))
 
 
-def decided(request: Request) -> Plan:
-    """The plan for a request. Raises ConfigError on a bad option, and on numbers whose sums and ratios are not finite."""
+def plan_request(request: Request) -> Plan:
+    """Plans a request. Raises ConfigError for a wrong option and for numbers whose sums or ratios are infinite."""
     snapshot = request.snapshot
     with np.errstate(over="ignore", invalid="ignore"):
         made = plan(snapshot, request.assignor, request.options, request.memory)
     try:
-        _finite("answer", asdict(made.measures) | {"memory": made.memory})
+        _refuse_infinite("answer", asdict(made.measures) | {"memory": made.memory})
     except ConfigError:
         usage = [number for worker in snapshot.workers for number in (worker.usage or {}).values()]
         largest = max([0.0, *usage, *np.nan_to_num((snapshot.load, snapshot.rate, snapshot.throughput)).ravel()])
@@ -82,8 +82,8 @@ def decided(request: Request) -> Plan:
     return made
 
 
-def written(made: Plan) -> dict[str, Any]:
-    """A plan in the shape of the contract."""
+def format_plan(made: Plan) -> dict[str, Any]:
+    """The plan as docs/protocol.md lists it, ready for JSON."""
     measures = asdict(made.measures)
     del measures["reason"]
     return {
@@ -102,20 +102,21 @@ def _refuse(where: str, value: Any, valid: str) -> NoReturn:
     raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {valid}")
 
 
-def _inside(where: str, name: str | int) -> str:
-    """The place of a field whose name the document made up: as it is if it is short and plain, else quoted and cut."""
-    return f"{where}.{name if ID.fullmatch(str(name)) and len(str(name)) <= 40 else shown(name, 40)}"
+def _join_path(where: str, name: str | int) -> str:
+    """The path of a field that the document names. A name that is long or has odd characters is quoted and cut."""
+    plain = (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40
+    return f"{where}.{name if plain else shown(name, 40)}"
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_twin_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]})
-        raise ConfigError(f"The field {shown(twice)} stands twice in one object. Each field stands once")
+        raise ConfigError(f"The field {shown(twice)} stands twice in one object. Give each field once")
     return found
 
 
-def _once(kind: str, ids: Iterable[str]) -> None:
+def _refuse_twin_ids(kind: str, ids: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in ids:
         if name in seen:
@@ -123,8 +124,10 @@ def _once(kind: str, ids: Iterable[str]) -> None:
         seen.add(name)
 
 
-def _record(where: str, value: Any, checks: Mapping[str, Check], required: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of an object that are not null, each checked."""
+def _read_fields(
+    where: str, value: Any, checks: Mapping[str, FieldReader], required: tuple[str, ...]
+) -> dict[str, Any]:
+    """Reads the fields of an object, without those that are null. Raises ConfigError."""
     if not isinstance(value, dict):
         _refuse(where, value, f"an object with {', '.join(checks)}")
     prefix = "" if where == "the document" else f"{where}."
@@ -137,19 +140,27 @@ def _record(where: str, value: Any, checks: Mapping[str, Check], required: tuple
     return {name: checks[name](prefix + name, field) for name, field in value.items() if field is not None}
 
 
-def _id(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not ID.fullmatch(value):
+def _read_id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not is_id(value):
         _refuse(where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -")
     return value
 
 
-def _text(where: str, value: Any) -> str:
+def _read_partition_id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not (is_id(value) or is_partition(value)):
+        _refuse(
+            where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
+        )
+    return value
+
+
+def _read_text(where: str, value: Any) -> str:
     if not isinstance(value, str) or any("\ud800" <= letter <= "\udfff" for letter in value):
         _refuse(where, value, "a string of Unicode text")
     return value
 
 
-def _number(where: str, value: Any, valid: str = "a finite number >= 0") -> float:
+def _read_number(where: str, value: Any, valid: str = "a finite number >= 0") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(where, value, valid)
     try:
@@ -161,56 +172,56 @@ def _number(where: str, value: Any, valid: str = "a finite number >= 0") -> floa
     return number
 
 
-def _capacity(where: str, value: Any) -> float:
+def _read_capacity(where: str, value: Any) -> float:
     valid = "a finite number > 0"
-    number = _number(where, value, valid)
+    number = _read_number(where, value, valid)
     return number if number > 0 else _refuse(where, value, valid)
 
 
-def _count(where: str, value: Any) -> int:
+def _read_count(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         _refuse(where, value, "a whole number >= 0")
     return min(value, 2**31 - 1)
 
 
-def _state(where: str, value: Any) -> str:
+def _read_state(where: str, value: Any) -> str:
     return value if value in STATES and isinstance(value, str) else _refuse(where, value, ", ".join(STATES))
 
 
-def _strings(where: str, value: Any) -> dict[str, str]:
+def _read_strings(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         _refuse(where, value, "an object of strings")
     for name in value:
-        _text(f"a name in {where}", name)
-    return {name: _text(_inside(where, name), text) for name, text in value.items() if text is not None}
+        _read_text(f"a name in {where}", name)
+    return {name: _read_text(_join_path(where, name), text) for name, text in value.items() if text is not None}
 
 
-def _usage(where: str, value: Any) -> dict[str, float]:
-    return _record(where, value, dict.fromkeys(USAGE, _number), ())
+def _read_usage(where: str, value: Any) -> dict[str, float]:
+    return _read_fields(where, value, dict.fromkeys(USAGE, _read_number), ())
 
 
-def _object(where: str, value: Any) -> dict[str, Any]:
+def _read_object(where: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         _refuse(where, value, "an object")
-    _finite(where, value)
+    _refuse_infinite(where, value)
     return value
 
 
-def _finite(where: str, value: Any) -> None:
+def _refuse_infinite(where: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         _refuse(where, value, "finite numbers")
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, field in inner:
-        _finite(_inside(where, name), field)
+        _refuse_infinite(_join_path(where, name), field)
 
 
-def _owners(where: str, value: Any) -> dict[str, str]:
+def _read_owners(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         _refuse(where, value, "an object: partition id -> worker id")
-    return {p: _id(_inside(where, p), worker) for p, worker in value.items() if worker is not None}
+    return {p: _read_id(_join_path(where, p), worker) for p, worker in value.items() if worker is not None}
 
 
-def _list_of(make: Callable[[str, Any], Any]) -> Check:
+def _make_list_reader(make: Callable[[str, Any], Any]) -> FieldReader:
     def check(where: str, value: Any) -> list[Any]:
         if not isinstance(value, list):
             _refuse(where, value, f"a list of {where}")
@@ -219,37 +230,37 @@ def _list_of(make: Callable[[str, Any], Any]) -> Check:
     return check
 
 
-def _worker(where: str, value: Any) -> Worker:
-    return Worker(**_record(where, value, _WORKER, ("id",)))
+def _read_worker(where: str, value: Any) -> Worker:
+    return Worker(**_read_fields(where, value, _WORKER, ("id",)))
 
 
-def _partition(where: str, value: Any) -> Partition:
-    return Partition(**_record(where, value, _PARTITION, ("id",)))
+def _read_partition(where: str, value: Any) -> Partition:
+    return Partition(**_read_fields(where, value, _PARTITION, ("id",)))
 
 
-_WORKER: dict[str, Check] = {
-    "id": _id,
-    "capacity": _capacity,
-    "zone": _text,
-    "labels": _strings,
-    "state": _state,
-    "max_partitions": _count,
-    "usage": _usage,
+_WORKER: dict[str, FieldReader] = {
+    "id": _read_id,
+    "capacity": _read_capacity,
+    "zone": _read_text,
+    "labels": _read_strings,
+    "state": _read_state,
+    "max_partitions": _read_count,
+    "usage": _read_usage,
 }
-_PARTITION: dict[str, Check] = {
-    "id": _id,
-    "source": _text,
-    "load": _number,
-    "rate": _number,
-    "throughput": _number,
-    "requires": _strings,
-    "pin": _id,
+_PARTITION: dict[str, FieldReader] = {
+    "id": _read_partition_id,
+    "source": _read_text,
+    "load": _read_number,
+    "rate": _read_number,
+    "throughput": _read_number,
+    "requires": _read_strings,
+    "pin": _read_id,
 }
-_DOCUMENT: dict[str, Check] = {
-    "workers": _list_of(_worker),
-    "partitions": _list_of(_partition),
-    "owners": _owners,
-    "assignor": _text,
-    "options": _object,
-    "memory": _object,
+_DOCUMENT: dict[str, FieldReader] = {
+    "workers": _make_list_reader(_read_worker),
+    "partitions": _make_list_reader(_read_partition),
+    "owners": _read_owners,
+    "assignor": _read_text,
+    "options": _read_object,
+    "memory": _read_object,
 }

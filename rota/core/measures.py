@@ -1,14 +1,18 @@
-"""How even an assignment is. Law: imbalance is max/mean utilization over the workers that may hold something, 1.0 at no
-load, None without such workers; the mean is their whole load over their whole capacity."""
+"""How even an assignment is.
+
+Law: the imbalance is the largest utilization over the mean one, among the workers that may hold partitions. The mean
+utilization is their total load over their total capacity. The imbalance is 1.0 if there is no load, and None if no worker
+may hold partitions. A utilization has the unit of load over capacity.
+"""
 
 import numpy as np
 
-from rota.core.eligibility import counted
+from rota.core.columns import count_per_worker
 from rota.core.values import Bools, Codes, Floats, Snapshot
 
 
-def holders(snapshot: Snapshot, match: Bools, keeps: Codes) -> Bools:
-    """The workers that may hold something: cordoned ones only if they do."""
+def find_holders(snapshot: Snapshot, match: Bools, keeps: Codes) -> Bools:
+    """The workers that may hold partitions. A cordoned worker counts only while it holds one."""
     team = snapshot.team
     if team.plain and (not len(match) or match.all()):
         return np.ones(len(snapshot.workers), np.bool_)
@@ -16,34 +20,36 @@ def holders(snapshot: Snapshot, match: Bools, keeps: Codes) -> Bools:
     if len(match):
         able &= match.any(axis=0)
     if team.cordoned.any():
-        able &= team.active | (counted(keeps, len(snapshot.workers)) > 0)
+        able &= team.active | (count_per_worker(keeps, len(snapshot.workers)) > 0)
     return able
 
 
-def utilizations(snapshot: Snapshot, owner: Codes, by_count: bool) -> Floats:
-    """Load (or count) over capacity, for each worker."""
-    held = counted(owner, len(snapshot.workers), None if by_count else snapshot.load)
+def measure_utilizations(snapshot: Snapshot, owner: Codes, by_count: bool) -> Floats:
+    """The load, or the number of partitions, of each worker over its capacity."""
+    held = count_per_worker(owner, len(snapshot.workers), None if by_count else snapshot.load)
     return np.asarray(held / snapshot.team.capacity, np.float64)
 
 
-def imbalance(snapshot: Snapshot, owner: Codes, able: Bools, by_count: bool) -> float | None:
-    """max/mean utilization over `able`, by load or by count."""
+def measure_imbalance(snapshot: Snapshot, owner: Codes, able: Bools, by_count: bool) -> float | None:
+    """The imbalance among the workers `able`, by load or by number of partitions."""
     if not able.any():
         return None
-    used, capacity = utilizations(snapshot, owner, by_count)[able], snapshot.team.capacity[able]
-    mean = mean_utilization(used, capacity)
+    used, capacity = measure_utilizations(snapshot, owner, by_count)[able], snapshot.team.capacity[able]
+    mean = measure_mean_utilization(used, capacity)
     return float(used.max()) / mean if mean > 0 else 1.0
 
 
-def mean_utilization(used: Floats, capacity: Floats) -> float:
-    """The whole load over the whole capacity."""
+def measure_mean_utilization(used: Floats, capacity: Floats) -> float:
+    """The total load over the total capacity."""
     return float((used * capacity).sum()) / float(capacity.sum())  # no BLAS: its threads cost more than the sum
 
 
-def lowest_peak(snapshot: Snapshot, match: Bools, able: Bools, placed: Bools) -> float:
-    """A utilization that no valid assignment of the placed loads can stay below: the largest of the whole load over the
-    whole capacity, the largest load over the largest capacity that may hold it, and (with alike workers) the W-th plus
-    the W+1-th largest load. Aggarwal, Motwani, Zhu 2006."""
+def bound_peak(snapshot: Snapshot, match: Bools, able: Bools, placed: Bools) -> float:
+    """A lower bound of the largest utilization in any valid assignment of the loads that `placed` marks.
+
+    It is the largest of three: total load over total capacity; each load over the largest capacity that may hold it;
+    the W-th plus the (W+1)-th largest load, of W workers, over the largest capacity (Aggarwal, Motwani, Zhu 2006).
+    """
     load, capacity = snapshot.load[placed], snapshot.team.capacity[able]
     if not len(capacity) or not len(load):
         return 0.0

@@ -1,13 +1,15 @@
 """The order of a plan's moves.
 
-Laws: done one after the other the moves keep every cap at every instant, if any order can; a circle of full workers, for
-which none can, is broken at one worker, when nothing else is left to do. Among such orders: what had to move first, then
-the most burdened giver first; a move into a full worker waits for a move out of it.
+Laws, in rank order:
+1. If any order keeps every cap after each single move, this order does. Full workers that pass partitions around in a
+   circle have no such order: when only circles remain, one worker of each circle takes before it gives.
+2. Unavoidable moves come first, then the moves of the giver that has most for its capacity. A move into a full worker
+   waits for a move out of it.
 
-Why it holds: room walks from taker to giver, against the moves. It can walk over all of them unless it is led into a dead
-end too early. So each full worker takes last from a giver that lies on a way to somebody who has room in the end, or who
-takes nothing; the other moves into it may come in any order (the last exits of an Euler trail, as in the BEST theorem).
-Workers without such a way are circles in which everybody is full before and after.
+Why law 1 holds: a move needs room at its taker and leaves room at its giver, so room travels against the moves. It passes
+all of them unless it ends too early at a worker that gives nothing more. Therefore a full worker takes its last partition
+from a giver on a path to a worker that has room at the end, or that takes nothing. Its other takings may come in any order
+(the last exits of an Euler trail, as in the BEST theorem). A worker without such a path is in a circle of full workers.
 """
 
 from collections import deque
@@ -16,28 +18,30 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from rota.core.eligibility import counted
+from rota.core.columns import count_per_worker
 from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 
 
-def ordered(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> Ints:
-    """`moves` (indices of partitions that are placed) in order."""
+def order_moves(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> Ints:
+    """`moves`, the indices of partitions that get a new owner, ordered by the laws. `must` marks unavoidable ones."""
     first = must[moves]
     if not first.all():
-        moves = np.concatenate((moves[first], by_burden(snapshot, moves[~first])))
+        moves = np.concatenate((moves[first], order_by_burden(snapshot, moves[~first])))
     if not (snapshot.team.cap < UNLIMITED).any():
         return moves
-    staying = np.where(target >= 0, snapshot.owner, -1)  # what nobody gets is let go before anything moves
-    room = snapshot.team.cap - counted(staying, len(snapshot.workers))
-    if (counted(target[moves], len(room)) <= np.maximum(room, 0)).all():
+    staying = np.where(
+        target >= 0, snapshot.owner, -1
+    )  # a partition that nobody gets is released before the first move
+    room = snapshot.team.cap - count_per_worker(staying, len(snapshot.workers))
+    if (count_per_worker(target[moves], len(room)) <= np.maximum(room, 0)).all():
         return moves
-    return moves[_Line(snapshot.owner[moves].tolist(), target[moves].tolist(), room.tolist()).order()]
+    return moves[MoveQueue(snapshot.owner[moves].tolist(), target[moves].tolist(), room.tolist()).order()]
 
 
-def by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
-    """`moves`, the k-th of a giver that has more than others before theirs."""
+def order_by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
+    """`moves`, each time the next one of the giver that then has the most partitions for its capacity."""
     giver = snapshot.owner[moves]
-    burden = counted(snapshot.owner, len(snapshot.workers)) / snapshot.team.capacity
+    burden = count_per_worker(snapshot.owner, len(snapshot.workers)) / snapshot.team.capacity
     order = np.argsort(giver, kind="stable")
     ranks = np.empty(len(moves), np.int64)
     starts = np.searchsorted(giver[order], giver[order])
@@ -46,8 +50,8 @@ def by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
     return np.asarray(moves[np.argsort(-left, kind="stable")])
 
 
-class _Line:
-    """Moves by their place in the wished order, each behind the room that it needs."""
+class MoveQueue:
+    """The moves that are left, by their place in the preferred order, with the room of each worker so far."""
 
     def __init__(self, giver: list[int], taker: list[int], room: list[int]) -> None:
         self.giver, self.taker, self.room = giver, taker, room
@@ -60,23 +64,24 @@ class _Line:
             self.out.setdefault(max(g, -1), []).append(place)
 
     def order(self) -> list[int]:
-        """All places, in an order that keeps the caps but for circles."""
-        self._last_from(w for w in self.out if w < 0 or w not in self.into or self._room_in_the_end(w) > 0)
-        self._run([w for w in self.into if self.room[w] > 0])
-        for place in range(len(self.pending)):  # what is left are circles: one worker of each takes before it gives
+        """All places in an order that keeps the caps, except in circles of full workers."""
+        self.delay_moves_from(w for w in self.out if w < 0 or w not in self.into or self._count_final_room(w) > 0)
+        self._append_ready([w for w in self.into if self.room[w] > 0])
+        for place in range(len(self.pending)):  # only circles are left: one worker of each takes before it gives
             if self.pending[place]:
                 worker = self.taker[place]
-                self._last_from([worker])
+                self.delay_moves_from([worker])
                 self.room[worker] += 1
-                self._run([worker])
+                self._append_ready([worker])
                 self.room[worker] -= 1
         return self.done
 
-    def _room_in_the_end(self, worker: int) -> int:
+    def _count_final_room(self, worker: int) -> int:
         return self.room[worker] - len(self.into[worker]) + len(self.out.get(worker, ()))
 
-    def _last_from(self, roots: Iterable[int]) -> None:
-        """Whoever is not a root takes last from a giver that is nearer to one; if there is a choice, the last in line."""
+    def delay_moves_from(self, roots: Iterable[int]) -> None:
+        """Makes each worker that is no root take its last partition from a giver nearer to a root, and of several such
+        moves the last in the preferred order."""
         reached = set(roots)
         line = [-place for worker in reached for place in self.out[worker] if self.pending[place]]
         heapify(line)
@@ -92,8 +97,8 @@ class _Line:
                 if self.pending[behind]:
                     heappush(line, -behind)
 
-    def _run(self, ready: list[int]) -> None:
-        """Any move whose taker has room, the first in line first, until there is none."""
+    def _append_ready(self, ready: list[int]) -> None:
+        """Appends moves whose taker has room, the first in the preferred order first, until no taker has room."""
         line = [(self.into[worker][0], worker) for worker in ready]
         heapify(line)
         while line:

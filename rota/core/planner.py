@@ -1,10 +1,14 @@
-"""From a proposal to a plan: what moves now under a policy, in which order, and why the rest waits.
+"""Makes a plan of an assignor's proposal: which moves happen now under a policy, in which order, and why others wait.
 
-Laws: `plan` is a pure function. An unavoidable move (its owner is gone, may not hold it, or is over its cap, as it stands
-or by what must come to it) is exempt from budget and cooldown. Nobody's target is over its cap, whatever the budget; done
-one after the other, the moves keep every cap at every instant if any order can. Not to move is a result with a reason, and
-with a `due` if it waits. The memory is that of what happens, not of what is held back. From every interrupted prefix of
-its own moves a plan goes on to the same end.
+Laws:
+- `plan` is a pure function.
+- Budget and cooldown hold back voluntary moves only. A move is unavoidable if the owner is gone, may not hold the
+  partition, or is over its cap, also by a partition that must come to it.
+- No worker's target is over its cap, whatever the budget. If any order of the moves keeps every cap after each move, the
+  plan's order does.
+- A plan without moves says why, and if it waits, `due` says until when.
+- The memory describes the moves of this plan; a move that waits leaves no trace in it.
+- If a plan is interrupted after any of its moves, planning again leads to the same assignment.
 """
 
 from collections.abc import Mapping
@@ -13,14 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.assignors.options import part, remembered
-from rota.core.assignors.registry import BY_COUNT, Proposal, find
-from rota.core.budget import chosen
-from rota.core.eligibility import counted, matching, rightful
-from rota.core.measures import holders, imbalance, lowest_peak, mean_utilization, utilizations
-from rota.core.order import ordered
+from rota.core.assignors.options import read_memory, read_part
+from rota.core.assignors.registry import BY_COUNT, Proposal, find_assignor
+from rota.core.budget import apply_budget
+from rota.core.columns import count_per_worker
+from rota.core.constraints import find_matches, find_valid_owners
+from rota.core.measures import (
+    bound_peak,
+    find_holders,
+    measure_imbalance,
+    measure_mean_utilization,
+    measure_utilizations,
+)
+from rota.core.order import order_moves
+from rota.core.reasons import LazyMoves, LazyUnassigned
 from rota.core.values import UNLIMITED, Assignment, Bools, Codes, Ints, Measures, Plan, Policy, Snapshot
-from rota.core.words import Left, Moves
 
 
 def plan(
@@ -30,43 +41,43 @@ def plan(
     memory: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
 ) -> Plan:
-    """The plan of `assignor` for `snapshot` under `policy`. Raises ConfigError on a bad name or option."""
+    """Plans `snapshot` with `assignor` under `policy`. Raises ConfigError for an unknown assignor or a wrong option."""
     policy, memory = policy or Policy(), memory or {}
-    assign, past = find(assignor), part(memory, assignor)
-    waits = _returning(snapshot, policy)
-    proposal = _proposed(snapshot, waits, lambda s: assign(s, options or {}, past))
-    match = matching(snapshot)
-    keeps = rightful(snapshot, match)
-    forced = _unavoidable(snapshot, keeps, proposal.target)
-    now = _under(
+    assign, past = find_assignor(assignor), read_part(memory, assignor)
+    waits = _find_returning(snapshot, policy)
+    proposal = _propose(snapshot, waits, lambda s: assign(s, options or {}, past))
+    match = find_matches(snapshot)
+    keeps = find_valid_owners(snapshot, match)
+    forced = _find_unavoidable(snapshot, keeps, proposal.target)
+    now = _apply_policy(
         policy,
         snapshot,
         proposal,
         forced,
-        remembered("planner", part(memory, "planner"), {"voluntary_at": "number"}),
+        read_memory("planner", read_part(memory, "planner"), {"voluntary_at": "number"}),
     )
     target, placed = now.target, now.placed
-    thought = proposal.memory
-    if proposal.remembers and target is not proposal.target:
-        thought = proposal.remembers(target)  # what was held back has not happened
-    kept: dict[str, Any] = {assignor: dict(thought)} if thought else {}
+    kept_memory = proposal.memory
+    if proposal.remember and target is not proposal.target:
+        kept_memory = proposal.remember(target)  # without the moves that wait
+    kept: dict[str, Any] = {assignor: dict(kept_memory)} if kept_memory else {}
     if now.voluntary_at is not None:
         kept["planner"] = {"voluntary_at": now.voluntary_at}
     dues = [d for d in (proposal.due, now.due, *waits.values()) if d is not None]
     words = {code: f"{snapshot.name(code)} may return until {until:g}" for code, until in waits.items()}
     return Plan(
         Assignment(snapshot, target),
-        Moves(snapshot, target, placed, now.must, proposal.why),
-        Left(snapshot, np.flatnonzero(target < 0), words, proposal.target),
-        _measures(snapshot, match, keeps, now, proposal, assignor in BY_COUNT),
+        LazyMoves(snapshot, target, placed, now.must, proposal.explain),
+        LazyUnassigned(snapshot, np.flatnonzero(target < 0), words, proposal.target),
+        _measure_plan(snapshot, match, keeps, now, proposal, assignor in BY_COUNT),
         due=min(dues, default=None),
         memory=kept,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Chosen:
-    """What of a proposal happens now."""
+class _AllowedMoves:
+    """The part of a proposal that happens now. `due` and `voluntary_at` are seconds, as in the snapshot."""
 
     target: Codes
     placed: Ints
@@ -76,8 +87,8 @@ class _Chosen:
     reason: str = ""
 
 
-def _returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
-    """Codes of gone workers that may still come back, and until when."""
+def _find_returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
+    """The gone workers that may still return, as owner codes, and until when."""
     if policy.grace <= 0:
         return {}
     until = {
@@ -87,8 +98,8 @@ def _returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
     return {code: end for code, end in until.items() if end > snapshot.now}
 
 
-def _proposed(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Proposal:
-    """The proposal for all partitions but those that wait for their worker: nobody else is burdened with them yet."""
+def _propose(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Proposal:
+    """The assignor's proposal. It leaves out partitions that wait for a gone worker, so they add load to no other one."""
     if not waits or not (held := np.isin(snapshot.owner, list(waits))).any():
         proposal: Proposal = assign(snapshot)
         return proposal
@@ -99,72 +110,76 @@ def _proposed(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Pr
     target = np.full(len(snapshot.owner), -1, np.int32)
     target[rows] = inner.target
     place = {int(row): i for i, row in enumerate(rows)}
-    why, remembers = inner.why, inner.remembers
+    explain, remember = inner.explain, inner.remember
     return replace(
         inner,
         target=target,
-        why=None if why is None else lambda i: why(place[i]),
-        remembers=None if remembers is None else lambda happens: remembers(happens[rows]),
+        explain=None if explain is None else lambda i: explain(place[i]),
+        remember=None if remember is None else lambda happens: remember(happens[rows]),
     )
 
 
-def _unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
-    """Partitions whose owner is gone or may not hold them, and of each worker over its cap as many as it is over."""
+def _find_unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
+    """Marks the partitions whose owner is gone or may not hold them, and as many of a worker as it is over its cap."""
     forced: Bools = keeps < 0
     if (snapshot.team.cap < UNLIMITED).any():
-        over = np.maximum(counted(keeps, len(snapshot.workers)) - snapshot.team.cap, 0)
+        over = np.maximum(count_per_worker(keeps, len(snapshot.workers)) - snapshot.team.cap, 0)
         for worker in np.flatnonzero(over):
             leaving = np.flatnonzero((keeps == worker) & (target != worker))
             forced[leaving[: over[worker]]] = True
     return forced
 
 
-def _under(policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools, memory: Mapping[str, Any]) -> _Chosen:
-    """The moves that the policy allows now; what it holds back stays where it is."""
+def _apply_policy(
+    policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools, memory: Mapping[str, Any]
+) -> _AllowedMoves:
+    """The moves that the policy allows now. A move that waits leaves its partition where it is."""
     now, last = snapshot.now, memory.get("voluntary_at")
-    last = last if last is None else min(last, now)  # a clock that went back makes no wait longer
+    last = last if last is None else min(last, now)  # a clock that went back lengthens no wait
     cooling = last is not None and policy.cooldown > 0 and last + policy.cooldown > now
     changed = np.flatnonzero(proposal.target != snapshot.owner)
-    target, making = chosen(snapshot, proposal.target, changed, forced, 0 if cooling else policy.budget)
+    target, making = apply_budget(snapshot, proposal.target, changed, forced, 0 if cooling else policy.budget)
     must = forced.copy() if making else forced
     must[making] = True
     voluntary = changed[~must[changed]]
     moved = int(np.count_nonzero(target[voluntary] != snapshot.owner[voluntary]))
     placed = changed[(target[changed] >= 0) & (target[changed] != snapshot.owner[changed])]
-    placed = ordered(snapshot, target, placed, must)
+    placed = order_moves(snapshot, target, placed, must)
     stamp = now if moved and policy.cooldown else last if cooling else None
     if target is proposal.target:
-        return _Chosen(target, placed, must, voluntary_at=stamp)
+        return _AllowedMoves(target, placed, must, voluntary_at=stamp)
     held = len(voluntary) - moved
     if cooling and last is not None:
         since = f"the last were {now - last:g} s ago, the cooldown is {policy.cooldown:g} s"
-        return _Chosen(target, placed, must, last + policy.cooldown, stamp, f"{held} voluntary moves wait: {since}")
+        return _AllowedMoves(
+            target, placed, must, last + policy.cooldown, stamp, f"{held} voluntary moves wait: {since}"
+        )
     waiting = f"{held} voluntary moves wait: the budget is {policy.budget}"
-    if policy.budget and (target == np.maximum(snapshot.owner, -1)).all():  # another look would find the same
-        return _Chosen(target, placed, must, None, stamp, f"{waiting}, and allows none of them within the caps")
-    return _Chosen(target, placed, must, now + policy.cooldown if policy.budget else None, stamp, waiting)
+    if policy.budget and (target == np.maximum(snapshot.owner, -1)).all():  # planning again would find the same
+        return _AllowedMoves(target, placed, must, None, stamp, f"{waiting}, and allows none of them within the caps")
+    return _AllowedMoves(target, placed, must, now + policy.cooldown if policy.budget else None, stamp, waiting)
 
 
-def _measures(
+def _measure_plan(
     snapshot: Snapshot,
     match: Bools,
     keeps: Codes,
-    now: _Chosen,
+    now: _AllowedMoves,
     proposal: Proposal,
     by_count: bool,
 ) -> Measures:
-    able = holders(snapshot, match, keeps)
-    after = imbalance(snapshot, now.target, able, by_count)
+    able = find_holders(snapshot, match, keeps)
+    after = measure_imbalance(snapshot, now.target, able, by_count)
     givers = snapshot.owner[now.placed]
     had = givers != -1
     moves = int(np.count_nonzero(had))
     reason = "; ".join(r for r in (proposal.note, now.reason) if r)
     if not len(now.placed) and not reason:
-        reason = _why_nothing(snapshot, now.target, by_count)
+        reason = _explain_no_moves(snapshot, now.target, by_count)
     return Measures(
-        imbalance_before=imbalance(snapshot, snapshot.owner, able, by_count),
+        imbalance_before=measure_imbalance(snapshot, snapshot.owner, able, by_count),
         imbalance_after=after,
-        lower_bound=_lower_bound(snapshot, match, able, now, proposal, by_count, after),
+        lower_bound=_bound_imbalance(snapshot, match, able, now, proposal, by_count, after),
         moves=moves,
         unavoidable_moves=int(np.count_nonzero(now.must[now.placed] & had)),
         placements=len(now.placed) - moves,
@@ -172,31 +187,32 @@ def _measures(
     )
 
 
-def _lower_bound(
+def _bound_imbalance(
     snapshot: Snapshot,
     match: Bools,
     able: Bools,
-    now: _Chosen,
+    now: _AllowedMoves,
     proposal: Proposal,
     by_count: bool,
     after: float | None,
 ) -> float | None:
-    """In the ratio of `after`. By count, proven and with equal capacities, the assignor's target is itself the bound."""
+    """A lower bound of the imbalance `after`. For an assignor by count that proves its target, with equal capacities, the
+    imbalance of that target is the bound."""
     if after is None:
         return None
     capacity = snapshot.team.capacity[able]
     if by_count and proposal.proven and (capacity == capacity[0]).all():
-        return after if now.target is proposal.target else imbalance(snapshot, proposal.target, able, True)
-    used = utilizations(snapshot, now.target, by_count)[able]
-    mean = mean_utilization(used, capacity)
+        return after if now.target is proposal.target else measure_imbalance(snapshot, proposal.target, able, True)
+    used = measure_utilizations(snapshot, now.target, by_count)[able]
+    mean = measure_mean_utilization(used, capacity)
     if mean <= 0:
         return 1.0
     counting = replace(snapshot, load=np.ones(len(snapshot.load))) if by_count else snapshot
-    peak = lowest_peak(counting, match, able, now.target >= 0)
+    peak = bound_peak(counting, match, able, now.target >= 0)
     return min(after, max(peak, proposal.lower_bound or 0.0) / mean)
 
 
-def _why_nothing(snapshot: Snapshot, target: Codes, by_count: bool) -> str:
+def _explain_no_moves(snapshot: Snapshot, target: Codes, by_count: bool) -> str:
     if not snapshot.workers:
         return "nothing moves: there is no worker"
     if not len(target):

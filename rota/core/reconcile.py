@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from rota.ids import worker_of
+
 Reason = Literal["free", "gone", "older", "forced", "revoked", "leaving"]
 
 
@@ -199,11 +201,6 @@ class Exit:
 Instruction = Claim | Release | Announce | Join | Note | Exit
 Batch = tuple[Claim, ...] | tuple[Release, ...]
 Machine = Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]
-
-
-def worker_of(incarnation: str) -> str:
-    """The worker of an incarnation: incarnations are `<worker>@<session>`."""
-    return incarnation.rpartition("@")[0]
 
 
 def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:

@@ -1,8 +1,9 @@
-"""What a decision reads and what it says, as frozen values.
+"""The frozen values that a decision reads and returns.
 
-Law: same content, same bytes out, whatever the order of workers and partitions in the input. `Snapshot`, `Assignment`
-and `Plan` hold columns (ids once, ordered as bytes, then integer arrays); `Worker`, `Partition` and `Move` are small
-views made on demand, because a million Python objects cost more than the plan may.
+Law: equal content gives equal bytes, whatever the order of workers and partitions in the input.
+
+`Snapshot`, `Assignment` and `Plan` hold columns: the ids once, ordered as bytes, then arrays of numbers. `Worker`,
+`Partition` and `Move` are small objects that are made on demand: a million of them would take longer than the plan.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-NOBODY: Final = -1  # an owner or a target code; codes below it name workers that are gone
+NOBODY: Final = -1  # the code of a partition without owner; lower codes stand for workers that are gone
 UNLIMITED: Final = 2**31 - 1
 STATES: Final = ("active", "cordoned", "draining")
 USAGE: Final = ("cpu", "memory", "bandwidth_in", "bandwidth_out", "rate", "throughput")
@@ -27,7 +28,7 @@ USAGE: Final = ("cpu", "memory", "bandwidth_in", "bandwidth_out", "rate", "throu
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker as a decision sees it; `usage` maps names of `USAGE` to numbers, `max_partitions` None is no cap."""
+    """One worker. `capacity` has the unit of loads. The keys of `usage` are of `USAGE`. `max_partitions` None is no cap."""
 
     id: str
     incarnation: str | None = None
@@ -41,7 +42,8 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One source partition; `requires` are labels that its worker must carry, `rate` and `throughput` per second."""
+    """One source partition. Its worker must carry the labels `requires`. `rate` counts rows and `throughput` bytes, per
+    second."""
 
     id: str
     source: str = ""
@@ -54,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that is placed and not where it was; `giver` None: it had no owner."""
+    """A partition that gets the owner `taker`. `giver` is the owner before, None if there was none."""
 
     partition: str
     giver: str | None
@@ -65,7 +67,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """A partition that nobody gets now, and why."""
+    """A partition that no worker gets now, and why. `giver` is the owner before, None if there was none."""
 
     partition: str
     giver: str | None
@@ -74,8 +76,8 @@ class Unassigned:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a plan costs and reaches. Imbalance is max/mean utilization, None without workers; `reason` says why
-    nothing moves, or what was approximated, and is empty otherwise."""
+    """What a plan costs and reaches. An imbalance is max/mean utilization, None without workers. `reason` says why
+    nothing moves or what was approximated; otherwise it is empty."""
 
     imbalance_before: float | None
     imbalance_after: float | None
@@ -88,8 +90,8 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How much may move at once: `budget` voluntary moves a plan (None: no bound), `cooldown` seconds between two
-    voluntary plans, `grace` seconds in which a worker that is gone may return to its partitions."""
+    """How much may move at once: at most `budget` voluntary moves in a plan (None is no bound), at least `cooldown`
+    seconds between two plans with voluntary moves, and `grace` seconds in which a gone worker keeps its partitions."""
 
     budget: int | None = None
     cooldown: float = 0.0
@@ -98,7 +100,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Team:
-    """Columns over workers: `cap` is `max_partitions` or UNLIMITED; `plain` if all are active, alike and uncapped."""
+    """The workers as columns. `cap` is `max_partitions` or UNLIMITED. `plain` says that all are active, have the same
+    capacity and no cap."""
 
     capacity: Floats
     state: NDArray[np.int8]  # an index into STATES
@@ -107,7 +110,7 @@ class Team:
 
     @classmethod
     def of(cls, workers: Sequence[Worker]) -> "Team":
-        """The columns of these workers, in their order."""
+        """The columns of these workers, in the order given."""
         size = len(workers)
         capacity = np.fromiter((w.capacity for w in workers), np.float64, size)
         state = np.fromiter((STATES.index(w.state) for w in workers), np.int8, size)
@@ -118,30 +121,30 @@ class Team:
 
     @property
     def active(self) -> Bools:
-        """Workers that may take and keep."""
+        """Marks the workers that may take and keep partitions."""
         return np.asarray(self.state == 0)
 
     @property
     def cordoned(self) -> Bools:
-        """Workers that keep and do not take."""
+        """Marks the workers that keep their partitions and take no others."""
         return np.asarray(self.state == 1)
 
     @property
     def draining(self) -> Bools:
-        """Workers that keep nothing."""
+        """Marks the workers that must give all their partitions away."""
         return np.asarray(self.state == 2)
 
 
-Kind = tuple[tuple[tuple[str, str], ...], str | None]  # what a partition asks of its worker: required labels, pin
+Kind = tuple[tuple[tuple[str, str], ...], str | None]  # the required labels and the pin of a partition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The immutable input of every decision, ids ordered as bytes once.
+    """The immutable input of every decision. Workers and partitions are ordered by id as bytes.
 
-    Columns over partitions: `owner` is an index into `workers`, NOBODY, or -2-k for `gone[k]`; `source` and `kind`
-    index `sources` and `kinds`; `rate` and `throughput` are NaN where unknown. `absences` says since when a gone
-    worker is missed, in the same seconds as `now`.
+    Columns over partitions: `owner` is an index into `workers`, NOBODY, or -2-k for `gone[k]`. `source` and `kind` are
+    indices into `sources` and `kinds`. `rate` and `throughput` are NaN where unknown. `now` is in seconds, and
+    `absences` says since when each gone worker is missing, in the same seconds.
     """
 
     workers: tuple[Worker, ...]
@@ -170,11 +173,11 @@ class Snapshot:
         now: float = 0.0,
         absences: Mapping[str, float] | None = None,
     ) -> "Snapshot":
-        """The snapshot of these values. Raises AssignmentError on a duplicate id or an owner of an unknown partition."""
+        """Builds a snapshot. Raises AssignmentError if an id stands twice or `owners` names an unknown partition."""
         team = tuple(sorted(workers, key=lambda w: w.id.encode()))
         parts = sorted(partitions, key=lambda p: p.id.encode())
-        place = _places("worker", [w.id for w in team])
-        row = _places("partition", [p.id for p in parts])
+        place = _index_ids("worker", [w.id for w in team])
+        row = _index_ids("partition", [p.id for p in parts])
         gone = tuple(sorted({w for w in owners.values() if w not in place}, key=str.encode))
         code = place | {w: -2 - k for k, w in enumerate(gone)}
         owner = np.full(len(parts), NOBODY, np.int32)
@@ -197,8 +200,8 @@ class Snapshot:
             sources=sources,
             kind=np.fromiter((kind_code[k] for k in wants), np.int32, len(parts)),
             kinds=kinds,
-            rate=_optional([p.rate for p in parts]),
-            throughput=_optional([p.throughput for p in parts]),
+            rate=_replace_none([p.rate for p in parts]),
+            throughput=_replace_none([p.throughput for p in parts]),
             gone=gone,
             epoch=epoch,
             now=now,
@@ -215,7 +218,7 @@ class Snapshot:
         sources: tuple[str, ...] = ("",),
         gone: tuple[str, ...] = (),
     ) -> "Snapshot":
-        """A snapshot of alike partitions (load 1, no wishes) from columns that are already ordered by id as bytes."""
+        """Builds a snapshot of partitions of load 1 that require nothing, from columns already ordered by id as bytes."""
         size = len(partition_ids)
         unknown = np.full(size, np.nan)
         team = tuple(workers)
@@ -235,13 +238,13 @@ class Snapshot:
         )
 
     def name(self, code: int) -> str | None:
-        """The worker id of an owner code; None for NOBODY."""
+        """The worker id of an owner code, None for NOBODY."""
         if code == NOBODY:
             return None
         return self.workers[code].id if code >= 0 else self.gone[-2 - code]
 
     def partition(self, index: int) -> Partition:
-        """The small view of one partition."""
+        """The partition at this index."""
         requires, pin = self.kinds[self.kind[index]]
         rate, throughput = float(self.rate[index]), float(self.throughput[index])
         return Partition(
@@ -257,13 +260,13 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """What should hold: `target` is an index into the snapshot's workers for each partition, or NOBODY."""
+    """The target assignment. For each partition `target` is an index into the snapshot's workers, or NOBODY."""
 
     snapshot: Snapshot
     target: Codes
 
     def partitions_of(self, worker: str) -> tuple[str, ...]:
-        """The partitions of one worker, ordered as bytes; () for an unknown one."""
+        """The partitions of one worker, ordered as bytes. () for an unknown worker."""
         ids = self.snapshot.partition_ids
         for code, candidate in enumerate(self.snapshot.workers):
             if candidate.id == worker:
@@ -271,7 +274,7 @@ class Assignment:
         return ()
 
     def as_dict(self) -> dict[str, tuple[str, ...]]:
-        """Worker -> its partitions; every active worker has an entry, also an empty one."""
+        """Each worker with its partitions. An active worker without partitions has an empty entry."""
         workers, ids = self.snapshot.workers, self.snapshot.partition_ids
         order = np.argsort(self.target, kind="stable")
         ends = np.searchsorted(self.target[order], np.arange(len(workers) + 1)).tolist()
@@ -283,7 +286,7 @@ class Assignment:
         }
 
     def owner_of(self, partition: str) -> str | None:
-        """The worker that should hold `partition`; None if nobody, or if there is no such partition."""
+        """The worker that should hold `partition`. None if no worker should, or if the partition is unknown."""
         ids = self.snapshot.partition_ids
         low, high = 0, len(ids)
         while low < high:
@@ -297,8 +300,8 @@ class Assignment:
 View = TypeVar("View")
 
 
-class Lazy(Sequence[View], Generic[View]):
-    """A read-only sequence that makes its items when they are asked for."""
+class LazySequence(Sequence[View], Generic[View]):
+    """A read-only sequence that makes each item when it is read."""
 
     __slots__ = ()
 
@@ -306,7 +309,7 @@ class Lazy(Sequence[View], Generic[View]):
         raise NotImplementedError
 
     def at(self, index: int) -> View:
-        """The item at a valid, non-negative index."""
+        """The item at `index`, which is between 0 and the length."""
         raise NotImplementedError
 
     @overload
@@ -331,10 +334,10 @@ class Lazy(Sequence[View], Generic[View]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A target assignment and the ordered moves that lead to it; what is printed is exactly what is published.
+    """A target assignment and the ordered moves that lead to it. A dry run prints exactly what is published.
 
-    `due` is the time (in the snapshot's seconds) at which a decision that waits must be looked at again; `memory` is
-    JSON-able and goes into the next call.
+    `due` is when to plan again, in the snapshot's seconds, None if only a change calls for it. `memory` can be written
+    as JSON and goes into the next call of `plan`.
     """
 
     assignment: Assignment
@@ -345,13 +348,13 @@ class Plan:
     memory: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _places(kind: str, ids: list[str]) -> dict[str, int]:
+def _index_ids(kind: str, ids: list[str]) -> dict[str, int]:
     places = {name: i for i, name in enumerate(ids)}
     if len(places) < len(ids):
         twice = next(name for i, name in enumerate(ids) if places[name] != i)
-        raise AssignmentError(f"Two {kind}s have the id {twice!r}. Each id stands once")
+        raise AssignmentError(f"Two {kind}s have the id {twice!r}. Give each an id of its own")
     return places
 
 
-def _optional(values: list[float | None]) -> Floats:
+def _replace_none(values: list[float | None]) -> Floats:
     return np.fromiter((np.nan if v is None else v for v in values), np.float64, len(values))

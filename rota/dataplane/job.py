@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from rota.dataplane import columns, failures, footers, parsing, quarantine
 from rota.dataplane.deadline import limited
 from rota.dataplane.source import Source
-from rota.dataplane.table import PARTITION, DataFile
+from rota.dataplane.table import DataFile
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.pipeline import Pipeline
 
@@ -216,7 +216,7 @@ class Job:
             parsed = parsing.parsed(frame)
             result = self._transformed(parsed.good)
             sure = self.pipeline.transform is None or parsed.sure(result)
-            split, rows = parsing.counted(result.withColumn(columns.SPLIT, result[PARTITION]))
+            split, rows = parsing.counted(columns.split(result))
             data = self.folder / "main" / "data" / attempt
             _save(split, data)
             footers.plain(data)

@@ -21,13 +21,14 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.dataplane import lines, listing, names
-from rota.dataplane.columns import lacking, rows
+from rota.dataplane.columns import lacking, merged, rows
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.ids import is_partition, key_of, partition_id
 from rota.pipeline import Files, Pipeline
-from rota.settings import ID, folder
+from rota.settings import folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,7 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
-LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
 NO_FILE = -1
 SHOWN = 80  # characters of a line that an error quotes
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
@@ -88,13 +89,15 @@ class Landing:
     def keys(self) -> tuple[str, ...]:
         """See `Source.keys`: the folders below the root whose partition ids are not too long."""
         names_found = self._listed(lambda: sorted(names.key(f) for f in listing.folders(self.root)))
-        return tuple(k for k in names_found if self._fits(k))
+        return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
     def left_out(self) -> Mapping[str, str]:
         """See `Source.left_out`: by path below the landing folder."""
         found = self._listed(lambda: sorted(listing.left_out(self.root)))
         folders = self._listed(lambda: sorted(listing.folders(self.root)))
-        return dict(found) | {f: listing.TOO_LONG for f in folders if not self._fits(names.key(f))}
+        return dict(found) | {
+            f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))
+        }
 
     def _listed(self, look: "Callable[[], list[T]]") -> "list[T]":
         """What a look at the root gives; nothing where there is no root."""
@@ -104,9 +107,6 @@ class Landing:
             return []
         except OSError as error:
             raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
-
-    def _fits(self, key: str) -> bool:
-        return ID.fullmatch(f"{self.name}-{key}") is not None
 
     def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.latest`."""
@@ -165,7 +165,7 @@ class Landing:
 
     def moving(self, partition: str, offsets: Iterable[int]) -> tuple[str, ...]:
         """Of the files of these offsets those that have not rested for `settle` seconds."""
-        files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
+        files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
         rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
         now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
         return tuple(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
@@ -179,7 +179,7 @@ class Landing:
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Mapping[str, tuple[int, int]], attempt: str) -> "Iterator[DataFrame]":
-        """See `Source.read`. Linked as `_partition=<id>/_offset=<ordinal>/`, a file's two columns cost nothing a row."""
+        """See `Source.read`. Linked as `_partition=<hex>/_offset=<ordinal>/`, a file's two columns cost next to nothing."""
         stage = self.stage / attempt
         try:
             self._linked(stage, ranges)
@@ -189,7 +189,7 @@ class Landing:
             frame = reader.options(**self._options()).load(place)
             self._complete(frame.columns, ranges)
             self._one_a_line(spark, place)
-            yield frame
+            yield merged(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -213,7 +213,7 @@ class Landing:
         """See `Source.told`: the landed file instead of our link to it."""
 
         def place(link: re.Match[str]) -> str:
-            partition, offset = link[1], int(link[2])
+            partition, offset = names.partition(link[1]), int(link[2])
             files = self.index.files({partition: (offset, offset + 1)})[partition]
             return files[offset].path if offset < len(files) else link[0]
 
@@ -260,7 +260,7 @@ class Landing:
 
     def _landed(self, partition: str, known: frozenset[str]) -> list[Landed]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
-        folder = names.folder(partition[len(self.name) + 1 :])
+        folder = names.folder(key_of(partition))
         return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
     def _fitting(self, files: tuple[Landed, ...]) -> list[int]:
@@ -349,7 +349,7 @@ class Landing:
         found = lines.joined(texts, self.declared.schema, self._options())
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = one
+            partition, offset, said = names.partition(one[0]), one[1], one[2]
             raise DataError(
                 f"{self.place(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
                 f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
@@ -367,7 +367,7 @@ class Landing:
         try:
             for partition, (start, end) in ranges.items():
                 for offset, file in enumerate(files[partition][start:end], start):
-                    folder = stage / f"{PARTITION}={partition}" / f"{OFFSET}={offset}"
+                    folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
                     folder.mkdir(parents=True)
                     (folder / f"file{_suffix(file.path)}").symlink_to(self.root / file.path)
         except OSError as error:

@@ -1,6 +1,6 @@
 """What the data plane asks of a source: offsets that, once given, mean the same data for ever.
 
-A source speaks in partition ids (`<pipeline>-<key>`). Its offsets are whole numbers from 0; a range is half-open.
+A source speaks in partition ids (`<pipeline>:<key>`). Its offsets are whole numbers from 0; a range is half-open.
 """
 
 from collections.abc import Iterable, Mapping

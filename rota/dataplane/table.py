@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from rota.ids import key_of, partition_id, pipeline_of
+
 T = TypeVar("T")
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
 KEYS = (
@@ -176,7 +178,7 @@ def _renamed(one: Past, renamed: Iterable[tuple[str, str]]) -> Past:
 
 def renamed_id(partition: str, old: str, new: str) -> str:
     """The partition's id after its pipeline `old` was renamed to `new`."""
-    return f"{new}-{partition[len(old) + 1 :]}" if partition.startswith(f"{old}-") else partition
+    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def told(entry: Mapping[str, object]) -> Past | None:

@@ -4,7 +4,6 @@ import math
 from typing import TYPE_CHECKING
 
 from rota.coordination import membership, ownership, wishes
-from rota.coordination.layout import is_incarnation, worker_of
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, encode
 from rota.coordination.store import Check, Create, Op, Set
@@ -28,6 +27,7 @@ from rota.core.reconcile import (
     batches,
 )
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
+from rota.ids import is_incarnation, worker_of
 from rota.sim.timeline import Life, Process
 
 if TYPE_CHECKING:

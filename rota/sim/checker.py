@@ -15,8 +15,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rota.coordination.layout import worker_of
 from rota.core import Plan
+from rota.ids import worker_of
 from rota.sim.truth import Change
 
 if TYPE_CHECKING:

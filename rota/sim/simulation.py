@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from rota.coordination import wishes
-from rota.coordination.layout import worker_of
 from rota.coordination.ownership import Guards as Owning
 from rota.coordination.publication import Guards as Publishing
 from rota.coordination.records import Loads, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.core import Worker
 from rota.core.reconcile import Guards as Reconciling
+from rota.ids import key_of, pipeline_of, worker_of
 from rota.sim.actors import Agent, Run, seconds
 from rota.sim.checker import Checker
 from rota.sim.controller import Controller
@@ -116,7 +116,7 @@ class Simulation:
         policy = self.world.policy
         keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
         for partition in self.world.partitions:
-            keys[partition.source].append(partition.id.removeprefix(f"{partition.source}-"))
+            keys[partition.source].append(key_of(partition.id))
         self.reader.found(
             assignor=self.assignor if self.protocol.controller else None,
             options=options,
@@ -371,8 +371,7 @@ class Simulation:
     def _record_loads(self) -> None:
         by_source: dict[str, dict[str, float]] = {}
         for partition, rate in self.reported.items():
-            source, _, key = partition.partition("-")
-            by_source.setdefault(source, {})[key] = rate
+            by_source.setdefault(pipeline_of(partition), {})[key_of(partition)] = rate
         for source, rates in by_source.items():
             self.reader.update(self.reader.paths.load(source), Loads, lambda _, r=rates: Loads(rates=r))  # type: ignore[misc]
 

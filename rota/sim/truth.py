@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rota.coordination.layout import worker_of
+from rota.ids import worker_of
 from rota.sim.journal import JournalServer, folder
 
 

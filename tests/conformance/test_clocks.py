@@ -11,7 +11,7 @@ from rota.coordination.parking import park, waiting
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.core import Policy, plan
-from rota.core.assignors.scores import ROUND, this_round
+from rota.core.assignors.rounds import ROUND, start_round
 from rota.pipeline import Catalog, Group
 from rota.rebalance import observe, rebalance
 from tests.core.test_planner import LOPSIDED, given
@@ -23,11 +23,11 @@ def test_a_parked_partition_is_tried_again() -> None:
     clock = [2 * BACK]
     tree = Tree(MemoryServer(clock=lambda: clock[0]).connect(), "g")
     tree.found()
-    parked = park(tree, "p-a", "bad", retry_after=5.0)
+    parked = park(tree, "p:a", "bad", retry_after=5.0)
     assert waiting(parked, clock[0] + 4)
     assert not waiting(parked, clock[0] + 5)
     assert not waiting(parked, clock[0] - BACK)
-    assert waiting(park(tree, "p-b", "bad"), clock[0] - BACK), "a person must act"
+    assert waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
 
 
 def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
@@ -43,8 +43,8 @@ def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
 
 def test_the_shedders_look_again_after_one_round() -> None:
     snapshot = given(["w1"], {}, now=BACK)
-    assert this_round(snapshot, BACK - ROUND / 2, 1)[0] is False
-    assert this_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
+    assert start_round(snapshot, BACK - ROUND / 2, 1)[0] is False
+    assert start_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
 
 
 def test_grace_is_no_longer_than_grace() -> None:
@@ -58,7 +58,7 @@ def test_grace_is_no_longer_than_grace() -> None:
     tree.grow("p", ["a"])
     incarnation = membership.join(Tree(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
-    ownership.claim(Tree(agent, "g"), incarnation, "p-a", 0)
+    ownership.claim(Tree(agent, "g"), incarnation, "p:a", 0)
     agent.close()
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30

@@ -16,7 +16,7 @@ from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Unknown
 from tests.conformance.worlds import World, again
 
-P = "flights-UA"
+P = "flights:UA"
 
 
 class Member:
@@ -203,7 +203,7 @@ def test_a_checkpoint_never_goes_back(free: Tree, two: tuple[Member, Member]) ->
 
 def test_one_stale_partition_does_not_hold_up_the_others(free: Tree, two: tuple[Member, Member]) -> None:
     one, other = two
-    names = [f"flights-{i}" for i in range(250)]
+    names = [f"flights:{i}" for i in range(250)]
     for name in names:
         free.store.create(free.paths.own(name), encode(Own()))
     held = {n: ownership.claim(one.tree, one.incarnation, n, 0) for n in names}

@@ -97,14 +97,14 @@ def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
     assert (done.epoch, done.published, done.changed) == (1, True, ("w1", "w2"))
     held = {w: agent.target(w) for w, agent in workers.items()}
     assert {w: t.epoch for w, t in held.items() if t} == {"w1": 1, "w2": 1}
-    assert sorted(p for t in held.values() if t for p in t.partitions) == ["flights-AA", "flights-DL", "flights-UA"]
+    assert sorted(p for t in held.values() if t for p in t.partitions) == ["flights:AA", "flights:DL", "flights:UA"]
     assert {p: v.incarnation for p, v in tree.owned().items()} == dict.fromkeys(
-        ("flights-AA", "flights-DL", "flights-UA")
+        ("flights:AA", "flights:DL", "flights:UA")
     )
     audit = tree.epochs()[-1]
     assert audit.sentence == "Epoch 1: w1, w2 joined."
     assert (audit.epoch, audit.joined, audit.run_id, audit.moved) == (1, ("w1", "w2"), "run-1", 3)
-    assert {m.partition for m in audit.moves} == {"flights-AA", "flights-DL", "flights-UA"}
+    assert {m.partition for m in audit.moves} == {"flights:AA", "flights:DL", "flights:UA"}
     assert not basis(tree).moved
 
 
@@ -499,7 +499,7 @@ def test_the_targets_of_workers_that_are_gone_do_not_pile_up(world: World, group
         with world.connect() as store:
             membership.join(Tree(store, group), f"pod-{pod}", Live())
             rebalance(tree, "r")
-            assert effective(tree) == {f"pod-{pod}": frozenset(f"p-k{i}" for i in range(6))}
+            assert effective(tree) == {f"pod-{pod}": frozenset(f"p:k{i}" for i in range(6))}
         assert len(nodes(tree)) <= 2
     cordon(tree, "pod-11")
     with world.connect() as store:

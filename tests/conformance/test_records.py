@@ -40,7 +40,7 @@ W1 = "w1@00000000000000ff"
 SAMPLES: list[Record] = [
     Meta(id="0" * 32, options={"spread": True, "weights": {"cpu": 1.0}}, budget=3),
     WorkerWishes(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
-    GroupWishes(paused=True, pins={"flights-UA": "w1"}),
+    GroupWishes(paused=True, pins={"flights:UA": "w1"}),
     Live(endpoint="sc://127.0.0.1:15002", usage={"cpu": 0.5}, leaving=True, zone="a"),
     Partitions(keys=("AA", "UA"), requires={"disk": "ssd"}),
     Loads(rates={"AA": 1.5, "UA": 0.0}, upto=77),
@@ -209,7 +209,7 @@ def test_unpacking_anything_else_is_a_value_error(data: bytes) -> None:
 
 
 def test_ids_that_follow_each_other_take_next_to_nothing() -> None:
-    ids = [f"flights-{i:06d}" for i in range(MAX_IDS)]
+    ids = [f"flights:{i:06d}" for i in range(MAX_IDS)]
     assert len(pack(ids)) < 10_000
     with pytest.raises(ValueError, match="above 100000"):
         pack([*ids, "more"])

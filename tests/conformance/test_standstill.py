@@ -57,7 +57,7 @@ def test_a_worker_that_stands_still_is_not_live(
     first.hears("event=lost")
     after = wait_until(lambda: incarnation(real, "w1"), 20)
     assert after != before
-    wait_until(lambda: real.owned()["s-1"].incarnation == after, 20)
+    wait_until(lambda: real.owned()["s:1"].incarnation == after, 20)
     assert not second.said("event=(stalled|lost)")
     assert len(first.said("event=stalled")) == 1
 

@@ -15,7 +15,7 @@ ROOMS = {  # a room of rota -> the rooms that it may import
     "sim": {"core", "sim", "coordination"},
     "demo": {"coordination", "demo"},  # it watches and strikes; it shares nothing with what it verifies
 }
-LEAVES = {"errors", "java", "machine", "settings", "pipeline"}  # modules of rota that every room may import
+LEAVES = {"errors", "ids", "java", "machine", "settings", "pipeline"}  # modules of rota that every room may import
 ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},

@@ -114,9 +114,9 @@ def in_given_order(line: Any) -> list[int]:
 
 
 ABLATIONS = [
-    (order._Line, "order", in_given_order, None, "another order avoids"),
-    (order._Line, "_last_from", lambda line, roots: None, None, "another order avoids"),
-    (budget._Rooms, "_chain", lambda rooms, move, home, most: [move], 0, "ends with"),
+    (order.MoveQueue, "order", in_given_order, None, "another order avoids"),
+    (order.MoveQueue, "delay_moves_from", lambda line, roots: None, None, "another order avoids"),
+    (budget.FreeRoom, "find_chain", lambda rooms, move, home, most: [move], 0, "ends with"),
 ]
 
 

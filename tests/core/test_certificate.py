@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.assignors import labelled as passes
-from rota.core.assignors.balance import NEVER, balanced, prices, proves
-from rota.core.assignors.classes import Classes
-from rota.core.eligibility import matching, rightful
+from rota.core.assignors.partition_classes import PartitionClasses
+from rota.core.assignors.sticky import constrained
+from rota.core.assignors.sticky.balance import NEVER, balance_classes, check_certificate, compute_prices
+from rota.core.constraints import find_matches, find_valid_owners
 
 
 def world(seed: int, equal: bool = True) -> Snapshot:
@@ -34,10 +34,10 @@ def world(seed: int, equal: bool = True) -> Snapshot:
     return Snapshot.of(team, parts, {p.id: f"w{rng.integers(14):02}" for p in parts if rng.random() < 0.8})
 
 
-def solved(snapshot: Snapshot) -> tuple[Classes, np.ndarray]:
-    match = matching(snapshot)
-    classes = Classes.of_snapshot(snapshot, match, rightful(snapshot, match))
-    return classes, balanced(classes, snapshot.team.capacity)
+def solved(snapshot: Snapshot) -> tuple[PartitionClasses, np.ndarray]:
+    match = find_matches(snapshot)
+    classes = PartitionClasses.of_snapshot(snapshot, match, find_valid_owners(snapshot, match))
+    return classes, balance_classes(classes, snapshot.team.capacity)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -45,7 +45,7 @@ def solved(snapshot: Snapshot) -> tuple[Classes, np.ndarray]:
 def test_the_dual_proves_the_balance(seed: int, equal: bool) -> None:
     snapshot = world(seed, equal)
     classes, units = solved(snapshot)
-    assert proves(classes, units, prices(classes, units, snapshot.team.capacity))
+    assert check_certificate(classes, units, compute_prices(classes, units, snapshot.team.capacity))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -53,7 +53,7 @@ def test_weak_duality_in_plain_numbers(seed: int) -> None:
     """With equal workers a price is a cost: units x price - what workers earn bounds the sum of squares from below."""
     snapshot = world(seed)
     classes, units = solved(snapshot)
-    dual = prices(classes, units, snapshot.team.capacity)
+    dual = compute_prices(classes, units, snapshot.team.capacity)
     count = units.sum(axis=0)
     finite = np.where(dual.worker == NEVER, 2 * classes.bound + 1, dual.worker)
     unit = np.where(classes.may, finite, 2**40).min(axis=1)
@@ -69,7 +69,7 @@ def test_weak_duality_in_plain_numbers(seed: int) -> None:
 def test_a_worse_balance_is_not_proven() -> None:
     snapshot = world(3)
     classes, units = solved(snapshot)
-    dual = prices(classes, units, snapshot.team.capacity)
+    dual = compute_prices(classes, units, snapshot.team.capacity)
     count = units.sum(axis=0)
     row, giver, taker = next(
         (row, giver, taker)
@@ -79,18 +79,18 @@ def test_a_worse_balance_is_not_proven() -> None:
     )
     units[row, giver] -= 2
     units[row, taker] += 2
-    assert not proves(classes, units, dual)
+    assert not check_certificate(classes, units, dual)
 
 
 def test_beyond_its_arcs_it_is_greedy_valid_near_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = world(1)
     exact = plan(snapshot)
     assert exact.measures.lower_bound == exact.measures.imbalance_after
-    monkeypatch.setattr(passes, "MOST_ARCS", 10)
+    monkeypatch.setattr(constrained, "MOST_ARCS", 10)
     assert plan(snapshot).measures.reason.startswith("greedy, not proven:")
     assert (plan(snapshot).measures.lower_bound or 9) < (exact.measures.lower_bound or 0)
-    match = matching(snapshot)
-    target, _, note = passes.labelled(snapshot, match, rightful(snapshot, match))
+    match = find_matches(snapshot)
+    target, _, note = constrained.assign_constrained(snapshot, match, find_valid_owners(snapshot, match))
     assert note.startswith("greedy, not proven:")
     assert (target >= 0).sum() == (exact.assignment.target >= 0).sum()
     counts, best = (np.bincount(t[t >= 0], minlength=12) for t in (target, exact.assignment.target))

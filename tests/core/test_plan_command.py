@@ -8,7 +8,10 @@ from click.testing import CliRunner, Result
 
 from rota.cli.plan import command
 from rota.core import document
-from rota.core.assignors import ASSIGNORS, avg_shed, older_shed, settled, sticky_load
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.pulsar import avg_shed, older_shedders
+from rota.core.assignors.sticky_load import assignor as sticky_load
+from rota.core.assignors.sticky_load import noise_band
 from rota.errors import ConfigError
 
 CASE = {
@@ -94,12 +97,12 @@ def test_lines_answer_the_other_lines() -> None:
 
 
 def test_a_line_that_shows_a_bug_of_ours_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = document.answer
+    real = document.answer_request
 
     def sometimes(request: document.Request) -> dict[str, object]:
         return real(request) if request.snapshot.workers else {"x": 1 // len(request.snapshot.workers)}
 
-    monkeypatch.setattr(document, "answer", sometimes)
+    monkeypatch.setattr(document, "answer_request", sometimes)
     said = run("--lines", given=f"{{}}\n{json.dumps(CASE)}\n")
     assert said.exit_code == 2
     first, second = map(json.loads, said.stdout.splitlines())
@@ -178,7 +181,7 @@ BAD = {
 @pytest.mark.parametrize("text", BAD, ids=lambda text: text[:50])
 def test_bad_input_is_one_line_with_field_value_and_valid_ones(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        document.answer(document.parse(text.replace("HUGE", "9" * 400).replace("LONG", "x" * 2_000)))
+        document.answer_request(document.parse_request(text.replace("HUGE", "9" * 400).replace("LONG", "x" * 2_000)))
     said = str(refused.value)
     assert len(said.splitlines()) == 1
     said.encode()
@@ -209,8 +212,8 @@ def test_protocol_lists_every_option_and_memory() -> None:
         *ASSIGNORS,
         *avg_shed.OPTIONS,
         *avg_shed.MEMORY,
-        *settled.MEMORY,
-        *older_shed.MEMORY,
+        *noise_band.MEMORY,
+        *older_shedders.MEMORY,
         *sticky_load.OPTIONS,
         *options,
     }:

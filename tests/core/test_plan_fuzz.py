@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core import document
-from rota.core.assignors import ASSIGNORS, avg_shed
+from rota.core.assignors import ASSIGNORS
+from rota.core.assignors.pulsar import avg_shed
 from rota.errors import ConfigError
 
 JUNK: Any = st.recursive(
@@ -86,7 +87,7 @@ DOCUMENT = st.fixed_dictionaries(
 def test_an_answer_or_one_line(given_document: Any) -> None:
     said: Any = None
     try:
-        said = document.answer(document.parse(json.dumps(given_document)))
+        said = document.answer_request(document.parse_request(json.dumps(given_document)))
     except ConfigError as refused:
         said = str(refused).splitlines()
     assert not isinstance(said, list) or len(said) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.core import Partition, Plan, Snapshot, Worker, plan
-from rota.core.assignors.predicted import CATCH_UP_ROUNDS
+from rota.core.assignors.pulsar.predicted_load import CATCH_UP_ROUNDS
 
 # A gap of 15 acts in its first round, half of it moves, and what moved may go back: only the prediction is in the way.
 OPTIONS = {"hits_high": 1, "hits_low": 1, "share": 0.5, "min_rate": 0, "min_throughput": 0, "immune_rounds": 0}

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core import Partition, Plan, Snapshot, Worker, plan
-from rota.core.assignors import sticky_load
-from rota.core.assignors.peaks import Peaks, _Descent
-from rota.core.eligibility import matching
+from rota.core.assignors.sticky_load import assignor as sticky_load
+from rota.core.assignors.sticky_load.local_search import Descent, SearchSpace
+from rota.core.constraints import find_matches
 
 
 def drifted(count: int, team: int, seed: int, sigma: float = 0.5) -> Snapshot:
@@ -76,7 +76,7 @@ def test_few_sets_of_moves_are_all_tried(unequal: bool) -> None:
 
 def test_the_beam_alone_misses_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ablation: what larger groups have is a search, not a proof."""
-    monkeypatch.setattr(sticky_load, "countable", lambda peaks, budget: False)
+    monkeypatch.setattr(sticky_load, "can_try_all", lambda peaks, budget: False)
     assert misses(60, True) > 0
 
 
@@ -230,7 +230,7 @@ def test_a_descent_ends_also_far_above_the_mean() -> None:
     team = [Worker("w0", capacity=1e-9, max_partitions=2), Worker("w1", capacity=1e9, max_partitions=2)]
     parts = [Partition(f"p{i}", load=3.0) for i in range(4)]
     snapshot = Snapshot.of(team, parts, {p.id: team[i // 2].id for i, p in enumerate(parts)})
-    descent = _Descent(Peaks.of(snapshot, matching(snapshot), snapshot.owner, 6e-9, 0.0), 1_000)
+    descent = Descent(SearchSpace.of(snapshot, find_matches(snapshot), snapshot.owner, 6e-9, 0.0), 1_000)
     assert sum(descent.step() for _ in range(20)) == 0
 
 

@@ -100,7 +100,7 @@ def real(folder: Path, case: dict[str, Any], patch: pytest.MonkeyPatch) -> list[
     """What `rota/consume.py` asks and writes for a and b."""
     world = World(folder)
     world.give("a", "b")
-    patch.setattr(verb, "Job", type("Poisoned", (Spark,), {"poison": ("p-a",) if case.get("poison") else ()}))
+    patch.setattr(verb, "Job", type("Poisoned", (Spark,), {"poison": ("p:a",) if case.get("poison") else ()}))
     patch.setattr("rota.dataplane.session.joined", lambda *_: SimpleNamespace())
     patch.setattr(membership, "MAX_RUN", case.get("portion", 1_000))
 
@@ -109,7 +109,7 @@ def real(folder: Path, case: dict[str, Any], patch: pytest.MonkeyPatch) -> list[
             tree,
             world.pipeline,
             world.incarnation,
-            ["p-a", "p-b"],
+            ["p:a", "p:b"],
             f"run{len(heard)}",
             lambda _: None,  # type: ignore[arg-type, return-value]
         ):
@@ -122,8 +122,8 @@ def real(folder: Path, case: dict[str, Any], patch: pytest.MonkeyPatch) -> list[
         world.rows(key, "0", 1)
     if case.get("behind") or case.get("idle"):
         run(world.open(), [])
-        table = world.tree.checkpoints()["p-a"].record.table
-    prepare(world.tree, world.incarnation, "p-a", case, table)
+        table = world.tree.checkpoints()["p:a"].record.table
+    prepare(world.tree, world.incarnation, "p:a", case, table)
     store = listening(world.server)
     return run(Tree(store, "g"), store.heard)
 

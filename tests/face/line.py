@@ -114,7 +114,7 @@ class Line:
 
     def holds(self, pipeline: str, expected: Mapping[str, list[int]], timeout: float = 60) -> None:
         """Waits until the table holds exactly these rows of these keys; other keys are other tests' business."""
-        wanted = sorted((f"{pipeline}-{key}", n) for key, numbers in expected.items() for n in numbers)
+        wanted = sorted((f"{pipeline}:{key}", n) for key, numbers in expected.items() for n in numbers)
         mine = {partition for partition, _ in wanted}
         wait_until(lambda: [row for row in self.rows(pipeline) if row[0] in mine] == wanted, timeout, pause=0.3)
 

@@ -114,8 +114,8 @@ def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
     server = MemoryServer(lambda: 0.0)
     tree, other = Tree(server.connect(), "g"), Tree(server.connect(), "g")
     tree.found()
-    slot = encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"s-1"})),)))
-    tree.store.multi([Create(tree.paths.own("s-1"), encode(Own())), Create(tree.paths.assign("w1"), slot)])
+    slot = encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"s:1"})),)))
+    tree.store.multi([Create(tree.paths.own("s:1"), encode(Own())), Create(tree.paths.assign("w1"), slot)])
     tree.store.multi([Create(tree.paths.assign("w2"), slot), Set(tree.paths.head, encode(Head(epoch=1)), -1)])
     said: list[str] = []
     agent = kind(
@@ -131,7 +131,7 @@ def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
         pass
     steps = agent.cycle()
     next(steps)  # the target is read, and by LiveFirst who is live
-    ownership.claim(other, join(other, "w2", Live()), "s-1", 0)
+    ownership.claim(other, join(other, "w2", Live()), "s:1", 0)
     for _ in steps:
         pass
     assert ("claimed gone" in said) == robbed

@@ -1,5 +1,5 @@
-"""Assignors by name: pure functions (snapshot, options, memory) -> Proposal. Same input, same bytes out."""
+"""Assignors by name. Each is a pure function (snapshot, options, memory) -> Proposal: equal input gives equal bytes."""
 
-from rota.core.assignors.registry import ASSIGNORS, Assignor, Proposal, find
+from rota.core.assignors.registry import ASSIGNORS, Assignor, Proposal, find_assignor
 
-__all__ = ["ASSIGNORS", "Assignor", "Proposal", "find"]
+__all__ = ["ASSIGNORS", "Assignor", "Proposal", "find_assignor"]

@@ -1,4 +1,7 @@
-"""The options of an assignor. Law: an unknown or wrong one is one line naming it, its value and the valid ones."""
+"""Reads the options and the memory of an assignor.
+
+Law: an unknown or wrong one raises ConfigError with one line that names it, its value and the valid values.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,61 +10,62 @@ from typing import Any
 
 from rota.errors import ConfigError, shown
 
-MOST = 1e15  # of a whole number
+MOST = 1e15  # the largest whole number that an option may be
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A default and what is valid: a number of at least `least` (and at most `most`), `whole` or not; or yes and no."""
+    """The default and the valid values of an option: true and false, or numbers from `least` to `most`, whole ones only if
+    `whole`."""
 
     default: Any
     least: float = 0.0
     most: float | None = None
     whole: bool = False
-    optional: bool = False  # None is a value of its own: no bound
 
-    def checked(self, where: str, value: Any) -> Any:
-        """`value` if it is valid. Raises ConfigError."""
+    def check(self, where: str, value: Any) -> Any:
+        """Returns `value` if it is valid. Raises ConfigError."""
         if isinstance(self.default, bool):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: true, false")
             return value
-        most = self._most()
-        if not _finite(value) or (self.whole and not isinstance(value, int)) or not self.least <= value <= most:
+        most = self._find_bound()
+        if not _is_finite(value) or (self.whole and not isinstance(value, int)) or not self.least <= value <= most:
             kind = "a whole number" if self.whole else "a finite number"
             bound = f" and <= {most:g}" if math.isfinite(most) else ""
             raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {kind} >= {self.least:g}{bound}")
         return value
 
-    def _most(self) -> float:
+    def _find_bound(self) -> float:
         return self.most if self.most is not None else MOST if self.whole else math.inf
 
 
-def chosen(
+def read_options(
     assignor: str, given: Mapping[str, Any], known: Mapping[str, Option], where: str = "options"
 ) -> dict[str, Any]:
-    """Every option of `known`, as given at `where` or by default; None means the default."""
+    """The value of every option in `known`. One that is missing or None has its default. Raises ConfigError."""
     for name in given:
         if name not in known:
             valid = ", ".join(sorted(known)) or "none"
             raise ConfigError(f"{where}: unknown option {shown(name)} of {assignor}. Valid: {valid}")
     return {
-        name: option.default if given.get(name) is None else option.checked(f"{where}.{name}", given[name])
+        name: option.default if given.get(name) is None else option.check(f"{where}.{name}", given[name])
         for name, option in known.items()
     }
 
 
-def part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What `name` remembers, nothing if there is none. Raises ConfigError if it is not an object."""
+def read_part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The part of `memory` that belongs to `name`, empty if there is none. Raises ConfigError if it is no object."""
     found = memory.get(name)
     if found is not None and not isinstance(found, Mapping):
         raise ConfigError(f"memory.{name}: {shown(found)} is not valid. Valid: an object, as answered last")
     return found or {}
 
 
-def remembered(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Any]:
-    """The parts of a memory by `shapes`: "number", or an object of "numbers", of "names", or of "lists" of numbers.
-    Law: what is missing is empty, what is of another shape is refused, what is unknown is forgotten."""
+def read_memory(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Any]:
+    """Reads the fields of a memory that `shapes` names: "number", or an object of "numbers", "names" or "lists" of six
+    numbers. A missing field is empty, and one that `shapes` does not name is dropped. Raises ConfigError for a field of
+    another shape."""
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         value = memory.get(name)
@@ -75,8 +79,8 @@ def remembered(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str])
     return found
 
 
-def _finite(value: Any) -> bool:
-    """A number that a float can hold: a whole one may have four thousand digits."""
+def _is_finite(value: Any) -> bool:
+    """Whether `value` is a finite number. JSON may hold an integer that is too large for a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -87,7 +91,7 @@ def _finite(value: Any) -> bool:
 
 def _has_shape(value: Any, shape: str) -> bool:
     if shape == "number":
-        return _finite(value)
+        return _is_finite(value)
     if not isinstance(value, Mapping):
         return False
     if shape == "numbers":

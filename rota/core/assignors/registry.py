@@ -1,4 +1,4 @@
-"""What an assignor is, and which there are."""
+"""The assignors by name, and the shape of an assignor and its proposal."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,49 +8,49 @@ from typing import Any, Protocol
 from rota.core.values import Codes, Snapshot
 from rota.errors import ConfigError, shown
 
-# name -> module below rota.core.assignors and its function; imported when first used.
+# name -> module below rota.core.assignors, and its function. A module is imported when it is first used.
 ASSIGNORS: dict[str, tuple[str, str]] = {
-    "avg-shed": ("avg_shed", "assign"),
-    "hash": ("memoryless", "by_hash"),
-    "ordinal": ("memoryless", "by_ordinal"),
-    "range": ("memoryless", "by_range"),
-    "round-robin": ("memoryless", "in_turn"),
-    "sticky": ("sticky", "assign"),
-    "sticky-load": ("sticky_load", "assign"),
-    "threshold-shed": ("older_shed", "by_threshold"),
-    "uniform-shed": ("older_shed", "by_extremes"),
+    "avg-shed": ("pulsar.avg_shed", "assign"),
+    "hash": ("baselines.memoryless", "assign_hash"),
+    "ordinal": ("baselines.memoryless", "assign_ordinal"),
+    "range": ("baselines.memoryless", "assign_range"),
+    "round-robin": ("baselines.memoryless", "assign_round_robin"),
+    "sticky": ("sticky.assignor", "assign"),
+    "sticky-load": ("sticky_load.assignor", "assign"),
+    "threshold-shed": ("pulsar.older_shedders", "assign_by_threshold"),
+    "uniform-shed": ("pulsar.older_shedders", "assign_by_extremes"),
 }
-BY_COUNT = frozenset({"sticky"})  # their imbalance is measured by count, not by load
+BY_COUNT = frozenset({"sticky"})  # the imbalance of their plans is measured by count; of others by load
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """What an assignor wants: a target column, its memory for the next round, and words for what it did.
+    """The target that an assignor wants, its memory for the next call, and its reasons.
 
-    `why(partition)` explains a move that validity alone does not; `note` says what was approximated or why nothing
-    moves; `due` is when to look again, in the snapshot's seconds; `lower_bound` is a utilization that no assignment
-    within the assignor's own bounds can stay below; `proven` says that no counts are more even (by-count assignors);
-    `remembers(target)` is the memory if only that part of it happens (None: the memory is the same).
+    `explain(partition)` explains a voluntary move. `note` says what was approximated or why nothing moves. `due` is when to
+    plan again, in the snapshot's seconds. `lower_bound` is a utilization that the peak of no assignment within the
+    assignor's own budget is below. `proven` says that no counts are more even; only assignors by count set it.
+    `remember(target)` is the memory if only the moves of `target` happen; without it the memory is `memory`.
     """
 
     target: Codes
-    why: Callable[[int], str] | None = None
+    explain: Callable[[int], str] | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     due: float | None = None
     lower_bound: float | None = None
     proven: bool = True
-    remembers: Callable[[Codes], Mapping[str, Any]] | None = None
+    remember: Callable[[Codes], Mapping[str, Any]] | None = None
 
 
 class Assignor(Protocol):
-    """One pure function; a memory in, a memory out; it knows no clock but `snapshot.now`."""
+    """A pure function. It reads the memory that its last proposal returned, and no clock but `snapshot.now`."""
 
     def __call__(self, snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal: ...
 
 
-def find(name: str) -> Assignor:
-    """The assignor of this name. Raises ConfigError naming the ones that exist."""
+def find_assignor(name: str) -> Assignor:
+    """The assignor of this name. Raises ConfigError with the known names."""
     if name not in ASSIGNORS:
         raise ConfigError(f"Unknown assignor {shown(name)}. Known: {', '.join(sorted(ASSIGNORS))}")
     module, function = ASSIGNORS[name]

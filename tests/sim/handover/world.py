@@ -15,7 +15,6 @@ from random import Random
 from rota.agent import Agent
 from rota.coordination import checkpoint as checkpoints
 from rota.coordination import ownership
-from rota.coordination.layout import worker_of
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.ownership import claim
@@ -25,6 +24,7 @@ from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
 from rota.core.reconcile import Guards
 from rota.errors import Conflict
+from rota.ids import worker_of
 from tests.sim.handover.checker import Checker
 from tests.sim.handover.run import Config, RunGuards, consume, replay
 from tests.sim.handover.table import Table
@@ -72,7 +72,7 @@ class World:
     everything heals, and within `patience` seconds it must come to rest."""
 
     workers = ("w1", "w2", "w3")
-    partitions = tuple(f"s-{n}" for n in range(5))
+    partitions = tuple(f"s:{n}" for n in range(5))
     cap = 3  # any two of the workers can hold everything
     max_batch = 7
 

@@ -1,0 +1,1 @@
+"""Baselines that read only which workers and partitions there are."""

@@ -1,0 +1,98 @@
+"""The moves of a plan and its unassigned partitions, each made on demand with a reason in plain words.
+
+Law: the reason of an unavoidable move says what forced it. The reason of a voluntary move says what it improves.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rota.core.columns import count_per_worker
+from rota.core.constraints import matches
+from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, LazySequence, Move, Snapshot, Unassigned
+
+
+class LazyMoves(LazySequence[Move]):
+    """The moves of a plan in their order. `explain` explains a voluntary move, given the index of its partition."""
+
+    __slots__ = ("explain", "indices", "must", "snapshot", "target")
+
+    def __init__(
+        self, snapshot: Snapshot, target: Codes, indices: Ints, must: Bools, explain: Callable[[int], str] | None
+    ) -> None:
+        self.snapshot, self.target, self.indices, self.must, self.explain = snapshot, target, indices, must, explain
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def at(self, index: int) -> Move:
+        """The move at this place in the order."""
+        i, snapshot = int(self.indices[index]), self.snapshot
+        taker = snapshot.workers[int(self.target[i])].id
+        giver = snapshot.name(int(snapshot.owner[i]))
+        return Move(snapshot.partition_ids[i], giver, taker, float(snapshot.load[i]), self._explain(i, taker))
+
+    def _explain(self, i: int, taker: str) -> str:
+        snapshot, code = self.snapshot, int(self.snapshot.owner[i])
+        if code == NOBODY:
+            return "it had no owner"
+        if code < 0:
+            return f"{snapshot.name(code)} left"
+        giver, (requires, pin) = snapshot.workers[code], snapshot.kinds[snapshot.kind[i]]
+        if giver.state == "draining":
+            return f"{giver.id} is draining"
+        if not matches(giver, (requires, pin)):
+            return f"pinned to {taker}" if pin is not None else f"{giver.id} lacks {_format_labels(requires)}"
+        if self.must[i] and giver.max_partitions is not None:
+            over = int(count_per_worker(snapshot.owner, len(snapshot.workers))[code]) - giver.max_partitions
+            cap = f"its cap of {giver.max_partitions}"
+            return f"{giver.id} was {over} over {cap}" if over > 0 else f"{giver.id} made room under {cap}"
+        return self.explain(i) if self.explain else f"{taker} is where it belongs"
+
+
+class LazyUnassigned(LazySequence[Unassigned]):
+    """The partitions that no worker gets now, ordered by id. `waits` says until when a gone worker may return, and `wanted`
+    is the target without a policy."""
+
+    __slots__ = ("indices", "snapshot", "waits", "wanted")
+
+    def __init__(self, snapshot: Snapshot, indices: Ints, waits: Mapping[int, str], wanted: Codes) -> None:
+        self.snapshot, self.indices, self.waits, self.wanted = snapshot, indices, waits, wanted
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def at(self, index: int) -> Unassigned:
+        """The unassigned partition at this place."""
+        i, snapshot = int(self.indices[index]), self.snapshot
+        owner = int(snapshot.owner[i])
+        taker = snapshot.name(int(self.wanted[i]))
+        held = f"{taker} has no room until voluntary moves go on" if taker else ""
+        reason = self.waits.get(owner) or held or explain_unplaceable(snapshot, i)
+        return Unassigned(snapshot.partition_ids[i], snapshot.name(owner), reason)
+
+
+def explain_unplaceable(snapshot: Snapshot, i: int) -> str:
+    """Why no worker may take partition `i`."""
+    requires, pin = kind = snapshot.kinds[snapshot.kind[i]]
+    if not snapshot.workers:
+        return "there is no worker"
+    pinned = next((w for w in snapshot.workers if w.id == pin), None)
+    if pin is not None and pinned is None:
+        return f"pinned to {pin}, which is not among the workers"
+    if pinned is not None and not matches(pinned, kind):
+        return f"pinned to {pin}, which lacks {_format_labels(requires)}"
+    able = [w for w in snapshot.workers if matches(w, kind)]
+    if not able:
+        return f"no worker has {_format_labels(requires)}"
+    active = [w for w in able if w.state == "active"]
+    if pinned is not None and not active:
+        return f"pinned to {pin}, which is {pinned.state}"
+    if not active:
+        states = " or ".join(sorted({w.state for w in able}))
+        return f"every worker that could take it is {states}"
+    if all(w.max_partitions is not None and w.max_partitions < UNLIMITED for w in active):
+        return "every worker that may hold it is at its cap"
+    return "the assignor left it out"
+
+
+def _format_labels(requires: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in requires)
