@@ -207,7 +207,6 @@ class Process:
             self.say,
             max_shutdown=self.settings.max_shutdown.total_seconds(),
             session_timeout=timeout,
-            protocol=self.live.protocol,
         )
 
     def _serve(self, store: "Store", agent: "Agent") -> int:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.face.line import Line
-from tests.face.test_face_line import newest
+from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
