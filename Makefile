@@ -1,4 +1,4 @@
-# make demo | test | dev | test-fast | check: each sets everything up on first use.
+# make demo | test | dev | test-fast | check | pictures: each sets everything up on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
-.PHONY: setup java browser openssl prepare check test test-fast demo dev clean
+.PHONY: setup java browser openssl prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -46,9 +46,9 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What only computes, and no virtual time: under half a minute.
+# The pure core, the conformance tests in memory and samples of the simulation: a minute on two cores.
 test-fast: setup
-	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder tests/core
+	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare browser openssl
@@ -59,6 +59,10 @@ demo: setup prepare
 
 dev: setup prepare
 	$(BIN)/rota up
+
+# The pictures of the docs and the printed lines of the README, by the demo's flights.
+pictures: setup prepare browser
+	$(BIN)/python docs/pictures.py
 
 clean:
 	rm -rf $(VENV) .rota

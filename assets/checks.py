@@ -12,7 +12,7 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.coordination.records import Checkpoint, Parked
     from rota.coordination.tree import Read
-    from rota.dataplane.table import Past, Standing
+    from rota.dataplane.ports import LogEntry, Position
     from rota.rebalance import Rebalanced
 
 
@@ -65,7 +65,7 @@ def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEv
     )
 
 
-def find_stale(past: Iterable["Past"]) -> dict[str, str]:
+def find_stale(past: Iterable["LogEntry"]) -> dict[str, str]:
     """Partition -> which commit has an older token than a commit before it. Empty if none has."""
     newest: dict[str, tuple[int, int]] = {}
     found: dict[str, str] = {}
@@ -79,7 +79,7 @@ def find_stale(past: Iterable["Past"]) -> dict[str, str]:
     return found
 
 
-def find_gaps(past: Iterable["Past"]) -> dict[str, str]:
+def find_gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
     """Partition -> which commit does not start where the one before it ended. Empty if all do. Skipped offsets are in the
     log and count as no gap."""
     ends: dict[str, int] = {}
@@ -94,7 +94,7 @@ def find_gaps(past: Iterable["Past"]) -> dict[str, str]:
     return found
 
 
-def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Standing"]) -> dict[str, str]:
+def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Position"]) -> dict[str, str]:
     """Partition -> what its checkpoint and its table say, if the checkpoint is ahead of the table."""
     said = {p: (one.record.offset, table[p].offset or 0) for p, one in checkpoints.items()}
     return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}

@@ -8,10 +8,10 @@ import dagster as dg
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
-    from rota.consume import Committed, Idle
+    from rota.consume import CommittedBatch, IdlePartition
     from rota.coordination.tree import OwnView
     from rota.rebalance import Rebalanced
-    from rota.replay import Replayed
+    from rota.replay import ReplayedRange
 
 MOST = 500  # rows of a table on the page; `rota status` shows all
 
@@ -65,7 +65,7 @@ def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
 
 
-def describe_batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str, Any]]:
+def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any]]:
     """The metadata of a batch for the three assets. A healed batch was committed by an earlier run."""
     healed = {"healed": True, "committed by run": done.run_id} if done.healed else {}
     return (
@@ -84,7 +84,7 @@ def describe_batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str,
     )
 
 
-def describe_idle(at: "Idle", incarnation: str) -> Sequence[Mapping[str, Any]]:
+def describe_idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
     """The metadata of a partition with nothing new, for the three assets."""
     return (
         _describe_owner(incarnation, at.token, at.epoch),
@@ -93,7 +93,7 @@ def describe_idle(at: "Idle", incarnation: str) -> Sequence[Mapping[str, Any]]:
     )
 
 
-def describe_replay(done: "Replayed", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
+def describe_replay(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
     """The metadata of a replay, for the three assets. The owner and the offset did not change."""
     what = {"replayed": f"[{done.start}, {done.end})"}
     return (

@@ -71,23 +71,25 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
     ) -> Iterator[object]:
         from rota.consume import consume as verb
+        from rota.registry import open_ports
         from rota.replay import replay
 
         output = batch.RunOutput(context, pipeline)
         mine = output.choose_keys(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
+            ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
-                for done in replay(tree, pipeline, ranges, context.run.run_id, spark.connect):
+                for done in replay(tree, ports, ranges, context.run.run_id):
                     yield from output.show_replay(done, tree)
             else:
                 share = output.divide_among_owners(tree, config.incarnation, mine)
                 for partition, reason in share.skipped.items():
                     yield from output.show_skipped(partition, reason)
                 for incarnation, partitions in share.by_incarnation.items():
-                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
+                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
                         yield from output.show_event(event, incarnation)
-            yield from output.run_checks(tree, mine)
+            yield from output.run_checks(tree, ports, mine)
         output.raise_refused()
 
     return consume

@@ -58,6 +58,7 @@ def load_catalog() -> "Catalog":
 def read_lags(tree: "Tree") -> dict[str, int]:
     """Partition -> its lag in offsets. A pipeline whose source cannot be read here has no entries."""
     from rota import backlog
+    from rota.registry import open_source
 
     found: dict[str, int] = {}
     with suppress(ConfigError):
@@ -65,7 +66,7 @@ def read_lags(tree: "Tree") -> dict[str, int]:
             record = tree.partitions().get(pipeline.name)
             ids = [pipeline.partition(key) for key in record.keys] if record else []
             with suppress(RotaError):
-                behind = backlog.lags(tree, pipeline, ids)
+                behind = backlog.lags(tree, open_source(pipeline), ids)
                 found.update({p: latest - offset for p, (offset, latest) in behind.items()})
     return found
 
@@ -73,12 +74,11 @@ def read_lags(tree: "Tree") -> dict[str, int]:
 def find_rewritten(tree: "Tree", partition: str) -> str | None:
     """Which files of the partition changed after they were consumed; None if none did or its source cannot be read here."""
     from rota import rewritten
-    from rota.dataplane.landing import Landing
-    from rota.dataplane.ledger import Tables
+    from rota.registry import open_ports
 
     with suppress(RotaError):
         for pipeline in load_catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
-                main = Tables.of(pipeline, tree.group, tree.meta().id).main
-                return rewritten.rewritten(Landing.of(pipeline), main.past(), partition, most=None).get(partition)
+                ports = open_ports(pipeline, tree.group, tree.meta().id)
+                return rewritten.rewritten(ports.source, ports.main.read_log(), partition, most=None).get(partition)
     return None

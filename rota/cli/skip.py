@@ -22,11 +22,13 @@ def command(partition: str, to: int | None, group: str) -> None:
 
     Their records are lost; the table's log says who skipped them.
     """
+    from rota.registry import open_ports
     from rota.skip import skip
 
     with open_group(group) as tree:
         ids = tree.ids()
         pipeline = ids[known("partition", partition, ids)]
         pipelines = {p.name: p for p in load_catalog().of_group(group)}
-        start, end = skip(tree, pipelines[known("pipeline", pipeline, pipelines)], partition, to, getpass.getuser())
+        ports = open_ports(pipelines[known("pipeline", pipeline, pipelines)], tree.group, tree.meta().id)
+        start, end = skip(tree, ports, partition, to, getpass.getuser())
     view.print_line(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")

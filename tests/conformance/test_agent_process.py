@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,58 +11,11 @@ import pytest
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.membership import end_run, join, register_run
-from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.store import Create, Op, Set
+from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from tests.conformance.processes import SESSION, Start
+from tests.conformance.targets import aim, founded, held, incarnation, owners
 from tests.waiting import wait_until
-
-PARTITIONS = ("s:1", "s:2")
-
-
-@pytest.fixture
-def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
-    """A founded group with two free partitions."""
-    with connect(zookeeper.hosts) as store:
-        yield founded(Tree(store, group))
-
-
-def founded(tree: Tree) -> Tree:
-    tree.found()
-    tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in PARTITIONS])
-    return tree
-
-
-def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets: str) -> None:
-    """Publish the next epoch: worker=partitions, by the last letter of each, or by whole names."""
-    head = tree.head()
-    epoch = head.record.epoch + 1
-    ops: list[Op] = []
-    named = {worker: [f"s:{letter}" for letter in letters] for worker, letters in targets.items()}
-    for worker, names in (whole or named).items():
-        seen = tree.assigns().get(worker)
-        old = seen.record.effective(head.record.epoch) if seen else None
-        slot = Slot(epoch=epoch, partitions=frozenset(names))
-        data, path = encode(Slots(slots=(*([old] if old else []), slot))), tree.paths.assign(worker)
-        ops.append(Set(path, data, -1) if seen else Create(path, data))
-    tree.store.multi([*ops, Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
-
-
-def owners(tree: Tree) -> dict[str, str]:
-    """Partition -> worker that owns it, for those that somebody owns."""
-    return {p: v.incarnation.rpartition("@")[0] for p, v in tree.owned().items() if v.incarnation}
-
-
-def incarnation(tree: Tree, worker: str) -> str | None:
-    """The newest live incarnation of a worker."""
-    view = tree.newest(tree.live()).get(worker)
-    return view.incarnation if view else None
-
-
-def held(tree: Tree, **wanted: str) -> None:
-    """Wait until each worker owns exactly these, by the last letter of each."""
-    expected = {f"s:{letter}": worker for worker, letters in wanted.items() for letter in letters}
-    wait_until(lambda: owners(tree) == expected, 20)
 
 
 def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) -> None:

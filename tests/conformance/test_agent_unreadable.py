@@ -1,11 +1,15 @@
 """An agent among records that cannot be read stands still, and goes on when they are mended."""
 
+import pytest
+
 from rota.agent import Agent
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import wish
 from rota.rebalance import rebalance
+
+pytestmark = pytest.mark.fast
 
 
 def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:

@@ -11,11 +11,11 @@ from rota.cli.log import MOST, Log
 from rota.cli.watchdog import TICKS, Watchdog
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
+from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
-from tests.conformance.test_agent_process import Tree, aim, held, incarnation, owners, real
+from tests.conformance.targets import aim, held, incarnation, owners
 from tests.waiting import wait_until
 
-__all__ = ["real"]
 STANDING = ("-m", "tests.conformance.standing_worker")
 UNREAD = """
 import fcntl, os

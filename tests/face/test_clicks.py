@@ -1,7 +1,6 @@
 """What a person does on the page: materialize a key, backfill a set of keys, replay a range; and what it leaves alone."""
 
-from tests.face.line import Line
-from tests.face.test_face_line import newest
+from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
 ASSETS = [["c", "ownership"], ["c", "records"], ["c", "checkpoints"]]

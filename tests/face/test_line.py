@@ -6,7 +6,7 @@ Each test lands keys of its own and leaves both groups at rest, so that it holds
 import psutil
 
 from rota.coordination.records import WorkerWishes
-from tests.face.line import Line
+from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -17,14 +17,6 @@ C = {"only": [7, 8]}
 def land(line: Line, pipeline: str, rows: dict[str, list[int]]) -> None:
     for key, numbers in rows.items():
         line.land(pipeline, key, *numbers)
-
-
-def newest(line: Line, *key: str) -> dict[str, dict[str, object]]:
-    """partition -> the metadata of its newest materialization."""
-    found: dict[str, dict[str, object]] = {}
-    for one in line.dev.materializations(*key):
-        found.setdefault(str(one["partition"]), {**one["metadata"], "run": one["runId"]})
-    return found
 
 
 def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side(line: Line) -> None:
