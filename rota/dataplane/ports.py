@@ -9,7 +9,7 @@ partition is named by its id, which the pipeline makes of the source's key.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,9 +64,14 @@ class Source(Protocol):
         """Why the partition cannot be read now, with the next step; empty where it can."""
         ...
 
-    def choose_start(self, end: int, *, later: bool) -> int:
-        """The first offset to consume of a partition that the table does not know, given its end offset. `later`: other
-        partitions were consumed before this one appeared."""
+    @property
+    def skips_existing(self) -> bool:
+        """Whether what is there when the pipeline is first consumed is left out."""
+        ...
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
+        """The first offset to consume of partitions that the table does not know, given their end offsets. `later` are
+        those that appeared after others were consumed: of them nothing is left out."""
         ...
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:

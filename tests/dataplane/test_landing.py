@@ -162,8 +162,9 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
 
 
 def test_where_a_partition_starts(tmp_path: Path) -> None:
-    assert [source(tmp_path, start=s).choose_start(7, later=False) for s in ("earliest", "latest", 3)] == [0, 7, 3]
-    assert [source(tmp_path, start=s).choose_start(7, later=True) for s in ("earliest", "latest", 3)] == [0, 0, 3]
+    for start, first, later in (("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)):
+        starts = source(tmp_path, start=start).choose_starts({"p-a": 7, "p-b": 7}, later=("p-b",))
+        assert starts == {"p-a": first, "p-b": later}
 
 
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
