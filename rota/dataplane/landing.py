@@ -213,6 +213,10 @@ class Landing:
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
+    def rename_pipeline(self, old: str, number: int) -> None:
+        """See `OwnedSource.rename_pipeline`."""
+        self.index.rename(old, self.name, number)
+
     def count_records(self, ranges: Ranges) -> int | None:
         """See `SparkSource.count_records`: the footers of Parquet say it."""
         if self.declared.format != "parquet":

@@ -69,6 +69,19 @@ class Ledger:
         """See `Table.require`."""
         self.there()
 
+    def exists(self) -> bool:
+        """See `OwnedTable.exists`."""
+        return self.open() is not None
+
+    def make(self) -> None:
+        """See `OwnedTable.make`."""
+        self.found()
+
+    def check_adoptable(self) -> None:
+        """See `OwnedTable.check_adoptable`."""
+        if table := self.open():
+            self.adoptable(table)
+
     def read_schema(self) -> str | None:
         """See `Table.read_schema`."""
         table = self.open()
@@ -218,17 +231,12 @@ class Ledger:
             limit *= 8
         return ()
 
-    def partitions(self) -> set[str]:
-        """Every partition that the log names."""
+    def list_partitions(self) -> set[str]:
+        """See `OwnedTable.list_partitions`."""
         return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
 
     def adopt(self) -> int:
-        """Takes the table over for this group and ZooKeeper, as it is, and goes on at its offsets. The greatest token it
-        has seen.
-
-        Whoever had it before is stopped at its next claim, and what it has under way at its commit. Raises ForeignTable for
-        the table of another pipeline: its offsets are of other partitions, so all would be read again.
-        """
+        """See `OwnedTable.adopt`. The offsets of another pipeline are of other partitions: all would be read again."""
         for _ in range(TRIES):
             table = self.there()
             self.adoptable(table)
@@ -254,7 +262,7 @@ class Ledger:
         if not past or past[0].group == self.group:
             return []  # the same names: the next claim under a greater token does both
         former = replace(self, group=past[0].group)
-        offsets = {p: table.transaction_version(former._offset(p)) for p in self.partitions()}
+        offsets = {p: table.transaction_version(former._offset(p)) for p in self.list_partitions()}
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
         return [Transaction(one._offset(p), at) for one, p, at in both]
 

@@ -101,6 +101,15 @@ class Source(Protocol):
         ...
 
 
+class OwnedSource(Source, Protocol):
+    """What `rename` asks of a source beside."""
+
+    def rename_pipeline(self, old: str, number: int) -> None:
+        """The offsets of pipeline `old` are this pipeline's after it. `number` is that of the rename: the second call with
+        one number does nothing."""
+        ...
+
+
 # --- table ----------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +269,53 @@ class Table(Protocol):
 
     def compact(self, version: int) -> None:
         """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
+        ...
+
+
+class OwnedTable(Table, Protocol):
+    """What `adopt` and `rename` ask of a table beside: whose it is, and how it changes hands.
+
+    A rename has two steps, each of which does nothing the second time: `begin_rename` takes the table from the old name,
+    `finish_rename` gives it to the new one. In between it is nobody's.
+    """
+
+    def exists(self) -> bool:
+        """Whether there is a table, whoever has it."""
+        ...
+
+    def make(self) -> None:
+        """Makes the table where there is none."""
+        ...
+
+    def list_partitions(self) -> set[str]:
+        """Every partition that the log names."""
+        ...
+
+    def check_adoptable(self) -> None:
+        """Raises ForeignTable where the table is another pipeline's, or between two names."""
+        ...
+
+    def adopt(self) -> int:
+        """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
+        Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does."""
+        ...
+
+    def is_renamed(self, old: str) -> bool:
+        """Whether the table has gone from pipeline `old` to this one. Raises ConfigError where there is nothing that could
+        go, ForeignTable where the table is somebody else's."""
+        ...
+
+    def begin_rename(self, old: str, partitions: Iterable[str]) -> int:
+        """Takes the table from `old`, whose `partitions` these are, and returns the number of the rename. Raises as
+        `is_renamed` does."""
+        ...
+
+    def read_renamed_positions(self, old: str, partitions: Iterable[str]) -> Mapping[str, Position]:
+        """The positions of the partitions of `old`, by their new ids."""
+        ...
+
+    def finish_rename(self, old: str, partitions: Iterable[str]) -> None:
+        """Gives the table to this pipeline, with every row, offset and token of `old`."""
         ...
 
 
