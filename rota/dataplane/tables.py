@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rota.dataplane import renaming, replacing
 from rota.dataplane.compacting import compact, due
-from rota.dataplane.ledger import Guards, Ledger
+from rota.dataplane.ledger import Ledger
 from rota.dataplane.ports import Batch, Position
 from rota.pipeline import Pipeline
 from rota.settings import folder
@@ -58,6 +58,5 @@ class Tables:
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
         """`meta` is the random id of the group's meta record."""
         place = folder(pipeline.table.path)
-        aside = Guards(untouched=False)  # people clear it as they mend
         main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
-        return cls(place, main, replace(main, path=place / "quarantine", guards=aside))
+        return cls(place, main, replace(main, path=place / "quarantine", editable=True))
