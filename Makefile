@@ -46,9 +46,9 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What only computes, and no virtual time: under half a minute.
+# The pure core, the conformance tests in memory and samples of the simulation: a minute on two cores.
 test-fast: setup
-	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder tests/core
+	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare browser openssl

@@ -25,12 +25,14 @@ class Shown:
         self.context, self.pipeline = context, pipeline
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
-        self.refused: dict[str, str] = {}  # the keys that a replay left as they were
+        self.refused: dict[str, str] = {}  # the partitions that a replay left as they were
         self.seen = provenance.seen(context.instance, names.assignment(pipeline.group))
 
     def announced(self, partitions: Sequence[str]) -> tuple[str, ...]:
-        """The source keys of this run: those in its config, else those selected on the page, else all there are."""
+        """The partitions of this run: those in its config, else those selected on the page, else all there are."""
         if partitions:
+            for partition in partitions:
+                self.pipeline.key(partition)  # raises where it is another pipeline's
             provenance.announce(self.context, self.assets, partitions)
             return tuple(partitions)
         self.clicked = True
@@ -38,68 +40,67 @@ class Shown:
             return tuple(self.context.partition_keys)
         return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
 
-    def made(self, key: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
+    def made(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
         """One materialization of each of the three assets, as if Dagster had made it from a returned result."""
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
-            yield dg.AssetMaterialization(asset, partition=key, metadata=dict(entries), tags=tags)
+            yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(entries), tags=tags)
 
     def of(self, event: "Event", incarnation: str) -> Iterator[Output]:
         """What one event of the verb shows."""
         from rota import consume
 
-        key = self.pipeline.key(event.partition)
+        partition = event.partition
         if isinstance(event, consume.CommittedBatch):
-            yield from self.made(key, str(event.end), metadata.batch(event, incarnation))
+            yield from self.made(partition, str(event.end), metadata.batch(event, incarnation))
         elif isinstance(event, consume.IdlePartition):
-            # Whoever asked for this key on the page gets an answer; a sensor's run says nothing of nothing.
+            # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
             if self.clicked:
-                yield from self.made(key, str(event.offset), metadata.idle(event, incarnation))
+                yield from self.made(partition, str(event.offset), metadata.idle(event, incarnation))
         elif isinstance(event, consume.ParkedPartition):
-            yield from self.skipped(key, f"parked: {event.reason}")
+            yield from self.skipped(partition, f"parked: {event.reason}")
         else:
-            yield from self.skipped(key, event.reason)
+            yield from self.skipped(partition, event.reason)
 
-    def skipped(self, key: str, reason: str) -> Iterator[Output]:
-        """A key that was not consumed, with its reason on the page."""
-        self.context.log.warning(f"{key} skipped: {reason}")
-        yield dg.AssetObservation(self.assets[0], partition=key, description=reason, metadata={"skipped": reason})
+    def skipped(self, partition: str, reason: str) -> Iterator[Output]:
+        """A partition that was not consumed, with its reason on the page."""
+        self.context.log.warning(f"{partition} skipped: {reason}")
+        yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
     def replayed(self, event: "ReplayedRange | RefusedReplay", tree: "Tree") -> Iterator[Output]:
         """What a replay shows: its rows, beside the owner and the offset, which it leaves as they are."""
         from rota import replay
 
-        key = self.pipeline.key(event.partition)
+        partition = event.partition
         if isinstance(event, replay.RefusedReplay):
-            self.refused[key] = event.reason
-            yield from self.skipped(key, event.reason)
+            self.refused[partition] = event.reason
+            yield from self.skipped(partition, event.reason)
             return
-        own, at = tree.owned((event.partition,)), tree.checkpoints((event.partition,))
-        offset = str(at[event.partition].record.offset) if event.partition in at else "0"
-        yield from self.made(key, offset, metadata.replayed(event, own.get(event.partition), offset))
+        own, at = tree.owned((partition,)), tree.checkpoints((partition,))
+        offset = str(at[partition].record.offset) if partition in at else "0"
+        yield from self.made(partition, offset, metadata.replayed(event, own.get(partition), offset))
 
     def all_replayed(self) -> None:
-        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those keys was changed."""
+        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those partitions was changed."""
         if self.refused:
             raise dg.Failure(
-                "; ".join(f"{key} was not replayed: {why}" for key, why in self.refused.items()), allow_retries=False
+                "; ".join(f"{one} was not replayed: {why}" for one, why in self.refused.items()), allow_retries=False
             )
 
-    def shares(self, tree: "Tree", incarnation: str, keys: Sequence[str]) -> "Owners":
+    def shares(self, tree: "Tree", incarnation: str, partitions: Sequence[str]) -> "Owners":
         """What to consume for whom, and what to skip: a run that names no incarnation goes to the owners of now."""
         from rota.backlog import Owners, owners
 
         if incarnation:
-            return Owners({incarnation: tuple(self.pipeline.partition(key) for key in keys)}, {})
-        return owners(tree, self.pipeline, keys)
+            return Owners({incarnation: tuple(partitions)}, {})
+        return owners(tree, self.pipeline, partitions)
 
-    def checked(self, tree: "Tree", ports: "Ports", keys: Sequence[str]) -> Iterator[Output]:
+    def checked(self, tree: "Tree", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
         """The outcome of each check, read back from the table's log and the checkpoints."""
         from rota.rewritten import rewritten
 
         source, main = ports.source, ports.main
         past = main.read_recent_log()
-        mine = tuple(self.pipeline.partition(key) for key in keys)
         wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.read_positions(mine)))
         *lasting, unparked, unchanged, whole = checks.specs(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import names
+from rota.ids import pipeline_of
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Po
 
 def parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
     """Partition -> why nobody consumes it now, of the whole pipeline: its own run is over, and no other looks at it."""
-    ours = f"{pipeline.name}-"
-    return {p: f"{one.record.reason} (`rota why {p}`)" for p, one in records.items() if p.startswith(ours)}
+    return {p: f"{one.record.reason} (`rota why {p}`)" for p, one in records.items() if pipeline_of(p) == pipeline.name}
 
 
 def balance(done: "Rebalanced") -> dict[str, str]:

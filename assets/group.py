@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets import checks, metadata, names, picture
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 
 
@@ -15,7 +16,7 @@ def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[s
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
     return dg.AssetSpec(
         names.membership(group.name),
-        group_name=names.name(group.name),
+        group_name=dagster_name(group.name),
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
@@ -43,7 +44,7 @@ def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefini
     @dg.asset(
         key=key,
         deps=[names.membership(group.name)],
-        group_name=names.name(group.name),
+        group_name=dagster_name(group.name),
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         code_version="1",

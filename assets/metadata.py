@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from rota.ids import worker_of
+
 if TYPE_CHECKING:
     from rota.consume import CommittedBatch, IdlePartition
     from rota.coordination.tree import OwnView
@@ -75,7 +77,7 @@ def batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
             "token": done.token,
-            "worker": _worker(incarnation),
+            "worker": worker_of(incarnation),
             **healed,
         },
         {"offset": done.end, "lag": done.lag, "rows": done.rows, "token": done.token, "epoch": done.epoch, **healed},
@@ -86,7 +88,7 @@ def idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
     """The same for a partition with nothing new, which somebody asked for by hand."""
     return (
         _owner(incarnation, at.token, at.epoch),
-        {"rows": 0, "nothing new": True, "token": at.token, "worker": _worker(incarnation)},
+        {"rows": 0, "nothing new": True, "token": at.token, "worker": worker_of(incarnation)},
         {"offset": at.offset, "lag": 0, "rows": 0, "token": at.token, "epoch": at.epoch},
     )
 
@@ -108,8 +110,4 @@ def replayed(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Seque
 
 
 def _owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
-    return {"worker": _worker(incarnation), "incarnation": incarnation, "token": token, "epoch": epoch}
-
-
-def _worker(incarnation: str) -> str:
-    return incarnation.rpartition("@")[0]
+    return {"worker": worker_of(incarnation), "incarnation": incarnation, "token": token, "epoch": epoch}

@@ -8,6 +8,7 @@ from pydantic import Field
 from assets import batch, checks, names, provenance
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
 
@@ -19,7 +20,7 @@ class Replay(dg.Config):
 
 
 class Batch(dg.Config):
-    """What a run works on. Left empty (a click, a backfill): the keys selected on the page, whoever owns them now."""
+    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, whoever owns them now."""
 
     incarnation: str = ""
     partitions: list[str] = []  # noqa: RUF012 (a pydantic field)
@@ -28,7 +29,7 @@ class Batch(dg.Config):
 
 def specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """The three assets; only the first has a parent outside the step, and that one is unpartitioned (Dagster's rule)."""
-    shown = {"group_name": names.name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
+    shown = {"group_name": dagster_name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetSpec(
@@ -74,21 +75,21 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
         from rota.replay import replay
 
         shown = batch.Shown(context, pipeline)
-        keys = shown.announced(config.partitions)
+        mine = shown.announced(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
             if config.replay:
-                ranges = {pipeline.partition(key): (config.replay.start, config.replay.end) for key in keys}
+                ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, ports, ranges, context.run.run_id):
                     yield from shown.replayed(done, tree)
             else:
-                share = shown.shares(tree, config.incarnation, keys)
+                share = shown.shares(tree, config.incarnation, mine)
                 for partition, reason in share.skipped.items():
-                    yield from shown.skipped(pipeline.key(partition), reason)
+                    yield from shown.skipped(partition, reason)
                 for incarnation, partitions in share.by_incarnation.items():
                     for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
                         yield from shown.of(event, incarnation)
-            yield from shown.checked(tree, ports, keys)
+            yield from shown.checked(tree, ports, mine)
         shown.all_replayed()
 
     return consume

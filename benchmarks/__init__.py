@@ -1,1 +1,1 @@
-"""Ours beside the others, on the same states, in one run: `python -m benchmarks`."""
+"""Measurements of rota, alone and beside its peers. `python -m benchmarks` times the planner."""

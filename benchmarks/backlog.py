@@ -1,9 +1,9 @@
-"""What a first start on a backlog of small files comes to: seconds between two commits, and memory.
+"""Measures a first run on a backlog of small files: seconds between two commits, and peak memory.
 
     python -m benchmarks.backlog [--partitions 40] [--files 1000] [--job-files 4000]
 
-A worker's own Spark, a thin client, one run. The defaults are ten jobs of `max_job_files`; with --job-files 1000000 it is
-one job with one commit at its end.
+One run uses a Spark server as a worker does. The defaults make ten jobs of `max_job_files` files. With
+--job-files 1000000 it is one job with one commit at its end.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.bookkeeping import group
+from benchmarks.bookkeeping import build_group
 from rota import Pipeline, delta, files
 from rota.consume import CommittedBatch, consume
 from rota.coordination.tree import Tree
@@ -23,16 +23,16 @@ from rota.dataplane.endpoint import SparkServer, SparkSettings
 from rota.registry import open_ports
 
 
-def land(folder: Path, partitions: int, per: int) -> None:
-    """`per` files of one row in each of `partitions` folders."""
+def write_files(folder: Path, partitions: int, per: int) -> None:
+    """Writes `per` files of one row into each of `partitions` folders."""
     for p in range(partitions):
         (folder / f"k{p:03}").mkdir(parents=True)
         for n in range(per):
             (folder / f"k{p:03}" / f"{n:05}.json").write_text(f'{{"n": {n}, "word": "w{n}"}}\n')
 
 
-def peak(pid: int) -> float:
-    """MiB that a process ever held at once (Linux tells)."""
+def read_peak_mib(pid: int) -> float:
+    """The peak memory of a process in MiB. Linux only."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -46,7 +46,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        land(here / "land", given.partitions, given.files)
+        write_files(here / "land", given.partitions, given.files)
         source = files(
             str(here / "land"),
             format="json",
@@ -64,7 +64,7 @@ def main() -> int:
             spark = session.opened(server.url)
             spark.range(1).count()
             began, commits = time.monotonic(), [0.0]
-            store, worker = group(pipeline)
+            store, worker = build_group(pipeline)
             tree = Tree(store.connect(), "bench")
             commit = ""
             ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)
@@ -78,7 +78,7 @@ def main() -> int:
             sys.stdout.write(
                 f"{given.partitions} partitions of {given.files} files: {len(apart)} commits in {commits[-1]:.0f} s, "
                 f"{min(apart):.0f} to {max(apart):.0f} s apart; {written} files written; peak of the run's process "
-                f"{mine:.0f} MiB, of its Spark {peak(server.pid or 0):.0f} MiB\n"
+                f"{mine:.0f} MiB, of its Spark {read_peak_mib(server.pid or 0):.0f} MiB\n"
             )
             spark.stop()
         finally:

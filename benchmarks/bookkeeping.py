@@ -1,15 +1,14 @@
-"""What exactly-once costs: rota's batch beside the same raw Spark job, interleaved, on the same warm Spark.
+"""Measures what exactly-once costs: a batch of rota beside the same plain Spark job, in turn, on one warm Spark.
 
     python benchmarks/bookkeeping.py [--rows 10000000] [--partitions 8] [--files 8] [--rounds 5] [--format parquet]
 
-raw   the same job in plain Spark: read, transform, write Parquet split by partition, with the same two columns that tell of
-      each row where it came from (here Spark finds them in the folder names)
-rota  the whole of steps 1 to 6: index, claim, job, footers, commit, checkpoint, into a fresh table
-bare  the job without these two columns: what they cost on top, whoever writes them
+raw   plain Spark: read, transform, and write Parquet split by partition, with the two columns that say where each row
+      comes from (Spark reads them from the folder names)
+rota  the whole run: index, claim, job, footers, commit and checkpoint, into a fresh table
+bare  as raw, without the two columns
 
-Prints the least and the median wall time of each, rows per second, and the ratio of rota to raw: the median of the ratios
-of each round, whose two jobs ran one beside the other. (Of least times one lucky run decides, on a machine whose speed
-wanders.) Exits 1 if it is above --bound.
+The command prints the least and the median wall time of each, rows per second, and the ratio of rota to raw. The ratio is
+the median over all rounds, because single times vary with the machine. The exit code is 1 if it is above --bound.
 """
 
 import argparse
@@ -36,12 +35,12 @@ SCHEMA = "id long, key long, value double, device string"
 
 
 def transform(frame: Any) -> Any:
-    """A little of everything: arithmetic, text, a filter that keeps all rows."""
+    """Adds columns by arithmetic and text functions, and filters with a condition that keeps all rows."""
     return frame.selectExpr("*", "key % 100 as bucket", "upper(device) as dev").drop("device").where("key >= 0")
 
 
-def land(spark: Any, folder: Path, format: str, rows: int, partitions: int, per: int) -> None:
-    """`per` files in each of `partitions` folders."""
+def write_files(spark: Any, folder: Path, format: str, rows: int, partitions: int, per: int) -> None:
+    """Writes `per` files into each of `partitions` folders."""
     each = rows // (partitions * per)
     for p in range(partitions):
         target = folder / f"k{p}"
@@ -58,8 +57,8 @@ def land(spark: Any, folder: Path, format: str, rows: int, partitions: int, per:
             )
 
 
-def group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
-    """A fresh group in which one worker owns every partition."""
+def build_group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
+    """A fresh group in which one worker owns every partition, as its store and the incarnation of the worker."""
     server = MemoryServer()
     tree = Tree(server.connect(), "bench")
     tree.found()
@@ -75,8 +74,8 @@ def group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
     return server, worker
 
 
-def plain(spark: Any, folder: Path, out: Path, format: str, split: str) -> Callable[[], int]:
-    """The job in plain Spark, written split by the column that `split` names."""
+def make_plain_job(spark: Any, folder: Path, out: Path, format: str, split: str) -> Callable[[], int]:
+    """The job in plain Spark, which splits its output by the column `split`. It returns microseconds."""
 
     def run() -> int:
         shutil.rmtree(out, ignore_errors=True)
@@ -90,8 +89,8 @@ def plain(spark: Any, folder: Path, out: Path, format: str, split: str) -> Calla
     return run
 
 
-def linked(land: Path, folder: Path) -> Path:
-    """The same files where Spark finds partition and ordinal in the folder names."""
+def link_files(land: Path, folder: Path) -> Path:
+    """Links the files into folders whose names tell Spark the partition and the ordinal."""
     for path in land.glob("*/*"):
         target = folder / f"partition=p-{path.parent.name}" / f"ordinal={int(path.stem)}"
         target.mkdir(parents=True)
@@ -99,12 +98,12 @@ def linked(land: Path, folder: Path) -> Path:
     return folder
 
 
-def ours(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Callable[[], int]:
-    """The same through `consume`, into a fresh table of a fresh group."""
+def make_rota_job(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Callable[[], int]:
+    """The job by `consume`, into a fresh table of a fresh group. It returns microseconds."""
 
     def run() -> int:
         shutil.rmtree(out, ignore_errors=True)
-        server, worker = group(pipeline)
+        server, worker = build_group(pipeline)
         tree = Tree(server.connect(), "bench")
         partitions = sorted(tree.owned())
         began = time.monotonic()
@@ -118,7 +117,7 @@ def ours(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Callable[[], i
 
 
 def main() -> int:
-    """Prints the ratio."""
+    """Measures and prints the times and the ratio."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--partitions", type=int, default=8)
@@ -130,15 +129,15 @@ def main() -> int:
     spark = session.fit(session.opened(None, {"spark.master": "local[2]", "spark.driver.memory": "3g"}), None)
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        land(spark, here / "land", given.format, given.rows, given.partitions, given.files)
+        write_files(spark, here / "land", given.format, given.rows, given.partitions, given.files)
         rows = given.rows // (given.partitions * given.files) * given.partitions * given.files
         source = files(str(here / "land"), format=given.format, schema=SCHEMA, settle=0.0)
         pipeline = Pipeline(source=source, table=delta(str(here / "table")), transform=transform, name="p")
-        folders = linked(here / "land", here / "linked")
+        folders = link_files(here / "land", here / "linked")
         jobs = {
-            "bare": plain(spark, folders, here / "bare", given.format, "partition"),
-            "raw": plain(spark, folders, here / "raw", given.format, "split"),
-            "rota": ours(spark, pipeline, here / "table", rows),
+            "bare": make_plain_job(spark, folders, here / "bare", given.format, "partition"),
+            "raw": make_plain_job(spark, folders, here / "raw", given.format, "split"),
+            "rota": make_rota_job(spark, pipeline, here / "table", rows),
         }
         times: dict[str, list[int]] = {name: [] for name in jobs}
         for number in range(given.rounds + 1):

@@ -1,9 +1,10 @@
-"""How long a group's partitions stand without an owner: all of them placed at once on workers that just joined.
+"""Measures how long partitions have no owner when all are assigned at once to workers that just joined.
 
     python benchmarks/claims.py [--partitions 100000] [--workers 2] [--patience 300]
 
-Real ZooKeeper, real `rota worker` processes without Spark, one publication. Prints how many are owned while it goes on,
-then the seconds from the publication's end until each partition has a live owner. Exits 1 if they had none in time.
+It uses a real ZooKeeper and real `rota worker` processes without Spark. It prints how many partitions are owned as time
+passes, then the seconds from the end of the publication until each partition has a live owner. The exit code is 1 if that
+takes longer than `--patience` seconds.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def main() -> int:
             began = time.monotonic()
             rebalance(tree, "benchmark")
             click.echo(f"published in {time.monotonic() - began:.1f} s")
-            seconds = _until_owned(tree, asked.partitions, asked.patience)
+            seconds = _wait_until_owned(tree, asked.partitions, asked.patience)
         finally:
             for worker in workers:
                 worker.kill()
@@ -70,8 +71,8 @@ def main() -> int:
     return 0 if seconds else 1
 
 
-def _until_owned(tree: Tree, partitions: int, patience: float) -> float | None:
-    """Seconds until each partition has a live owner."""
+def _wait_until_owned(tree: Tree, partitions: int, patience: float) -> float | None:
+    """The seconds until each partition has a live owner, None if that takes longer than `patience`."""
     began = time.monotonic()
     while (spent := time.monotonic() - began) < patience:
         views = tree.owned()

@@ -1,4 +1,4 @@
-"""The proven optimum of the weighted yardstick: worst/mean with at most k moves, by CP-SAT, independent of the engine."""
+"""The proven optimum of the weighted yardstick, found by CP-SAT and not by rota."""
 
 from ortools.sat.python import cp_model
 
@@ -7,8 +7,8 @@ from rota.core.values import Snapshot
 SCALE = 1_000_000
 
 
-def optimum(snapshot: Snapshot, budget: int, seconds: float = 60.0) -> tuple[float, bool]:
-    """Least worst/mean utilization over equal workers with at most `budget` moves, and whether that is proven."""
+def find_optimum(snapshot: Snapshot, budget: int, seconds: float = 60.0) -> tuple[float, bool]:
+    """The lowest imbalance over equal workers with at most `budget` moves, and whether it is proven in `seconds`."""
     loads = [round(float(x) * SCALE) for x in snapshot.load]
     owner = [int(c) for c in snapshot.owner]
     team = range(len(snapshot.workers))

@@ -1,4 +1,4 @@
-"""The peers' own homes below `.rota/peers`, made on first use. A peer that cannot be had says why; the rest runs."""
+"""Installs the peers below `.rota/peers` on first use. If one cannot be installed, its `Command` says why."""
 
 import os
 import shutil
@@ -20,14 +20,14 @@ VERSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a peer, or why it cannot be started."""
+    """The command that starts a peer. `missing` says why there is none."""
 
     words: tuple[str, ...] = ()
     missing: str = ""
 
 
-def python_peer(package: str, script: str) -> Command:
-    """The peer `script` in a venv that holds `package` at its pinned version and nothing of ours."""
+def install_python_peer(package: str, script: str) -> Command:
+    """Installs the pinned version of `package` into a venv of its own, in which `script` runs."""
     home = HOME / package
     python = home / "bin" / "python"
     ready = home / f".ready-{VERSIONS[package]}"
@@ -46,16 +46,16 @@ def python_peer(package: str, script: str) -> Command:
             ],
         )
         for step in steps:
-            failed = _failed(step)
+            failed = _run_step(step)
             if failed:
                 return Command(missing=f"{package} cannot be installed: {failed}")
         ready.touch()
     return Command((str(python), str(PEERS / script)))
 
 
-def java_peer() -> Command:
-    """Kafka's own assignors, compiled once by Maven from `peers/kafka_java`."""
-    java = shutil.which("java", path=_path("JAVA_HOME"))
+def install_java_peer() -> Command:
+    """Compiles `peers/kafka_java`, which calls Kafka's own assignors, with Maven."""
+    java = shutil.which("java", path=_search_path("JAVA_HOME"))
     if java is None:
         return Command(missing="no Java")
     home, source = HOME / "kafka-java", PEERS / "kafka_java"
@@ -65,19 +65,19 @@ def java_peer() -> Command:
         maven = shutil.which("mvn")
         if maven is None:
             return Command(missing="no Maven")
-        failed = _failed([maven, "-q", "-B", "-f", str(source / "pom.xml"), f"-Dout={home}", "package"])
+        failed = _run_step([maven, "-q", "-B", "-f", str(source / "pom.xml"), f"-Dout={home}", "package"])
         if failed:
             return Command(missing=f"Maven failed: {failed}")
         built.touch()
     return Command((java, "-cp", f"{home / 'classes'}:{home / 'lib' / '*'}", "KafkaPeer"))
 
 
-def _path(variable: str) -> str:
+def _search_path(variable: str) -> str:
     home = os.environ.get(variable)
     return os.pathsep.join([*([str(Path(home) / "bin")] if home else []), os.environ.get("PATH", "")])
 
 
-def _failed(step: list[str]) -> str:
+def _run_step(step: list[str]) -> str:
     done = subprocess.run(step, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""

@@ -1,9 +1,9 @@
-"""What the looks of many agents read from ZooKeeper while many runs consume: store calls, nodes and bytes a look.
+"""Counts what agents read from ZooKeeper while many runs consume: store calls, nodes and bytes of each look.
 
     python benchmarks/looks.py [--agents 100] [--runs 20] [--partitions 1000]
 
-A store in memory that counts; the agents hold what they should, each has `--runs` runs, and together these name
-`--partitions` partitions an agent. Prints what one look of one agent reads, and what one drains when a partition is taken.
+The store is in memory. Each agent owns `--partitions` partitions, and `--runs` runs of it share them. The command prints
+what one look of an agent reads, and what a look reads while the agent drains one partition.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from rota.coordination.store import Node
 from rota.coordination.tree import Tree
 
 
-class Counting(MemoryStore):
-    """Counts what it reads."""
+class CountingStore(MemoryStore):
+    """A store in memory that counts what is read from it."""
 
     def __init__(self, server: MemoryServer) -> None:
         super().__init__(server)
         self.read: Counter[str] = Counter()
 
     def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
-        """Each node, counted."""
+        """Reads the nodes and counts them."""
         nodes = super().get_many(paths)
         runs = [n for p, n in zip(paths, nodes, strict=True) if n is not None and "/runs/" in p]
         self.read += Counter(calls=1, nodes=len(nodes), bytes=sum(len(n.data) for n in nodes if n is not None))
@@ -38,14 +38,14 @@ class Counting(MemoryStore):
         return nodes
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The names, counted."""
+        """Lists the names and counts them."""
         names = super().children(path)
         self.read += Counter(calls=1, names=len(names), bytes=sum(map(len, names)))
         return names
 
 
 def main() -> int:
-    """Plays it once and prints the counts."""
+    """Runs the agents once and prints the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agents", type=int, default=100)
     parser.add_argument("--runs", type=int, default=20)
@@ -55,11 +55,11 @@ def main() -> int:
     tree = Tree(server.connect(), "g")
     tree.found()
     held = {
-        f"w{a:03}": [f"flights-carrier-{a:03}-{p:04}" for p in range(asked.partitions)] for a in range(asked.agents)
+        f"w{a:03}": [f"flights:carrier-{a:03}-{p:04}" for p in range(asked.partitions)] for a in range(asked.agents)
     }
     agents = [
         Agent(
-            Tree(Counting(server), "g"),
+            Tree(CountingStore(server), "g"),
             worker,
             Live(),
             lambda *_, **__: None,
@@ -73,7 +73,7 @@ def main() -> int:
 
     def cycle(agent: Agent) -> Counter[str]:
         now[0] += 0.25
-        assert isinstance(agent.store, Counting)
+        assert isinstance(agent.store, CountingStore)
         agent.store.read.clear()
         for _ in agent.cycle():
             pass

@@ -1,17 +1,17 @@
-"""How time grows with P and W, as one picture."""
+"""Draws how the planning time grows with P and W."""
 
 import re
 from pathlib import Path
 
 from benchmarks.report import BROKER
-from benchmarks.run import Timing
+from benchmarks.run import Measurement
 
 SIZE = re.compile(r"([\d,]+) x ([\d,]+)")
 LOOK = {"rota": ("#0b7a75", "rota"), BROKER: ("#c8553d", "Kafka broker (Java, hot)")}
 
 
-def draw(timings: list[Timing], path: Path) -> None:
-    """Two panels: time over P at 100 workers, time over W at 100,000 and 1,000,000 partitions."""
+def draw(timings: list[Measurement], path: Path) -> None:
+    """Draws two panels: time over P at 100 workers, and time over W at 100,000 and 1,000,000 partitions."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -19,7 +19,7 @@ def draw(timings: list[Timing], path: Path) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
     for engine, (colour, label) in LOOK.items():
-        points = sorted((*_size(t), t.median) for t in timings if t.engine == engine and t.median)
+        points = sorted((*_read_size(t), t.median) for t in timings if t.engine == engine and t.median)
         over_p = [(p, ms) for p, w, ms in points if w == 100]
         left.plot(*zip(*over_p, strict=True), "o-", color=colour, label=label, lw=2, ms=5) if over_p else None
         for count, style in ((1_000_000, "o-"), (100_000, "o--")):
@@ -44,7 +44,7 @@ def draw(timings: list[Timing], path: Path) -> None:
     plt.close(figure)
 
 
-def _size(timing: Timing) -> tuple[int, int]:
+def _read_size(timing: Measurement) -> tuple[int, int]:
     found = SIZE.match(timing.state)
     assert found is not None
     return int(found[1].replace(",", "")), int(found[2].replace(",", ""))

@@ -1,4 +1,4 @@
-"""One case on one engine, in a process of its own: its raw times, what it reached, its peak memory."""
+"""Runs one case on one engine, in a process of its own."""
 
 import json
 import os
@@ -16,8 +16,8 @@ TIME_LIMIT = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """What one engine did with one state; `missing` says why there is nothing."""
+class Measurement:
+    """The times of one engine on one state, in milliseconds, and its answer. `missing` says why there is none."""
 
     engine: str
     state: str
@@ -31,14 +31,14 @@ class Timing:
         return statistics.median(self.ms) if self.ms else None
 
     def get(self, name: str) -> Any:
-        """One field of the answer."""
+        """One field of the answer, None if it has none."""
         return (self.answer or {}).get(name)
 
 
-def child(engine: str, state: str, command: Command, words: list[str], given: str | None = None) -> Timing:
-    """Runs a command that prints one JSON line."""
+def run_command(engine: str, state: str, command: Command, words: list[str], given: str | None = None) -> Measurement:
+    """Runs a command that prints one JSON line. A failure or a timeout is the `missing` of the measurement."""
     if command.missing:
-        return Timing(engine, state, missing=command.missing)
+        return Measurement(engine, state, missing=command.missing)
     env = os.environ | {"PYTHONPATH": str(HERE.parent), "PYTHONHASHSEED": "0"}
     try:
         done = subprocess.run(
@@ -52,60 +52,60 @@ def child(engine: str, state: str, command: Command, words: list[str], given: st
             env=env,
         )
     except subprocess.TimeoutExpired:
-        return Timing(engine, state, missing=f"more than {TIME_LIMIT} s")
+        return Measurement(engine, state, missing=f"more than {TIME_LIMIT} s")
     if done.returncode != 0:
-        return Timing(engine, state, missing=(done.stderr.strip().splitlines() or ["failed"])[-1][:160])
+        return Measurement(engine, state, missing=(done.stderr.strip().splitlines() or ["failed"])[-1][:160])
     answer = json.loads(done.stdout.strip().splitlines()[-1])
-    return Timing(engine, state, tuple(answer.pop("ms")), answer)
+    return Measurement(engine, state, tuple(answer.pop("ms")), answer)
 
 
 OURS = Command((sys.executable, "-m", "benchmarks.ours"))
 
 
-def rota(case: Case) -> Timing:
-    """Our engine on a state of the table of speed."""
-    return child("rota", case.name, OURS, [json.dumps({"case": asdict(case)})])
+def time_rota(case: Case) -> Measurement:
+    """Times rota's `sticky`."""
+    return run_command("rota", case.name, OURS, [json.dumps({"case": asdict(case)})])
 
 
-def rota_weighted(partitions: int, workers: int, budget: int | None) -> Timing:
-    """Our engine on a weighted state."""
+def time_rota_weighted(partitions: int, workers: int, budget: int | None) -> Measurement:
+    """Times rota's `sticky-load`."""
     how = {"partitions": partitions, "workers": workers, "budget": budget}
-    return child("rota", weighted_name(partitions, workers, budget), OURS, [json.dumps({"weighted": how})])
+    return run_command("rota", name_weighted_state(partitions, workers, budget), OURS, [json.dumps({"weighted": how})])
 
 
-def weighted_name(partitions: int, workers: int, budget: int | None) -> str:
+def name_weighted_state(partitions: int, workers: int, budget: int | None) -> str:
     """The weighted state in words."""
     return f"weighted {partitions:,} x {workers:,}, " + ("no budget" if budget is None else f"{budget} moves")
 
 
-def kafka_java(command: Command, assignor: str, case: Case) -> Timing:
-    """One of Kafka's own assignors, JIT-hot."""
+def time_kafka_java(command: Command, assignor: str, case: Case) -> Measurement:
+    """Times one of Kafka's own assignors after the JIT compiled it."""
     warm, runs = case.warm_up
     words = [assignor, case.event, case.partitions, case.workers, case.sources, case.overlap, warm, runs]
-    return child(f"Kafka {assignor} (Java)", case.name, command, [str(w) for w in words])
+    return run_command(f"Kafka {assignor} (Java)", case.name, command, [str(w) for w in words])
 
 
-def kafka_python(command: Command, case: Case) -> Timing:
-    """kafka-python's sticky assignor; once, it takes seconds."""
+def time_kafka_python(command: Command, case: Case) -> Measurement:
+    """Times kafka-python's sticky assignor once, because it takes seconds."""
     how = asdict(case) | {"runs": 1}
     del how["overlap"]
-    return child("kafka-python sticky", case.name, command, [json.dumps(how)])
+    return run_command("kafka-python sticky", case.name, command, [json.dumps(how)])
 
 
-def kazoo(command: Command, case: Case) -> Timing:
-    """kazoo's partitioner: not sticky, no sources."""
+def time_kazoo(command: Command, case: Case) -> Measurement:
+    """Times kazoo's partitioner, which is not sticky and knows no sources."""
     how = {"partitions": case.partitions, "workers": case.workers, "event": case.event}
-    return child("kazoo partitioner", case.name, command, [json.dumps(how)])
+    return run_command("kazoo partitioner", case.name, command, [json.dumps(how)])
 
 
-def kafka_utils(command: Command, weight: list[float], owner: list[int], workers: int, budget: int) -> Timing:
-    """Yelp's genetic balancer on the weighted yardstick."""
+def time_kafka_utils(command: Command, weight: list[float], owner: list[int], workers: int, budget: int) -> Measurement:
+    """Times Yelp's genetic balancer on the weighted yardstick."""
     given = json.dumps({"weight": weight, "owner": owner, "workers": workers, "budget": budget})
-    return child("kafka-utils genetic", weighted_name(len(weight), workers, budget), command, [], given)
+    return run_command("kafka-utils genetic", name_weighted_state(len(weight), workers, budget), command, [], given)
 
 
-def azure(command: Command, partitions: int, workers: int, event: str, strategy: str) -> Timing:
-    """Azure's ownership manager: rounds and owner changes rather than milliseconds."""
+def time_azure(command: Command, partitions: int, workers: int, event: str, strategy: str) -> Measurement:
+    """Counts the rounds and owner changes of Azure's ownership manager."""
     how = {
         "partitions": partitions,
         "workers": workers,
@@ -114,4 +114,4 @@ def azure(command: Command, partitions: int, workers: int, event: str, strategy:
         "seed": 1,
         "cap": 4 * partitions,
     }
-    return child(f"Azure {strategy}", f"{partitions:,} x {workers:,}: {event}", command, [json.dumps(how)])
+    return run_command(f"Azure {strategy}", f"{partitions:,} x {workers:,}: {event}", command, [json.dumps(how)])

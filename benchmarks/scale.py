@@ -42,17 +42,17 @@ from rota.pipeline import Delta, Files, Pipeline
 CHUNK = 20_000
 
 
-def ledger(folder: Path) -> Ledger:
+def open_table(folder: Path) -> Ledger:
     """The table under measure."""
     return Ledger(folder / "main", "g", "0" * 32)
 
 
-def ids(partitions: int) -> tuple[str, ...]:
+def name_partitions(partitions: int) -> tuple[str, ...]:
     """The partitions."""
-    return tuple(f"p-k{i:04}" for i in range(partitions))
+    return tuple(f"p:k{i:04}" for i in range(partitions))
 
 
-def timed(name: str, what: Callable[[], object], times: int = 3) -> None:
+def print_least_time(name: str, what: Callable[[], object], times: int = 3) -> None:
     """Writes the least time."""
     took = []
     for _ in range(times):
@@ -62,23 +62,23 @@ def timed(name: str, what: Callable[[], object], times: int = 3) -> None:
     sys.stdout.write(f"  {name}: {min(took):.2f} s\n")
 
 
-def peak() -> None:
+def print_peak_and_exit() -> None:
     """Writes the most memory that this process had."""
     sys.stdout.write(f"  peak: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB\n")
     sys.stdout.flush()
     os._exit(0)
 
 
-def main_of(folder: Path, files: int, partitions: int) -> None:
+def build_table(folder: Path, files: int, partitions: int) -> None:
     """A table whose files are in its log alone: nothing here reads them."""
-    table = ledger(folder)
-    table.claim(dict.fromkeys(ids(partitions), 1), dict.fromkeys(ids(partitions), 0))
+    table = open_table(folder)
+    table.claim(dict.fromkeys(name_partitions(partitions), 1), dict.fromkeys(name_partitions(partitions), 0))
     now = int(time.time() * 1000)
     for start in range(0, files, CHUNK):
         handle = DeltaTable(table.path)
         added = []
         for number in range(start, min(files, start + CHUNK)):
-            bounds = {"_partition": ids(partitions)[number % partitions], "_offset": number}
+            bounds = {"_partition": name_partitions(partitions)[number % partitions], "_offset": number}
             said = json.dumps({"numRecords": 10, "minValues": bounds, "maxValues": bounds})
             path = f"data/run-{start}/{number:08x}/part-00000-{uuid.uuid4()}.c000.snappy.parquet"
             added.append(AddAction(path, 64 << 20, {}, now, True, said))
@@ -87,42 +87,42 @@ def main_of(folder: Path, files: int, partitions: int) -> None:
     DeltaTable(table.path).create_checkpoint()
 
 
-def main_costs(folder: Path, partitions: int) -> None:
+def measure_table(folder: Path, partitions: int) -> None:
     """Of each step of a run that asks main."""
-    table, wanted = ledger(folder), ids(partitions)
-    timed("open", lambda: DeltaTable(table.path))
-    timed(f"look at {partitions:,} partitions", lambda: table.read_positions(wanted))
-    timed("what others altered", lambda: table.find_foreign_commits(wanted))
+    table, wanted = open_table(folder), name_partitions(partitions)
+    print_least_time("open", lambda: DeltaTable(table.path))
+    print_least_time(f"look at {partitions:,} partitions", lambda: table.read_positions(wanted))
+    print_least_time("what others altered", lambda: table.find_foreign_commits(wanted))
     tokens = iter(range(2, 10))
     claim = lambda: table.claim(dict.fromkeys(wanted, next(tokens)), dict.fromkeys(wanted, 0))  # noqa: E731
-    timed(f"claim of {partitions:,} partitions", claim)
-    peak()
+    print_least_time(f"claim of {partitions:,} partitions", claim)
+    print_peak_and_exit()
 
 
-def landing(folder: Path) -> Landing:
+def open_source(folder: Path) -> Landing:
     """Its landing folder is empty: what a listing costs is not measured here."""
     source = Files(str(folder / "land"), "json", "n int", settle=0.0)
     return Landing.of(Pipeline(source=source, table=Delta(str(folder / "table")), name="p"))
 
 
-def index_of(folder: Path, files: int, partitions: int) -> None:
+def build_index(folder: Path, files: int, partitions: int) -> None:
     """All landed at once."""
     per = files // partitions
-    for partition in ids(partitions):
+    for partition in name_partitions(partitions):
         (folder / "land" / partition[2:]).mkdir(parents=True)
 
     def new(partition: str, _: object) -> list[Landed]:
         return [Landed(f"{partition[2:]}/events-2026-11-21-{n:09}.json", 1000 + n, 10**18 + n) for n in range(per)]
 
-    landing(folder).index.extend(ids(partitions), new)
+    open_source(folder).index.extend(name_partitions(partitions), new)
 
 
-def index_costs(folder: Path, files: int, partitions: int) -> None:
+def measure_index(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
-    one, wanted, end = landing(folder), ids(partitions), files // partitions
-    timed("the first look of a process", lambda: one.read_ends(wanted), 1)
-    timed("each further look", lambda: one.read_ends(wanted))
-    timed("a look at one partition", lambda: one.read_ends(wanted[:1]))
+    one, wanted, end = open_source(folder), name_partitions(partitions), files // partitions
+    print_least_time("the first look of a process", lambda: one.read_ends(wanted), 1)
+    print_least_time("each further look", lambda: one.read_ends(wanted))
+    print_least_time("a look at one partition", lambda: one.read_ends(wanted[:1]))
     ranges = dict.fromkeys(wanted, (end - 1, end))
 
     def run() -> None:
@@ -133,7 +133,7 @@ def index_costs(folder: Path, files: int, partitions: int) -> None:
         one.index.files(ranges)  # for the links
         one.find_broken(ranges)
 
-    timed("the looks of a run", run)
+    print_least_time("the looks of a run", run)
 
     def late(partition: str, known: "frozenset[str]") -> list[Landed]:
         return [Landed(f"{partition[2:]}/late-{len(known)}.json", 1, 1)]
@@ -147,12 +147,12 @@ def index_costs(folder: Path, files: int, partitions: int) -> None:
     sys.stdout.write(
         f"  its files: {len(named)}, on disk {len(there)}, {sum(f.stat().st_size for f in there) >> 10:,} KiB\n"
     )
-    peak()
+    print_peak_and_exit()
 
 
-def versions_of(folder: Path, versions: int) -> None:
+def build_log(folder: Path, versions: int) -> None:
     """One partition, moved on by each commit."""
-    table = ledger(folder)
+    table = open_table(folder)
     table.claim({"p": 1}, {"p": 0})
     log, last = table.path / "_delta_log", versions - 50
     for version in range(2, versions):
@@ -166,19 +166,19 @@ def versions_of(folder: Path, versions: int) -> None:
         (log / f"{version:020}.json").write_text(f"{json.dumps(moved)}\n{json.dumps({'commitInfo': said})}\n")
 
 
-def versions_costs(folder: Path) -> None:
+def measure_log(folder: Path) -> None:
     """Of a look."""
-    table = ledger(folder)
-    timed("open", lambda: DeltaTable(table.path))
-    timed("look", lambda: table.read_positions(("p",)))
-    timed("what others altered", lambda: table.find_foreign_commits(("p",)))
-    timed("the newest 500 commits", table.read_recent_log)
-    peak()
+    table = open_table(folder)
+    print_least_time("open", lambda: DeltaTable(table.path))
+    print_least_time("look", lambda: table.read_positions(("p",)))
+    print_least_time("what others altered", lambda: table.find_foreign_commits(("p",)))
+    print_least_time("the newest 500 commits", table.read_recent_log)
+    print_peak_and_exit()
 
 
-def batches_cost(folder: Path, batches: int, rows: int) -> None:
+def measure_batches(folder: Path, batches: int, rows: int) -> None:
     """Every batch by its own claim, as runs do it; Spark is left out."""
-    table, files, spent = ledger(folder), [0], 0.0
+    table, files, spent = open_table(folder), [0], 0.0
     kinds = {"_partition": "string", "_offset": "long", "n": "long", "x": "double", "s": "string"}
     fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()]
     for number in range(batches):
@@ -203,15 +203,15 @@ def batches_cost(folder: Path, batches: int, rows: int) -> None:
             compact(table.path)
             spent += time.process_time() - began
         files.append(len(DeltaTable(table.path).file_uris()))
-    kept = sum(pq.read_metadata(table.path / f).num_rows for f in _named(table.path))
+    kept = sum(pq.read_metadata(table.path / f).num_rows for f in _list_files(table.path))
     sys.stdout.write(
         f"  files: {max(files)} at most, {files[-1]} at the end, with {kept:,} of {batches * rows:,} rows\n"
     )
     sys.stdout.write(f"  putting them together: {spent / batches * 1000:.1f} ms of CPU a batch\n")
-    peak()
+    print_peak_and_exit()
 
 
-def _named(table: Path) -> list[str]:
+def _list_files(table: Path) -> list[str]:
     return [str(path) for path in pa.table(DeltaTable(table).get_add_actions())["path"].to_pylist()]
 
 
@@ -230,13 +230,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         steps: dict[str, tuple[tuple[Callable[..., None], tuple[object, ...]], ...]] = {
-            "main": ((main_of, (folder, given.files, given.partitions)), (main_costs, (folder, given.partitions))),
-            "index": (
-                (index_of, (folder, given.files, given.partitions)),
-                (index_costs, (folder, given.files, given.partitions)),
+            "main": (
+                (build_table, (folder, given.files, given.partitions)),
+                (measure_table, (folder, given.partitions)),
             ),
-            "batches": ((batches_cost, (folder, given.batches, given.rows)),),
-            "versions": ((versions_of, (folder, given.versions)), (versions_costs, (folder,))),
+            "index": (
+                (build_index, (folder, given.files, given.partitions)),
+                (measure_index, (folder, given.files, given.partitions)),
+            ),
+            "batches": ((measure_batches, (folder, given.batches, given.rows)),),
+            "versions": ((build_log, (folder, given.versions)), (measure_log, (folder,))),
         }
         for step, arguments in steps[given.part]:
             process = multiprocessing.get_context("spawn").Process(target=step, args=arguments)

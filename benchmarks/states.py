@@ -1,7 +1,7 @@
-"""The states that are timed. Law: a state is a settled group and one event; every column of the table plans that state.
+"""The states that are timed.
 
-Ours is handed a Snapshot with ids in order and the owner column ready, as the engine meets it; a peer gets its own
-ready objects. Neither parsing nor printing is timed.
+Law: a state is a balanced group and one event, and every engine of a table plans the same state. rota gets a Snapshot, a
+peer gets objects of its own. Neither reading nor printing is timed.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ WORDS = {"fresh": "fresh", "noop": "no-op", "add1": "+1 worker", "sub1": "-1 wor
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One state: P partitions in `sources` sources over W workers, and what happens; `overlap` is -1 when everybody
-    may hold everything, else two alternating groups of workers, each for half of the sources and `overlap` of both."""
+    """One state: P partitions in `sources` sources over W workers, and an event. With an `overlap` of -1 each worker may
+    hold each partition. Otherwise workers alternate between two groups, each for half of the sources, and both groups
+    may hold `overlap` of them."""
 
     partitions: int
     workers: int
@@ -34,7 +35,7 @@ class Case:
 
     @property
     def warm_up(self) -> tuple[int, int]:
-        """Rounds before the clock counts in a JVM, and rounds that count."""
+        """How many rounds of a JVM are not timed, and how many are."""
         if self.overlap >= 0:
             return (1, 1) if self.event != "fresh" else (3, 3)
         if self.partitions >= 1_000_000:
@@ -42,8 +43,8 @@ class Case:
         return (60, 7) if self.partitions >= 100_000 else (300, 15)
 
 
-def grid(quick: bool) -> list[Case]:
-    """The states of the table of speed."""
+def list_grid(quick: bool) -> list[Case]:
+    """The states of the speed table."""
     sizes = [(10_000, 100)] if quick else [(10_000, 100), (1_000_000, 2_000)]
     cases = [Case(p, w, event, sources) for p, w in sizes for sources in (1, 10) for event in EVENTS]
     if not quick:
@@ -51,8 +52,8 @@ def grid(quick: bool) -> list[Case]:
     return cases + [Case(20_000, 500, event, 100, 10) for event in ("fresh", "add1")]
 
 
-def growth() -> list[Case]:
-    """The states behind the picture: one more worker, while P and W grow."""
+def list_growth() -> list[Case]:
+    """The states of the picture: one more worker, for growing P and W."""
     return [
         Case(p, w, "add1")
         for p, w in (
@@ -63,13 +64,13 @@ def growth() -> list[Case]:
     ]
 
 
-def _worker(index: int, case: Case) -> Worker:
+def _build_worker(index: int, case: Case) -> Worker:
     if case.overlap < 0:
         return Worker(f"w{index:05}")
     return Worker(f"w{index:05}", labels={"even" if index % 2 == 0 else "odd": "yes"})
 
 
-def _requires(source: int, case: Case) -> dict[str, str]:
+def _build_labels(source: int, case: Case) -> dict[str, str]:
     half = case.sources // 2
     low, high = half - case.overlap // 2, half + case.overlap - case.overlap // 2
     if low <= source < high:
@@ -77,7 +78,7 @@ def _requires(source: int, case: Case) -> dict[str, str]:
     return {"even": "yes"} if source < low else {"odd": "yes"}
 
 
-def _snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple[str, ...] = ()) -> Snapshot:
+def _build_snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple[str, ...] = ()) -> Snapshot:
     each = case.partitions // case.sources
     names = tuple(f"t{s:03}" for s in range(case.sources))
     ids = [f"{names[s]}-{n:07}" for s in range(case.sources) for n in range(each)]
@@ -85,7 +86,7 @@ def _snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple[str, 
         source = np.repeat(np.arange(case.sources, dtype=np.int32), each)
         return Snapshot.of_columns(workers, ids, owner, source, names, gone)
     partitions = [
-        Partition(ids[s * each + n], names[s], requires=_requires(s, case))
+        Partition(ids[s * each + n], names[s], requires=_build_labels(s, case))
         for s in range(case.sources)
         for n in range(each)
     ]
@@ -96,30 +97,32 @@ def _snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple[str, 
     return Snapshot.of(workers, partitions, owners)
 
 
-def settled(case: Case) -> Snapshot:
-    """A group of W workers in which nobody owns anything yet."""
-    return _snapshot(case, [_worker(i, case) for i in range(case.workers)], np.full(case.partitions, NOBODY, np.int32))
+def build_group(case: Case) -> Snapshot:
+    """A group of W workers whose partitions have no owner yet."""
+    return _build_snapshot(
+        case, [_build_worker(i, case) for i in range(case.workers)], np.full(case.partitions, NOBODY, np.int32)
+    )
 
 
-def after(case: Case, owner: Codes) -> Snapshot:
-    """The state that is timed: `owner` is the settled target, then the event happened."""
+def build_state(case: Case, owner: Codes) -> Snapshot:
+    """The state that is timed: `owner` is the target of the group, and then the event happened."""
     count = case.workers
     more = {"add1": 1, "add10": max(1, count // 10)}.get(case.event, 0)
-    workers = [_worker(i, case) for i in range(count + more)]
+    workers = [_build_worker(i, case) for i in range(count + more)]
     if case.event != "sub1":
-        return _snapshot(case, workers, owner.copy())
+        return _build_snapshot(case, workers, owner.copy())
     lost = count // 2
     gone = workers.pop(lost).id
     moved = owner - (owner > lost)
     moved[owner == lost] = -2
-    return _snapshot(case, workers, moved.astype(np.int32), (gone,))
+    return _build_snapshot(case, workers, moved.astype(np.int32), (gone,))
 
 
 YARDSTICK = (100, 10, 2, 0.5)  # partitions, workers, seed, sigma
 
 
-def yardstick(size: tuple[int, int, int, float] = YARDSTICK) -> Snapshot:
-    """Lognormal weights placed longest first, then each times U[0.7, 1.4]: worst/mean 1.1008 at the default size."""
+def build_yardstick(size: tuple[int, int, int, float] = YARDSTICK) -> Snapshot:
+    """Lognormal weights, placed longest first, then each times U[0.7, 1.4]. The imbalance is 1.1008 at the default size."""
     count, team, seed, sigma = size
     rng = np.random.default_rng(seed)
     weight = rng.lognormal(0, sigma, count)

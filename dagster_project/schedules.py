@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import names
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 from sensors.backlog import launches
 
@@ -12,10 +13,10 @@ def backlog(pipeline: Pipeline) -> dg.ScheduleDefinition:
     """For those who stop the sensor: a batch a minute instead of as soon as there is something new."""
 
     @dg.schedule(
-        name=names.name(pipeline.name, "backlog_every_minute"),
+        name=dagster_name(pipeline.name, "backlog_every_minute"),
         job_name=names.consume_job(pipeline.name),
         cron_schedule="* * * * *",
-        description=f"Launches what the sensor {names.name(pipeline.name, 'backlog')} would, once a minute.",
+        description=f"Launches what the sensor {dagster_name(pipeline.name, 'backlog')} would, once a minute.",
     )
     def look(
         context: dg.ScheduleEvaluationContext, zookeeper: ZooKeeperResource

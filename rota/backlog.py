@@ -6,13 +6,13 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.layout import worker_of
 from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Read, Tree
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
+from rota.ids import worker_of
 from rota.pipeline import Pipeline
 
 
@@ -82,9 +82,9 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: Tree, pipeline: Pipeline, keys: Iterable[str]) -> Owners:
-    """The keys of a click or a backfill by current owner; a key that nobody may work on now is never waited for."""
-    wanted, known = tuple(map(pipeline.partition, dict.fromkeys(keys))), set(_known(tree, pipeline))
+def owners(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+    """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
+    wanted, known = tuple(dict.fromkeys(partitions)), set(_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
     found: dict[str, list[str]] = {}
     for p, incarnation in judged.owners.items():

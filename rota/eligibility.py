@@ -10,10 +10,10 @@ way round, one that joined between the two reads would be taken for gone.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.layout import worker_of
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.tree import OwnView, Read, RunView, Tree
+from rota.ids import worker_of
 
 
 @dataclass(frozen=True, slots=True)

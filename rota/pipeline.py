@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from rota.errors import ConfigError, RotaError
-from rota.settings import VARIABLE, checked_id, local
+from rota.ids import checked_id, key_of, partition_id, pipeline_of
+from rota.settings import VARIABLE, local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -114,16 +115,16 @@ class Pipeline:
             raise ConfigError(f"deadline={self.deadline!r}: give seconds above 0")
 
     def partition(self, key: str) -> str:
-        """The partition id of a source key: `<pipeline>-<key>`."""
-        return f"{self.name}-{key}"
+        """The partition id of a source key: `<pipeline>:<key>`."""
+        return partition_id(self.name, key)
 
     def key(self, partition: str) -> str:
         """The source key of one of this pipeline's partition ids."""
-        if not partition.startswith(f"{self.name}-"):
+        if pipeline_of(partition) != self.name:
             raise ConfigError(
-                f"Partition {partition!r} is not of pipeline {self.name!r}. Its ids start with {self.name}-"
+                f"Partition {partition!r} is not of pipeline {self.name!r}. Its ids start with {self.name}:"
             )
-        return partition[len(self.name) + 1 :]
+        return key_of(partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.layout import worker_of
 from rota.coordination.look import Basis, basis
 from rota.coordination.look import Look as Seen
 from rota.coordination.look import look as look_at
@@ -25,6 +24,7 @@ from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
 from rota.core.values import Codes
 from rota.errors import RotaError
+from rota.ids import partition_id, worker_of
 from rota.pipeline import Catalog, Group
 from rota.registry import open_source
 
@@ -279,7 +279,7 @@ def _fold(tree: Tree) -> None:
     try:
         now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints(tree.ids())
         for pipeline, record in tree.partitions().items():
-            named = {key: checkpoints.get(f"{pipeline}-{key}") for key in record.keys}
+            named = {key: checkpoints.get(partition_id(pipeline, key)) for key in record.keys}
             batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
             if batches and tree.paths.load(pipeline) not in tree.quarantined:  # the others go on
                 span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0

@@ -10,9 +10,9 @@ from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
 from rota.dataplane.table import renamed_id
 from rota.errors import ConfigError
+from rota.ids import checked_id, partition_id, pipeline_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
-from rota.settings import checked_id
 
 
 def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
@@ -27,8 +27,8 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     tables, source = open_tables(pipeline, tree.group, tree.meta().id), open_source(pipeline)
     if tables.main.is_renamed(old):
         return None
-    log = (p for p in tables.main.list_partitions() if p.startswith(f"{old}-"))
-    ids = {p: renamed_id(p, old, new) for p in (*log, *(f"{old}-{key}" for key in _keys(tree, old, new)))}
+    log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
+    ids = {p: renamed_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
     number = tables.main.begin_rename(old, ids)
     source.rename_pipeline(old, number)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rota.errors import ConfigError, hide, shown
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 SECRETS = ("zookeeper_auth", "zookeeper_key_password", "spark_token")
 ENDPOINT = re.compile(  # of a Spark Connect server: nothing in it is a secret
@@ -83,15 +82,6 @@ def _seconds(name: str, text: str) -> timedelta:
         return timedelta(seconds=float(text))
     except (ValueError, OverflowError):
         raise ConfigError(f"{name}={shown(text)} is not a number of seconds. Give one, for example {name}=10") from None
-
-
-def checked_id(kind: str, text: object) -> str:
-    """`text` if it is a valid id of a worker, group, pipeline or partition; else ConfigError. Checked before any I/O."""
-    if isinstance(text, str) and ID.fullmatch(text):
-        return text
-    raise ConfigError(
-        f"Bad {kind} id {shown(text)}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"
-    )
 
 
 def checked_endpoint(text: str) -> str:

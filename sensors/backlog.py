@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets import names
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 from sensors import runs
 from sensors.polling import poll
@@ -19,7 +20,7 @@ def backlog(pipeline: Pipeline) -> dg.SensorDefinition:
     """Law: one unfinished run at most for an incarnation of a worker; none for a worker that is gone."""
 
     @dg.sensor(
-        name=names.name(pipeline.name, "backlog"),
+        name=dagster_name(pipeline.name, "backlog"),
         job_name=names.consume_job(pipeline.name),
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -58,8 +59,8 @@ def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> 
 
 
 def request(pipeline: Pipeline, incarnation: str, worker: str, partitions: tuple[str, ...]) -> dg.RunRequest:
-    """The launch of one batch for one incarnation; its keys stand in the config, not in a partition tag."""
-    config = {"incarnation": incarnation, "partitions": [pipeline.key(partition) for partition in partitions]}
+    """The launch of one batch for one incarnation; its partitions stand in the config, not in a partition tag."""
+    config = {"incarnation": incarnation, "partitions": list(partitions)}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
         tags={"incarnation": incarnation, "worker": worker},

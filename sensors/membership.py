@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import checks, names
 from resources.zookeeper import ZooKeeperResource
+from rota.ids import dagster_name, partition_id
 from rota.pipeline import Catalog, Group
 from sensors import runs
 from sensors.polling import poll
@@ -15,7 +16,7 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
     job = names.rebalance_job(group.name)
 
     @dg.sensor(
-        name=names.name(group.name, "membership"),
+        name=dagster_name(group.name, "membership"),
         job_name=job,
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -40,7 +41,7 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
             seen = observe(store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
-                    add_keys(context.instance, pipeline, keys)  # before any epoch can name them
+                    add_partitions(context.instance, pipeline, keys)  # before any epoch can name them
                     known[pipeline] = keys
             return unfinished, seen
 
@@ -81,8 +82,8 @@ def untold(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list
     return [] if same else [now]
 
 
-def add_keys(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:
-    """New source keys become Dagster's partition keys, in order, by difference; none is ever taken away."""
+def add_partitions(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:
+    """The ids of new source keys become Dagster's partition keys, in order, by difference; none is ever taken away."""
     name = str(names.partition_set(pipeline).name)
-    if new := sorted(set(keys) - set(instance.get_dynamic_partitions(name))):
+    if new := sorted({partition_id(pipeline, key) for key in keys}.difference(instance.get_dynamic_partitions(name))):
         instance.add_dynamic_partitions(name, new)

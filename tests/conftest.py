@@ -11,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
 DEMO = ("demo/test_demo_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 PURE = "core/"  # shares nothing
+REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 FIRST = (*DEMO, FACE, "conservation/", "dataplane/", "conformance/")  # the longest first, the pure ones last
 
 
@@ -30,11 +31,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if needs_nothing(item):
+            item.add_marker("fast")
     items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if _below(item.nodeid).startswith(f)), len(FIRST)))
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
 kazoo.protocol.connection.random = kazoo.retry.random = Random()
+
+
+def needs_nothing(item: pytest.Item) -> bool:
+    """Whether a test needs no server, no Spark and no Dagster: the pure core, and the stores' tests in memory."""
+    if _below(item.nodeid).startswith(PURE):
+        return True
+    fixtures = set(getattr(item, "fixturenames", ()))
+    world = item.callspec.params.get("world") if hasattr(item, "callspec") else None
+    return (world == "memory" or "memory" in fixtures) and not fixtures & REAL
 
 
 def _below(nodeid: str) -> str:

@@ -4,6 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, opened
+from rota.ids import worker_of
 
 
 @click.command("drain")
@@ -15,5 +16,5 @@ def command(worker: str, group: str) -> None:
 
     with opened(group) as tree:
         wishes.drain(tree, worker)
-        left = sum(1 for own in tree.owned().values() if (own.incarnation or "").partition("@")[0] == worker)
+        left = sum(1 for own in tree.owned().values() if worker_of(own.incarnation or "") == worker)
     view.done(f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back")

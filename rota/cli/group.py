@@ -33,7 +33,8 @@ def opened(group: str) -> "Iterator[Tree]":
     """The tree of a group that is there. Raises ConfigError with the groups there are, Unavailable without ZooKeeper."""
     from rota.coordination import client
     from rota.coordination.tree import Tree, groups
-    from rota.settings import Settings, checked_id
+    from rota.ids import checked_id
+    from rota.settings import Settings
 
     settings = Settings.from_environment()
     with client.opened(settings) as store:

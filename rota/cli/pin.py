@@ -17,7 +17,7 @@ def command(partition: str, worker: str | None, clear: bool, group: str) -> None
     from rota.coordination import wishes
 
     if clear == bool(worker):
-        raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights-UA w2")
+        raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights:UA w2")
 
     with opened(group) as tree:
         wishes.pin(tree, partition, worker)

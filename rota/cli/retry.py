@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rota.dataplane.ports import Ports
     from rota.pipeline import Pipeline
 
-GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights-UA"
+GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights:UA"
 
 
 @click.command("retry")

@@ -8,6 +8,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, lags, opened
+from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -112,7 +113,7 @@ def _draw(now: Mapping[str, Any]) -> None:
             [
                 (
                     p["id"],
-                    (p["owner"] or "").partition("@")[0],
+                    worker_of(p["owner"] or ""),
                     p["target"],
                     p["token"],
                     p["offset"],

@@ -96,7 +96,7 @@ def _next(env: dict[str, str], address: str, logs: Path) -> None:
         f"  look at      {address}",
         f"  logs         {logs}",
         f"  in another terminal:  export {exports}",
-        "  then         rota status --watch | rota why flights-UA | rota drain w2 | rota check",
+        "  then         rota status --watch | rota why flights:UA | rota drain w2 | rota check",
         "  your own     cp pipelines/flights.py pipelines/mine.py",
         "  end it       Ctrl-C",
         "",

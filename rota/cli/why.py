@@ -7,6 +7,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, lags, opened, rewritten
+from rota.ids import worker_of
 from rota.settings import known
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
     done = tree.checkpoints([partition]).get(partition)
     parked = tree.parked().get(partition)
     counts = {w: len(targets[w].partitions) for w in targets if w in live}
-    holder = own.incarnation.partition("@")[0] if own and own.incarnation else None
+    holder = worker_of(own.incarnation) if own and own.incarnation else None
     return {
         "partition": partition,
         "group": tree.group,

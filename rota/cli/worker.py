@@ -17,7 +17,8 @@ import click
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
 from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, masked
-from rota.settings import VARIABLE, Settings, checked_endpoint, checked_id, expanded
+from rota.ids import checked_id
+from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
 
 if TYPE_CHECKING:
     from rota.agent import Agent
@@ -206,7 +207,6 @@ class Process:
             self.say,
             max_shutdown=self.settings.max_shutdown.total_seconds(),
             session_timeout=timeout,
-            protocol=self.live.protocol,
         )
 
     def _serve(self, store: "Store", agent: "Agent") -> int:

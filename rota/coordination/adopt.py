@@ -14,10 +14,10 @@ above that of a current own record, a checkpoint ahead of its table.
 import secrets
 from collections.abc import Mapping
 
-from rota.coordination.layout import parse_run
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError
+from rota.ids import parse_run
 
 
 def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:

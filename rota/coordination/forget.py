@@ -13,6 +13,7 @@ from rota.coordination.store import Check, Delete, Op
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import unpin, workers
 from rota.errors import ConfigError, Conflict
+from rota.ids import key_of, partition_id
 from rota.settings import known
 
 
@@ -41,7 +42,7 @@ def forget_pipeline(tree: Tree, pipeline: str) -> tuple[str, ...]:
     adds them again at its next look."""
     pipelines = tree.pipelines()
     known("pipeline", pipeline, set(pipelines))
-    ids = tuple(f"{pipeline}-{key}" for key in pipelines[pipeline].record.keys)
+    ids = tuple(partition_id(pipeline, key) for key in pipelines[pipeline].record.keys)
     _idle(tree, ids, pipeline)
     ops: list[Op] = [Delete(tree.paths.pipeline(pipeline), pipelines[pipeline].version)]
     if (load := tree.store.get(tree.paths.load(pipeline))) is not None:
@@ -59,7 +60,7 @@ def forget_partitions(tree: Tree, partitions: Collection[str]) -> None:
         known("partition", unknown[0], set(ids))
     _idle(tree, partitions, "it")
     for pipeline in sorted({ids[partition] for partition in partitions}):
-        gone = {p.removeprefix(f"{pipeline}-") for p in partitions if ids[p] == pipeline}
+        gone = {key_of(p) for p in partitions if ids[p] == pipeline}
         tree.update(tree.paths.pipeline(pipeline), Partitions, lambda now, gone=gone: _without(now, gone))  # type: ignore[misc]
         if tree.store.get(tree.paths.load(pipeline)) is not None:
             tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _unloaded(now, gone))  # type: ignore[misc]

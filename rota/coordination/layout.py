@@ -1,55 +1,11 @@
-"""Where each record of a group stands, and how an incarnation is written. `docs/protocol.md` lists the tree."""
+"""Where each record of a group stands. `docs/protocol.md` lists the tree."""
 
-import re
 from dataclasses import dataclass
 
 from rota.errors import ConfigError
-from rota.settings import ID, checked_id
+from rota.ids import WAITING, checked_id, checked_incarnation, checked_partition, run_node
 
 ROOT = "/rota"
-WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
-_INCARNATION = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9._-]{0,127})@(?P<session>[0-9a-f]{16})")
-
-
-def incarnation_of(worker: str, session: int) -> str:
-    """`<worker>@<session as 16 hex>`: one life of a worker, never used again."""
-    return f"{checked_id('worker', worker)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
-
-
-def parse_incarnation(text: str) -> tuple[str, int]:
-    """The worker (or run) and the session of an incarnation; ConfigError if it is none."""
-    match = _INCARNATION.fullmatch(text)
-    if match is None:
-        raise ConfigError(f"Bad incarnation {text[:160]!r}: it is <worker>@<session as 16 hex digits>")
-    session = int(match["session"], 16)
-    return match["id"], session - (1 << 64) if session >> 63 else session
-
-
-def is_incarnation(text: str) -> bool:
-    """Whether the name is one of an incarnation; others below `live` are foreign."""
-    return _INCARNATION.fullmatch(text) is not None
-
-
-def is_run(text: str) -> bool:
-    """Whether the name is one of a run's node, `<incarnation>@<run id>@<session>`; others below `runs` are foreign."""
-    parts = text.split("@")
-    return len(parts) == 4 and is_incarnation("@".join(parts[:2])) and is_incarnation("@".join(parts[2:]))
-
-
-def parse_run(text: str) -> tuple[str, str, int]:
-    """The incarnation that a run's node names, the run's id and its session; ConfigError if it is none."""
-    worker, session, run = text.split("@", 2)
-    return f"{worker}@{session}", *parse_incarnation(run)
-
-
-def worker_of(incarnation: str) -> str:
-    """The worker of an incarnation."""
-    return incarnation.rpartition("@")[0]
-
-
-def is_id(text: str) -> bool:
-    """Whether the name is a valid id; others in the tree are foreign."""
-    return ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +52,7 @@ class Paths:
 
     def live(self, incarnation: str) -> str:
         """The ephemeral node of one incarnation."""
-        return f"{self.lives}/{_checked_incarnation(incarnation)}"
+        return f"{self.lives}/{checked_incarnation(incarnation)}"
 
     def waiting(self, incarnation: str) -> str:
         """The ephemeral node of a process that waits beside a live incarnation of its own worker; it is not live."""
@@ -146,7 +102,7 @@ class Paths:
 
     def own(self, partition: str) -> str:
         """The own record of one partition."""
-        return f"{self.owns}/{checked_id('partition', partition)}"
+        return f"{self.owns}/{checked_partition(partition)}"
 
     @property
     def checkpoints(self) -> str:
@@ -155,7 +111,7 @@ class Paths:
 
     def checkpoint(self, partition: str) -> str:
         """The checkpoint of one partition."""
-        return f"{self.checkpoints}/{checked_id('partition', partition)}"
+        return f"{self.checkpoints}/{checked_partition(partition)}"
 
     @property
     def runs(self) -> str:
@@ -164,8 +120,7 @@ class Paths:
 
     def run(self, incarnation: str, run_id: str, session: int) -> str:
         """The ephemeral node of one consuming run; its name says for whom it works."""
-        run = f"{checked_id('run', run_id)}@{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
-        return f"{self.runs}/{_checked_incarnation(incarnation)}@{run}"
+        return f"{self.runs}/{run_node(incarnation, run_id, session)}"
 
     @property
     def parked(self) -> str:
@@ -174,7 +129,7 @@ class Paths:
 
     def parking(self, partition: str) -> str:
         """Why one partition is parked."""
-        return f"{self.parked}/{checked_id('partition', partition)}"
+        return f"{self.parked}/{checked_partition(partition)}"
 
     @property
     def epochs(self) -> str:
@@ -205,8 +160,3 @@ class Paths:
             self.parked,
             self.epochs,
         )
-
-
-def _checked_incarnation(incarnation: str) -> str:
-    parse_incarnation(incarnation)
-    return incarnation

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from rota.coordination.layout import worker_of
 from rota.coordination.records import Controller, GroupWishes, Head, Live, Meta, Partitions, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
+from rota.ids import partition_id, worker_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def look(tree: Tree) -> Look:
     seen = basis(tree)
     head, targets = tree.targets()
     now = tree.store.now()
-    ids = {f"{p}-{key}": (p, key) for p, record in seen.partitions.items() for key in record.keys}
+    ids = {partition_id(p, key): (p, key) for p, record in seen.partitions.items() for key in record.keys}
     here = {w.id for w in seen.workers}
     owners, gone = _owners(tree, targets, here, ids)
     missed = seen.controller.record.absences

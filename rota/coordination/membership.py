@@ -13,11 +13,11 @@ Laws:
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from rota.coordination.layout import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, Create, Delete, settle
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, CoordinationError, Unavailable, Unknown
+from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.machine import running
 
 MAX_RUN = (

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.coordination.layout import is_id, is_incarnation, is_run
 from rota.coordination.ownership import free_unreadable
 from rota.coordination.parking import unpark
 from rota.coordination.records import (
@@ -36,6 +35,7 @@ from rota.coordination.records import (
 from rota.coordination.store import Delete, Node, Op, Set
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner
+from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, pipeline_of
 
 HARMLESS = "Only the history misses it; restore it, or: rota retry{group} (the history goes on without)"
 SINGLE: dict[str, tuple[type[Record], str]] = {
@@ -67,6 +67,8 @@ FOLDERS: dict[str, tuple[type[Record], str]] = {
     "epochs": (Epoch, HARMLESS),
 }
 
+OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -97,7 +99,11 @@ def _all(tree: Tree) -> Iterator[tuple[type[Record], dict[str, str]]]:
         yield model, {f"{tree.paths.root}/{name}": mend.format(group=group)}
     for folder, (model, mend) in FOLDERS.items():
         path = f"{tree.paths.root}/{folder}"
-        names = (n for n in tree.store.children(path) if is_id(n) or is_incarnation(n) or is_run(n))
+        names = (
+            n
+            for n in tree.store.children(path)
+            if any(known(n) for known in (is_id, is_partition, is_incarnation, is_run))
+        )
         yield model, {f"{path}/{name}": mend.format(name=name, group=group) for name in names}
 
 
@@ -158,13 +164,11 @@ def _anew(tree: Tree, path: str, node: Node) -> Op | None:
 
 
 def _keys(tree: Tree, pipeline: str) -> tuple[str, ...]:
-    """The keys of the pipeline that have a target or an owner: an id belongs to the longest name that begins it."""
-    pipelines = sorted(tree.store.children(tree.paths.partitions), key=len, reverse=True)
-    own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_id(p)], Own)
+    """The keys of the pipeline that have a target or an owner."""
+    own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_partition(p)], Own)
     ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.owner}
     ids |= {p for target in tree.targets()[1].values() for p in target.partitions}
-    whose = {p: next((name for name in pipelines if p.startswith(f"{name}-")), "") for p in ids}
-    return tuple(sorted((p[len(pipeline) + 1 :] for p, name in whose.items() if name == pipeline), key=str.encode))
+    return tuple(sorted((key_of(p) for p in ids if pipeline_of(p) == pipeline), key=str.encode))
 
 
 def _held(tree: Tree, partition: str) -> Iterable[str]:

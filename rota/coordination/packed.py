@@ -9,11 +9,10 @@ import zlib
 from collections.abc import Iterable
 from struct import Struct
 
-from rota.settings import ID
+from rota.ids import MAX_PARTITION, is_partition_or_key
 
 MAX_IDS = 100_000
-MAX_ID = 128
-_MAX_RAW = MAX_IDS * (MAX_ID + 2)
+_MAX_RAW = MAX_IDS * (MAX_PARTITION + 2)
 _HEADER = Struct("!4sII")
 _MAGIC = b"IDS1"
 
@@ -21,7 +20,7 @@ _MAGIC = b"IDS1"
 def pack(ids: Iterable[str]) -> bytes:
     """The ids, each once. Raises ValueError on a bad id or more than MAX_IDS."""
     names = set(ids)
-    if bad := next((name for name in names if not ID.fullmatch(name)), None):
+    if bad := next((name for name in names if not is_partition_or_key(name)), None):
         raise ValueError(f"bad id {bad!r}")
     ordered = sorted(name.encode() for name in names)
     if len(ordered) > MAX_IDS:
@@ -69,16 +68,16 @@ def inflate(body: bytes, most: int) -> bytes:
 
 def _ids(raw: bytes, count: int) -> tuple[str, ...]:
     found: list[str] = []
-    place, before = 0, ""
-    text = raw.decode("latin-1")
+    place, before = 0, b""
     while place < len(raw):
         if place + 2 > len(raw) or len(found) == count:
             raise ValueError("count mismatch")
         same, more = raw[place], raw[place + 1]
-        name = before[:same] + text[place + 2 : place + 2 + more]
-        if same > len(before) or len(name) != same + more or name <= before or not ID.fullmatch(name):
+        name = before[:same] + raw[place + 2 : place + 2 + more]
+        text = name.decode()
+        if same > len(before) or len(name) != same + more or name <= before or not is_partition_or_key(text):
             raise ValueError("ids out of order or malformed")
-        found.append(name)
+        found.append(text)
         before, place = name, place + 2 + more
     if len(found) != count:
         raise ValueError("count mismatch")

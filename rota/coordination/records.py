@@ -10,15 +10,25 @@ import zlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from rota.coordination.packed import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
-from rota.errors import ConfigError, Undecodable
-from rota.settings import ENDPOINT, ID
+from rota.errors import ConfigError, Undecodable, shown
+from rota.ids import MAX_PARTITION, NAME, is_partition
+from rota.settings import ENDPOINT
 
-Id = Annotated[str, Field(pattern=rf"^{ID.pattern}$", max_length=128)]
-Incarnation = Annotated[str, Field(pattern=rf"^{ID.pattern}@[0-9a-f]{{16}}$", max_length=145)]
+
+def _partition(text: str) -> str:
+    if is_partition(text):
+        return text
+    raise ValueError(f"not the id of a partition: {shown(text)}")
+
+
+Id = Annotated[str, Field(pattern=rf"^{NAME.pattern}$", max_length=128)]
+PartitionId = Annotated[str, AfterValidator(_partition)]
+Key = Annotated[str, Field(min_length=1, max_length=MAX_PARTITION)]  # `pack` and `grow` check its grammar
+Incarnation = Annotated[str, Field(pattern=rf"^{NAME.pattern}@[0-9a-f]{{16}}$", max_length=145)]
 Text = Annotated[str, Field(max_length=2_000)]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 Labels = Annotated[Mapping[Label, Label], Field(max_length=64)]
@@ -79,7 +89,7 @@ class GroupWishes(Record):
     """What people wish of the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
 
     paused: bool = False
-    pins: Annotated[Mapping[Id, Id], Field(max_length=10_000)] = {}
+    pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}
 
 
 class Live(Record):
@@ -102,7 +112,7 @@ class Partitions(Record):
 
     packed: ClassVar[bool] = True
 
-    keys: tuple[Id, ...] = ()
+    keys: tuple[Key, ...] = ()
     requires: Labels = {}
 
     def to_bytes(self) -> bytes:
@@ -122,7 +132,7 @@ class Loads(Record):
 
     deflated: ClassVar[bool] = True
 
-    rates: Annotated[Mapping[Id, Amount], Field(max_length=100_000)] = {}
+    rates: Annotated[Mapping[Key, Amount], Field(max_length=100_000)] = {}
     upto: Whole = 0
 
 
@@ -225,7 +235,7 @@ class Checkpoint(Record):
 class RunNode(Record):
     """What a consuming run works on; the node's name says for which incarnation."""
 
-    partitions: Annotated[tuple[Id, ...], Field(max_length=100_000)]
+    partitions: Annotated[tuple[PartitionId, ...], Field(max_length=100_000)]
 
 
 class Parked(Record):
@@ -243,7 +253,7 @@ class Moved(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    partition: Id
+    partition: PartitionId
     giver: Id | None
     taker: Id
     reason: Annotated[str, Field(max_length=300)]
@@ -273,7 +283,7 @@ class Refusal(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    partition: Id
+    partition: PartitionId
     token: Whole
     newer: Whole
     run_id: Annotated[str, Field(max_length=128)] = ""

@@ -16,6 +16,7 @@ from rota.coordination.store import Create, Delete, Op, Set
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import repin
 from rota.errors import ConfigError, Conflict, CoordinationError
+from rota.ids import partition_id
 
 
 def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None:
@@ -57,7 +58,10 @@ def _moved(tree: Tree, old: str, new: str) -> None:
     pipelines, loads = tree.pipelines(), tree.loads()
     if old not in pipelines:
         return
-    folded = [one.node.mzxid for one in tree.checkpoints(f"{new}-{key}" for key in pipelines[old].record.keys).values()]
+    folded = [
+        one.node.mzxid
+        for one in tree.checkpoints(partition_id(new, key) for key in pipelines[old].record.keys).values()
+    ]
     was, now = pipelines[old], pipelines.get(new)
     record = now.record if now else Partitions(requires=was.record.requires)
     keys = tuple(sorted({*was.record.keys, *record.keys}, key=str.encode))

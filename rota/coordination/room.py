@@ -8,7 +8,7 @@ from rota.coordination.packed import MAX_IDS, pack
 from rota.coordination.records import Partitions
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError
-from rota.settings import checked_id
+from rota.ids import checked_partition, partition_id
 
 if TYPE_CHECKING:
     from rota.coordination.tree import Tree
@@ -34,13 +34,13 @@ def grow(tree: "Tree", pipeline: str, keys: Iterable[str], requires: Mapping[str
 
 def lacking(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> str:
     """Which of the keys the group has no room for, in one line; empty where there is room for all. `without`: once it serves
-    this pipeline no more. Raises ConfigError for an id that cannot be, or is another pipeline's."""
+    this pipeline no more. Raises ConfigError for an id that cannot be."""
     return _split(tree, pipeline, keys, without)[1]
 
 
 def _split(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
     """The new keys for which there is room, and the line about the others."""
-    wanted = {key: checked_id("partition", f"{pipeline}-{checked_id('key', key)}") for key in keys}
+    wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()
     mine = others.pop(pipeline, Partitions())
     others.pop(without, None)
@@ -48,14 +48,9 @@ def _split(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") 
     if not fresh:
         return (), ""
     ids = [wanted[key] for key in fresh]
-    there = {f"{pipeline}-{key}" for key in mine.keys}
+    there = {partition_id(pipeline, key) for key in mine.keys}
     for other, record in others.items():
-        theirs = {f"{other}-{key}" for key in record.keys}
-        if shared := theirs.intersection(ids):
-            raise ConfigError(
-                f"Partition {min(shared)!r} would be of pipelines {other!r} and {pipeline!r}. Rename one of the two"
-            )
-        there |= theirs
+        there |= {partition_id(other, key) for key in record.keys}
     fitting, why = _fitting(ids, there)
     if not why:
         return fresh, ""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
+from rota.ids import is_partition
 
 MAX_DATA = 700_000  # bytes of one node: two of them would not fit into one request of ZooKeeper's 1 MB
 MAX_OPS = 500
@@ -185,10 +186,15 @@ def written(node: Node | None) -> Node:
 
 def checked_path(path: str) -> str:
     """`path` if it may be sent; else ConfigError. ZooKeeper would normalise or choke on others."""
-    fits = isinstance(path, str) and len(path) <= MAX_PATH and PATH.fullmatch(path) is not None
-    if fits and ("/." not in path or not {".", ".."} & set(path.split("/"))):
-        return path
-    raise ConfigError(f"Bad znode path {str(path)[:100]!r}: use /names of A-Z a-z 0-9 . _ @ = -, {MAX_PATH} at most")
+    if isinstance(path, str) and len(path) <= MAX_PATH:
+        folder, _, name = path.rpartition("/")
+        known = PATH.fullmatch(folder if is_partition(name) else path)
+        if known and ("/." not in path or not {".", ".."} & set(path.split("/"))):
+            return path
+    raise ConfigError(
+        f"Bad znode path {str(path)[:100]!r}: use /names of A-Z a-z 0-9 . _ @ = - and a partition's id at its end, "
+        f"{MAX_PATH} at most"
+    )
 
 
 def checked(ops: Sequence[Op]) -> Sequence[Op]:
@@ -198,7 +204,7 @@ def checked(ops: Sequence[Op]) -> Sequence[Op]:
     total = 0
     for op in ops:
         checked_path(op.path)
-        total += len(op.path) + 60
+        total += len(op.path.encode()) + 60
         if isinstance(op, Create | Set):
             if not isinstance(op.data, bytes):
                 raise ConfigError(f"Data for {op.path} is {type(op.data).__name__}, not bytes. Encode the record first")

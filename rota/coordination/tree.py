@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rota.coordination.layout import ROOT, Paths, is_id, is_incarnation, is_run, parse_incarnation, parse_run
+from rota.coordination.layout import ROOT, Paths
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -37,6 +37,7 @@ from rota.coordination.room import grow
 from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown
+from rota.ids import is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
@@ -248,7 +249,7 @@ class Tree:
 
     def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
         """Partition -> its own record, for those given or all. One that is missing or quarantined has no entry."""
-        names = list(partitions) if partitions is not None else self._ids(self.paths.owns)
+        names = list(partitions) if partitions is not None else self._ids(self.paths.owns, is_partition)
         base = self.meta().token_base
         paths = [self.paths.own(n) for n in names]
         reads = self.read_many(paths, Own)
@@ -298,7 +299,7 @@ class Tree:
 
     def checkpoints(self, partitions: Iterable[str] | None = None) -> dict[str, Read[Checkpoint]]:
         """Partition -> its checkpoint, for those given or all."""
-        names = list(partitions) if partitions is not None else self._ids(self.paths.checkpoints)
+        names = list(partitions) if partitions is not None else self._ids(self.paths.checkpoints, is_partition)
         reads = self.read_many([self.paths.checkpoint(n) for n in names], Checkpoint)
         return {n: reads[p] for n in names if (p := self.paths.checkpoint(n)) in reads}
 
@@ -320,7 +321,7 @@ class Tree:
 
     def parked(self) -> dict[str, Read[Parked]]:
         """Partition -> why it is parked."""
-        return self._folder(self.paths.parked, Parked)
+        return self._folder(self.paths.parked, Parked, is_partition)
 
     def worker_wishes(self) -> dict[str, Read[WorkerWishes]]:
         """Worker -> what people wish of it."""
@@ -336,7 +337,7 @@ class Tree:
 
     def ids(self) -> dict[str, str]:
         """Partition id -> its pipeline, of every partition that the group knows."""
-        return {f"{name}-{key}": name for name, record in self.partitions().items() for key in record.keys}
+        return {partition_id(name, key): name for name, record in self.partitions().items() for key in record.keys}
 
     def pipelines(self) -> dict[str, Read[Partitions]]:
         """Pipeline -> its keys, with their versions; unpacked only where they changed since this tree last read them."""
@@ -372,19 +373,18 @@ class Tree:
         """The last refused writes."""
         return self._needed(self.paths.refused, Refusals).record
 
-    def _folder(self, folder: str, model: type[R]) -> dict[str, Read[R]]:
-        reads = self.read_many([f"{folder}/{n}" for n in self._ids(folder)], model)
+    def _folder(self, folder: str, model: type[R], known: Callable[[str], bool] = is_id) -> dict[str, Read[R]]:
+        reads = self.read_many([f"{folder}/{n}" for n in self._ids(folder, known)], model)
         return {path.rpartition("/")[2]: read for path, read in reads.items()}
 
-    def _ids(self, folder: str) -> list[str]:
-        return [n for n in self.store.children(folder) if is_id(n)]
+    def _ids(self, folder: str, known: Callable[[str], bool] = is_id) -> list[str]:
+        return [n for n in self.store.children(folder) if known(n)]
 
     # --- partitions grow
 
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """Adds the keys to the pipeline's, in their order as far as there is room, and returns those that are new. Raises
-        ConfigError on a bad key, on an id that another pipeline has, and, after the others were added, with those that
-        would be above 100,000 in the group or that one worker could not hold beside all the others."""
+        """Adds the keys to the pipeline's, in order as far as there is room, and returns the new ones. Raises ConfigError on
+        a bad key and, after the others, with those above 100,000 in the group or above what one worker could hold."""
         return grow(self, pipeline, keys, requires)
 
 

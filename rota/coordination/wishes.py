@@ -10,7 +10,8 @@ from typing import TypeVar
 from rota.coordination.records import GroupWishes, Record, WorkerWishes
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Undecodable
-from rota.settings import checked_id, known
+from rota.ids import checked_id
+from rota.settings import known
 
 R = TypeVar("R", bound=Record)
 

@@ -16,7 +16,7 @@ from rota.core.assignors.registry import find_assignor
 from rota.core.planner import plan
 from rota.core.values import STATES, USAGE, Partition, Plan, Snapshot, Worker
 from rota.errors import ConfigError, shown
-from rota.settings import ID
+from rota.ids import is_id, is_partition
 
 FieldReader = Callable[[str, Any], Any]
 
@@ -43,7 +43,7 @@ def parse_request(text: str | bytes) -> Request:
 
 def read_request(document: Any) -> Request:
     """Reads a request from decoded JSON. Raises ConfigError."""
-    fields = _read_fields("the document", document, _DOCUMENT, ())
+    fields = _read_fields("the document", document, DOCUMENT_FIELDS, ())
     partitions: list[Partition] = fields.get("partitions", [])
     workers: list[Worker] = fields.get("workers", [])
     for kind, values in (("workers", workers), ("partitions", partitions)):
@@ -104,7 +104,8 @@ def _refuse(where: str, value: Any, valid: str) -> NoReturn:
 
 def _join_path(where: str, name: str | int) -> str:
     """The path of a field that the document names. A name that is long or has odd characters is quoted and cut."""
-    return f"{where}.{name if ID.fullmatch(str(name)) and len(str(name)) <= 40 else shown(name, 40)}"
+    plain = (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40
+    return f"{where}.{name if plain else shown(name, 40)}"
 
 
 def _refuse_twin_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,8 +141,15 @@ def _read_fields(
 
 
 def _read_id(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not ID.fullmatch(value):
+    if not isinstance(value, str) or not is_id(value):
         _refuse(where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -")
+    return value
+
+
+def _read_partition_id(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not (is_id(value) or is_partition(value)):
+        valid = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
+        _refuse(where, value, valid)
     return value
 
 
@@ -222,14 +230,14 @@ def _make_list_reader(make: Callable[[str, Any], Any]) -> FieldReader:
 
 
 def _read_worker(where: str, value: Any) -> Worker:
-    return Worker(**_read_fields(where, value, _WORKER, ("id",)))
+    return Worker(**_read_fields(where, value, WORKER_FIELDS, ("id",)))
 
 
 def _read_partition(where: str, value: Any) -> Partition:
-    return Partition(**_read_fields(where, value, _PARTITION, ("id",)))
+    return Partition(**_read_fields(where, value, PARTITION_FIELDS, ("id",)))
 
 
-_WORKER: dict[str, FieldReader] = {
+WORKER_FIELDS: dict[str, FieldReader] = {
     "id": _read_id,
     "capacity": _read_capacity,
     "zone": _read_text,
@@ -238,8 +246,8 @@ _WORKER: dict[str, FieldReader] = {
     "max_partitions": _read_count,
     "usage": _read_usage,
 }
-_PARTITION: dict[str, FieldReader] = {
-    "id": _read_id,
+PARTITION_FIELDS: dict[str, FieldReader] = {
+    "id": _read_partition_id,
     "source": _read_text,
     "load": _read_number,
     "rate": _read_number,
@@ -247,7 +255,7 @@ _PARTITION: dict[str, FieldReader] = {
     "requires": _read_strings,
     "pin": _read_id,
 }
-_DOCUMENT: dict[str, FieldReader] = {
+DOCUMENT_FIELDS: dict[str, FieldReader] = {
     "workers": _make_list_reader(_read_worker),
     "partitions": _make_list_reader(_read_partition),
     "owners": _read_owners,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,9 @@ from deltalake import Field, Schema
 
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import BadTransform, EnvironmentFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
 PLAIN = re.compile(
@@ -52,6 +55,20 @@ def checked(batch: str, table: str | None, *, whole: bool = True) -> None:
     low = [name.lower() for name in found]
     if twice := sorted({name for name in low if low.count(name) > 1}):
         raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+
+
+def split(frame: "DataFrame") -> "DataFrame":
+    """The frame with the column by which a writer splits it into folders: see `names.split`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.withColumn(SPLIT, F.hex(frame[PARTITION]))
+
+
+def merged(frame: "DataFrame") -> "DataFrame":
+    """The frame with the partition ids instead of what their folders are called: see `names.split`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.withColumn(PARTITION, F.unhex(PARTITION).cast("string"))
 
 
 def added(table: str, batches: Iterable[str]) -> list[Field]:

@@ -30,6 +30,7 @@ from rota.dataplane.opening import created, local, opened, plain
 from rota.dataplane.spans import KEPT, SCHEMA, File, between, paths, read
 from rota.dataplane.table import renamed_id
 from rota.errors import EnvironmentFailed
+from rota.ids import partition_id
 
 TRIES = 100
 RENAMED = "rota/renamed"  # the number of the last rename
@@ -151,7 +152,7 @@ class FileIndex:
         actions: list[AddAction | RemoveAction] = []
         for said, file in self._named(table):
             for rows in self._between([file], _everything(file), SCHEMA.names):
-                kept = rows.filter(pc.starts_with(rows["partition"], f"{old}-"))
+                kept = rows.filter(pc.starts_with(rows["partition"], partition_id(old, "")))
                 ids = pa.array([renamed_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
                 actions += self._written(kept.set_column(0, SCHEMA.field(0), ids), change=True)
             actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))

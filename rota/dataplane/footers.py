@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rota.dataplane import names
 from rota.dataplane.columns import SPLIT
 from rota.dataplane.ports import DataFile
 from rota.dataplane.table import OFFSET, PARTITION
@@ -46,7 +47,7 @@ def data_file(table: Path, path: Path) -> DataFile:
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
     return DataFile(
         path=str(path.relative_to(table)),
-        partition=path.parent.name,
+        partition=names.partition(path.parent.name),
         size=stat.st_size,
         rows=footer.num_rows,
         modified=int(stat.st_mtime * 1000),

@@ -33,7 +33,6 @@ from rota.dataplane import columns, failures, footers, parsing, quarantine
 from rota.dataplane.deadline import limited
 from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
 from rota.dataplane.source import SparkSource
-from rota.dataplane.table import PARTITION
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.pipeline import Pipeline
 
@@ -189,7 +188,7 @@ class Bisection:
             parsed = parsing.parsed(frame)
             result = self._transformed(parsed.good)
             sure = self.pipeline.transform is None or parsed.sure(result)
-            split, rows = parsing.counted(result.withColumn(columns.SPLIT, result[PARTITION]))
+            split, rows = parsing.counted(columns.split(result))
             data = self.folder / "main" / "data" / attempt
             _save(split, data)
             footers.plain(data)

@@ -19,14 +19,15 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.dataplane import lines, listing, names, staging
-from rota.dataplane.columns import lacking, rows
+from rota.dataplane.columns import lacking, merged, rows
 from rota.dataplane.fileindex import FileIndex, Landed, without_copy
 from rota.dataplane.ports import Ranges
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.ids import is_partition, key_of, partition_id
 from rota.pipeline import Files, Pipeline
-from rota.settings import ID, folder
+from rota.settings import folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,13 +91,15 @@ class Landing:
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
         names_found = self._listed(lambda: sorted(names.key(f) for f in listing.folders(self.root)))
-        return tuple(k for k in names_found if self._fits(k))
+        return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
     def list_ignored(self) -> Mapping[str, str]:
         """See `Source.list_ignored`: by path below the landing folder."""
         found = self._listed(lambda: sorted(listing.left_out(self.root)))
         folders = self._listed(lambda: sorted(listing.folders(self.root)))
-        return dict(found) | {f: listing.TOO_LONG for f in folders if not self._fits(names.key(f))}
+        return dict(found) | {
+            f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))
+        }
 
     def _listed(self, look: "Callable[[], list[T]]") -> "list[T]":
         """What a look at the root gives; nothing where there is no root."""
@@ -106,9 +109,6 @@ class Landing:
             return []
         except OSError as error:
             raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
-
-    def _fits(self, key: str) -> bool:
-        return ID.fullmatch(f"{self.name}-{key}") is not None
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
@@ -181,7 +181,7 @@ class Landing:
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `Source.explain_unsettled`: the files that have not rested for `settle` seconds."""
-        files, folder = self.index.files((partition,))[partition], names.folder(partition[len(self.name) + 1 :])
+        files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
         rested = {f.path for f in listing.rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
         now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
@@ -209,7 +209,7 @@ class Landing:
             frame = reader.options(**self._options()).load(place)
             self._complete(frame.columns, ranges)
             self._one_a_line(spark, place)
-            yield frame
+            yield merged(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -279,7 +279,7 @@ class Landing:
 
     def _landed(self, partition: str, known: frozenset[str]) -> list[Landed]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
-        folder = names.folder(partition[len(self.name) + 1 :])
+        folder = names.folder(key_of(partition))
         return sorted(listing.rested(self.root, folder, known, self.declared.settle, self.clock()))
 
     def _fitting(self, files: tuple[Landed, ...]) -> list[int]:
@@ -368,7 +368,7 @@ class Landing:
         found = lines.joined(texts, self.declared.schema, self._options())
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = one
+            partition, offset, said = names.partition(one[0]), one[1], one[2]
             raise DataError(
                 f"{self.locate(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
                 f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",

@@ -16,7 +16,7 @@ ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
 NO_TEXT = "its name is not UTF-8; give it another"
 NO_FILE = "it is no regular file"
-TOO_LONG = "its partition id would be longer than 128 characters; give it a shorter name"
+TOO_LONG = "its partition id would be longer than 120 bytes; give it a shorter name"
 
 
 def folders(root: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rota.dataplane import columns, footers, parsing
+from rota.dataplane import columns, footers, names, parsing
 from rota.dataplane.parsing import Tally
 from rota.dataplane.ports import DataFile, LogEntry
 from rota.dataplane.source import CORRUPT, SparkSource
@@ -74,11 +74,12 @@ def gathered(
     try:
         some = parsing.parsed(frame.where(frame[PARTITION].isin(*kept))).frame
         few = some.where(some[CORRUPT].isNotNull())
-        few.select(PARTITION, OFFSET, _text(few)).withColumn(columns.SPLIT, few[PARTITION]).write.partitionBy(
-            columns.SPLIT
-        ).parquet(str(raw))
+        split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
+        split.write.partitionBy(columns.SPLIT).parquet(str(raw))
         for partition in kept:
-            _placed(raw / f"{columns.SPLIT}={partition}", table / "data" / attempt, partition, attempt, source)
+            _placed(
+                raw / f"{columns.SPLIT}={names.split(partition)}", table / "data" / attempt, partition, attempt, source
+            )
     finally:
         shutil.rmtree(raw, ignore_errors=True)
     files = footers.read(table, attempt, ranges)

@@ -1,19 +1,20 @@
 """Links to landed files under the names from which Spark takes a row's partition and offset.
 
-Law: a file that is linked as `_partition=<id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two columns, at
-no cost a row; what an error of Spark says of a link is said of the file.
+Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
+columns, at next to no cost; what an error of Spark says of a link is said of the file.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rota.dataplane import names
 from rota.dataplane.fileindex import Landed
 from rota.dataplane.ports import Ranges
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import EnvironmentFailed
 
-LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
+LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 
 
@@ -22,7 +23,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[Landed]], r
     try:
         for partition, (start, end) in ranges.items():
             for offset, file in enumerate(files[partition][start:end], start):
-                folder = stage / f"{PARTITION}={partition}" / f"{OFFSET}={offset}"
+                folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
                 folder.mkdir(parents=True)
                 (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
@@ -31,7 +32,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[Landed]], r
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
     """The text with `name(partition, offset)` in place of each link; None leaves it."""
-    return LINK.sub(lambda link: name(link[1], int(link[2])) or link[0], text)
+    return LINK.sub(lambda link: name(names.partition(link[1]), int(link[2])) or link[0], text)
 
 
 def escape(folder: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rota.dataplane.ports import Batch, LogEntry
+from rota.ids import key_of, partition_id, pipeline_of
 
 T = TypeVar("T")
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
@@ -63,7 +64,7 @@ def _renamed(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
 
 def renamed_id(partition: str, old: str, new: str) -> str:
     """The partition's id after its pipeline `old` was renamed to `new`."""
-    return f"{new}-{partition[len(old) + 1 :]}" if partition.startswith(f"{old}-") else partition
+    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:

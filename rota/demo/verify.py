@@ -105,7 +105,7 @@ def _landed(landing: Path, index: Path, pipeline: str) -> list[LandedFile]:
         for row in _table(index, deltalog.read(index)).to_pylist():
             ordinals["/".join(Path(row["path"]).parts[-2:])] = row["ordinal"]
     return [
-        LandedFile(path, f"{pipeline}-{path.parent.name}", ordinals.get(f"{path.parent.name}/{path.name}"))
+        LandedFile(path, f"{pipeline}:{path.parent.name}", ordinals.get(f"{path.parent.name}/{path.name}"))
         for path in sorted(landing.rglob("*.csv"))
         if path.name[0] not in "._"
     ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rota.coordination.layout import worker_of
+from rota.ids import worker_of
 from rota.sim.truth import Change
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ def _parts(count: int, sources: int = 1, weights: Callable[[int], float] = lambd
     each = count // sources
     names = ["orders", "clicks", "trips", "mails"][:sources]
     return tuple(
-        Partition(f"{n}-{i:02}", source=n, load=weights(s * each + i)) for s, n in enumerate(names) for i in range(each)
+        Partition(f"{n}:{i:02}", source=n, load=weights(s * each + i)) for s, n in enumerate(names) for i in range(each)
     )
 
 
@@ -118,7 +118,7 @@ def over_placement() -> World:
     parts, initial = [], {}
     for worker, score in OVER_PLACED.items():
         for i in range(10):
-            name = f"trips-{worker[1:]}{i}"
+            name = f"trips:{worker[1:]}{i}"
             parts.append(Partition(name, source="trips", load=score / 10))
             initial[name] = worker
     return World(

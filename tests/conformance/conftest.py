@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.memory import MemoryServer
 from rota.coordination.tree import Tree
 from rota.machine import free_port
 from tests.conformance.processes import Start, Worker
+from tests.conformance.targets import founded
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
 
 _numbers = itertools.count()
@@ -48,6 +50,13 @@ def tree(world: World, group: str) -> Tree:
     tree = Tree(world.connect(), group)
     tree.found()
     return tree
+
+
+@pytest.fixture
+def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
+    """A founded group with two free partitions."""
+    with connect(zookeeper.hosts) as store:
+        yield founded(Tree(store, group))
 
 
 @pytest.fixture

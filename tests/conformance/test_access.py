@@ -110,18 +110,18 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     rebalance(controller, "r1")
     target = worker.target("w1")
     assert target is not None
-    assert target.partitions == {"p-a", "p-b"}
+    assert target.partitions == {"p:a", "p:b"}
     for partition, seen in worker.owned().items():
         ownership.claim(worker, incarnation, partition, seen.version, target.version)
-    run = membership.register_run(controller, "r2", incarnation, ["p-a"])
-    parking.park(controller, "p-a", "bad")
+    run = membership.register_run(controller, "r2", incarnation, ["p:a"])
+    parking.park(controller, "p:a", "bad")
     membership.end_run(controller, run)
     membership.announce(worker, incarnation, Live(leaving=True))
     wishes.cordon(person, "w1")
     wishes.pause(person)
-    assert parking.unpark(person, "p-a")
+    assert parking.unpark(person, "p:a")
     assert not mending.unreadable(reader)
-    assert set(reader.ids()) == {"p-a", "p-b"}
+    assert set(reader.ids()) == {"p:a", "p:b"}
     assert reader.store.now() > 0
     for partition, seen in worker.owned().items():
         ownership.release(worker, incarnation, partition, seen.version, assign_version=target.version)

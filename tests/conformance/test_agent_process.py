@@ -4,7 +4,6 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,58 +11,11 @@ import pytest
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.membership import end_run, join, register_run
-from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.store import Create, Op, Set
+from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from tests.conformance.processes import SESSION, Start
+from tests.conformance.targets import aim, founded, held, incarnation, owners
 from tests.waiting import wait_until
-
-PARTITIONS = ("s-1", "s-2")
-
-
-@pytest.fixture
-def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
-    """A founded group with two free partitions."""
-    with connect(zookeeper.hosts) as store:
-        yield founded(Tree(store, group))
-
-
-def founded(tree: Tree) -> Tree:
-    tree.found()
-    tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in PARTITIONS])
-    return tree
-
-
-def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets: str) -> None:
-    """Publish the next epoch: worker=partitions, by the last letter of each, or by whole names."""
-    head = tree.head()
-    epoch = head.record.epoch + 1
-    ops: list[Op] = []
-    named = {worker: [f"s-{letter}" for letter in letters] for worker, letters in targets.items()}
-    for worker, names in (whole or named).items():
-        seen = tree.assigns().get(worker)
-        old = seen.record.effective(head.record.epoch) if seen else None
-        slot = Slot(epoch=epoch, partitions=frozenset(names))
-        data, path = encode(Slots(slots=(*([old] if old else []), slot))), tree.paths.assign(worker)
-        ops.append(Set(path, data, -1) if seen else Create(path, data))
-    tree.store.multi([*ops, Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
-
-
-def owners(tree: Tree) -> dict[str, str]:
-    """Partition -> worker that owns it, for those that somebody owns."""
-    return {p: v.incarnation.rpartition("@")[0] for p, v in tree.owned().items() if v.incarnation}
-
-
-def incarnation(tree: Tree, worker: str) -> str | None:
-    """The newest live incarnation of a worker."""
-    view = tree.newest(tree.live()).get(worker)
-    return view.incarnation if view else None
-
-
-def held(tree: Tree, **wanted: str) -> None:
-    """Wait until each worker owns exactly these, by the last letter of each."""
-    expected = {f"s-{letter}": worker for worker, letters in wanted.items() for letter in letters}
-    wait_until(lambda: owners(tree) == expected, 20)
 
 
 def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) -> None:
@@ -74,8 +26,8 @@ def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) 
     first.kill()
     aim(real, w1="", w2="12")
     held(real, w2="12")
-    assert "reason=gone" in second.hears("event=claimed partition=s-1")
-    assert second.hears("event=wait partition=s-1"), "while the dead one's session lasted"
+    assert "reason=gone" in second.hears("event=claimed partition=s:1")
+    assert second.hears("event=wait partition=s:1"), "while the dead one's session lasted"
 
 
 def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
@@ -89,12 +41,12 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
     held(real, w1="12")
     with connect(zookeeper.hosts) as other:
         run = Tree(other, real.group)
-        node = register_run(run, "r1", incarnation(real, "w1") or "", ["s-1"])
+        node = register_run(run, "r1", incarnation(real, "w1") or "", ["s:1"])
         first.signal(signal.SIGTERM)
         wait_until(lambda: next(v for v in real.live() if v.worker == "w1").record.leaving, 20)  # type: ignore[union-attr]
         aim(real, w1="", w2="12")
         held(real, w1="1", w2="2")
-        first.hears("event=drain partition=s-1")
+        first.hears("event=drain partition=s:1")
         assert first.process.poll() is None
         end_run(run, node)
     held(real, w2="12")
@@ -114,8 +66,8 @@ def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(sta
     second.signal(signal.SIGTERM)
     assert (first.ends(), second.ends()) == (0, 0)
     assert owners(real) == {}
-    assert first.hears("event=released partition=s-1 reason=leaving")
-    assert second.hears("event=released partition=s-2 reason=leaving")
+    assert first.hears("event=released partition=s:1 reason=leaving")
+    assert second.hears("event=released partition=s:2 reason=leaving")
 
 
 def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, real: Tree) -> None:
@@ -127,13 +79,13 @@ def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, r
     first.signal(signal.SIGSTOP)
     wait_until(lambda: incarnation(real, "w1") is None, 20)
     aim(real, w1="1", w2="2")
-    wait_until(lambda: owners(real).get("s-2") == "w2", 20)
+    wait_until(lambda: owners(real).get("s:2") == "w2", 20)
     first.signal(signal.SIGCONT)
     first.hears("event=lost")
     after = wait_until(lambda: incarnation(real, "w1"), 20)
     assert after != before
-    wait_until(lambda: real.owned()["s-1"].incarnation == after, 20)
-    assert owners(real)["s-2"] == "w2"
+    wait_until(lambda: real.owned()["s:1"].incarnation == after, 20)
+    assert owners(real)["s:2"] == "w2"
 
 
 def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zookeeper: EmbeddedZooKeeper) -> None:
@@ -142,14 +94,14 @@ def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zoo
     aim(real, w1="12", w2="")
     held(real, w1="12")
     with connect(zookeeper.hosts) as other:
-        register_run(Tree(other, real.group), "r1", incarnation(real, "w1") or "", ["s-1"])
-        token = real.owned()["s-1"].token
+        register_run(Tree(other, real.group), "r1", incarnation(real, "w1") or "", ["s:1"])
+        token = real.owned()["s:1"].token
         aim(real, w1="", w2="12")
         held(real, w2="12")
-    assert "reason=forced" in second.hears("event=claimed partition=s-1")
-    assert "reason=free" in second.hears("event=claimed partition=s-2")
-    assert real.owned()["s-1"].token > token
-    assert not first.said("released partition=s-1")
+    assert "reason=forced" in second.hears("event=claimed partition=s:1")
+    assert "reason=free" in second.hears("event=claimed partition=s:2")
+    assert real.owned()["s:1"].token > token
+    assert not first.said("released partition=s:1")
     assert first.process.poll() is None
 
 
@@ -161,8 +113,8 @@ def test_a_restart_takes_over_at_once(start: Start, real: Tree) -> None:
     held(real, w1="12")
     older.kill()
     newer = start("w1")
-    assert "reason=older" in newer.hears("event=claimed partition=s-1")
-    newer.hears("event=claimed partition=s-2")
+    assert "reason=older" in newer.hears("event=claimed partition=s:1")
+    newer.hears("event=claimed partition=s:2")
     assert not newer.said("event=taken")
 
 
@@ -199,8 +151,8 @@ def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(sta
     assert first.process.poll() is second.process.poll() is None
     assert {p: v.version for p, v in real.owned().items()} == before, "nothing changed hands"
     first.kill()
-    second.hears("event=claimed partition=s-1")
-    second.hears("event=claimed partition=s-2")
+    second.hears("event=claimed partition=s:1")
+    second.hears("event=claimed partition=s:2")
     assert len(second.said("event=taken")) == len(first.said("event=rival")) == 1
     wait_until(lambda: len(real.store.children(real.paths.lives)) == 1, 20)
 
@@ -246,7 +198,7 @@ def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Star
     held(real, w1="1")
     real.store.delete(real.paths.live(before))
     wait_until(lambda: incarnation(real, "w1") not in (before, None), 20)
-    wait_until(lambda: real.owned()["s-1"].incarnation == incarnation(real, "w1"), 20)
+    wait_until(lambda: real.owned()["s:1"].incarnation == incarnation(real, "w1"), 20)
 
 
 def test_usage_is_announced(start: Start, real: Tree) -> None:

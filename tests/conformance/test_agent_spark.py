@@ -127,7 +127,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
         cordon(tree, "w2")
         observe(store, catalog, group)
         rebalance(tree, "rebalance")
-        incarnation = wait_until(lambda: tree.owned(["p-a"])["p-a"].incarnation, 20)
+        incarnation = wait_until(lambda: tree.owned(["p:a"])["p:a"].incarnation, 20)
         hung, abandoned = spark_of(guarded), spark_of(deaf)
 
         def hanging(frame: object) -> object:
@@ -143,7 +143,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
                 return clients[-1]
 
             try:
-                return list(consume(tree, pipeline, incarnation, ["p-a"], name, connected))
+                return list(consume(tree, pipeline, incarnation, ["p:a"], name, connected))
             finally:
                 clients[0].release_session_on_close = False  # nobody may be there to be told
                 clients[0].stop()  # as the end of a run's process does; else it stays this process's active session

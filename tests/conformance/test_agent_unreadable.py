@@ -1,11 +1,15 @@
 """An agent among records that cannot be read stands still, and goes on when they are mended."""
 
+import pytest
+
 from rota.agent import Agent
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import wish
 from rota.rebalance import rebalance
+
+pytestmark = pytest.mark.fast
 
 
 def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
@@ -27,8 +31,8 @@ def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
             pass
 
     cycle()
-    store.create(paths.own("p-a"), encode(Own()))
-    store.create(paths.assign("w1"), encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"p-a"})),))))
+    store.create(paths.own("p:a"), encode(Own()))
+    store.create(paths.assign("w1"), encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"p:a"})),))))
     tree.update(paths.head, Head, lambda _: Head(epoch=1))
     whole = store.get(paths.meta)
     assert whole is not None
@@ -74,7 +78,7 @@ def test_a_head_that_cannot_be_read_is_said_and_moves_nothing() -> None:
     cycle()
     cycle()
     assert said[1:] == [("claimed", None), ("unreadable", tree.paths.head)]
-    assert tree.owned()["p-a"].incarnation == agent.state.incarnation
+    assert tree.owned()["p:a"].incarnation == agent.state.incarnation
 
 
 def test_a_wish_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:

@@ -8,17 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.agent import AT_A_LOOK, LINES, Agent
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import AT_ONCE, claim_all, release_all
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.store import MAX_REQUEST, Check, Create, Node, Op, Set, Store
+from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.coordination.tree import Tree
 from rota.core import reconcile
+from rota.ids import MAX_PARTITION
+from tests.ablations import NO_LIVE, changed
 from tests.conformance.worlds import MemoryWorld, World
 
-NAMES = tuple(f"p-{n:03}" for n in range(AT_ONCE))
+NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
 
 
 def founded(store: Store, group: str, names: Sequence[str] = NAMES) -> Tree:
@@ -109,7 +111,7 @@ def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, 
 
 
 def test_a_batch_of_the_longest_ids_fits_into_a_request(memory: MemoryServer) -> None:
-    longest = [f"{i:05}".ljust(128, "x") for i in range(AT_ONCE)]
+    longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(AT_ONCE)]
     tree = founded(memory.connect(), "g" * 128, longest)
     me = membership.join(tree, "w" * 128, Live())
     publish(tree, take_control(tree), Publication({"w" * 128: frozenset(longest)}))
@@ -135,7 +137,7 @@ STEP = st.tuples(
 def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], str]], spoil: object = None) -> int:
     """Two workers act in batches on what they saw last; how often a partition was given to one while the other had been
     told that it owns it and nobody had taken it from there by a later write than that."""
-    tree = founded(world.connect(), group, names := tuple(f"q-{n}" for n in range(5)))
+    tree = founded(world.connect(), group, names := tuple(f"q:{n}" for n in range(5)))
     who = {worker: joined(world, group, worker) for worker in WORKERS}
     seen = {worker: dict.fromkeys(names, 0) for worker in WORKERS}
     won: dict[tuple[str, int], str] = {}
@@ -253,7 +255,7 @@ class Played:
 
 
 def test_an_agent_claims_and_releases_in_as_few_multis_as_fit_and_counts_what_is_much() -> None:
-    names = [f"p-{n:04}" for n in range(1_000)]
+    names = [f"p:{n:04}" for n in range(1_000)]
     played = Played(names)
     played.cycle()
     sent = counted(played.agent.store)
@@ -261,9 +263,9 @@ def test_an_agent_claims_and_releases_in_as_few_multis_as_fit_and_counts_what_is
     assert (len(sent), played.owned()) == (3, 1_000)
     claimed = [facts for word, facts in played.said if word == "claimed"]
     assert [(f["partitions"], f["first"], f["last"], f["reason"]) for f in claimed] == [
-        (400, "p-0000", "p-0399", "free"),
-        (400, "p-0400", "p-0799", "free"),
-        (200, "p-0800", "p-0999", "free"),
+        (400, "p:0000", "p:0399", "free"),
+        (400, "p:0400", "p:0799", "free"),
+        (200, "p:0800", "p:0999", "free"),
     ]
     assert [f["token"] for f in claimed] == [played.tree.owned()[str(f["last"])].token for f in claimed]
     kept = frozenset(names[LINES:])
@@ -283,7 +285,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_look_reads_no_more_than_it_can_act_upon_in_time(few: None) -> None:
     """50,000 records took longer to read than a look is good for: not one of them was ever claimed."""
-    played = Played([f"p-{n:02}" for n in range(23)])
+    played = Played([f"p:{n:02}" for n in range(23)])
     read = [played.cycle() for _ in range(30)]
     assert max(read) == 5
     assert played.owned() == 23
@@ -309,7 +311,7 @@ def test_an_owner_that_is_waited_for_is_waited_for_while_others_are_read(
     few: None, agent: type[Agent], taken: int
 ) -> None:
     """Without what is known of the unread, each wait began anew at each turn, and nobody was ever forced."""
-    names = [f"p-{n:02}" for n in range(12)]
+    names = [f"p:{n:02}" for n in range(12)]
     played = Played(names, agent)
     other = Tree(played.server.connect(), "g")
     claim_all(other, membership.join(other, "w2", Live()), dict.fromkeys(names, 0))
@@ -321,7 +323,7 @@ def test_an_owner_that_is_waited_for_is_waited_for_while_others_are_read(
 
 def test_an_agent_that_leaves_waits_for_the_turn_of_what_it_did_not_read(few: None) -> None:
     """The first turn names nothing of its own; the machine must not conclude that nothing is known of the rest."""
-    played = Played([f"p-{n:02}" for n in range(12)])
+    played = Played([f"p:{n:02}" for n in range(12)])
     for _ in range(8):
         played.cycle()
     other = Tree(played.server.connect(), "g")
@@ -336,7 +338,7 @@ def test_an_agent_that_leaves_waits_for_the_turn_of_what_it_did_not_read(few: No
 
 def test_an_agent_reads_the_runs_of_nobody_else_and_its_own_only_to_let_go(few: None) -> None:
     """Each agent read every run's node of the group at each look: 240 MiB/s with 100 agents."""
-    names = [f"p-{n}" for n in range(4)]
+    names = [f"p:{n}" for n in range(4)]
     played = Played(names)
     tree = played.tree
     for _ in range(3):
@@ -387,8 +389,8 @@ def test_the_live_check_of_a_batch_stops_a_worker_whose_session_ended(world: Wor
     founded(world.connect(), group)
     one, me = joined(world, group, "w1")
     membership.leave(one, me)
-    inner = one.store.multi
-    one.store.multi = lambda ops: inner([op for op in ops if not isinstance(op, Check)])  # type: ignore
-    assert len(claim_all(one, me, dict.fromkeys(NAMES, 0), guards=ownership.Guards(live=False)).taken) == AT_ONCE
-    one.store.multi = inner  # type: ignore[method-assign]
+    sent = one.store.multi
+    changed(one.store, NO_LIVE)
+    assert len(claim_all(one, me, dict.fromkeys(NAMES, 0)).taken) == AT_ONCE
+    one.store.multi = sent  # type: ignore[method-assign]
     assert len(release_all(one, me, dict.fromkeys(NAMES, 1))) == AT_ONCE

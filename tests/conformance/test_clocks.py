@@ -14,7 +14,9 @@ from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
 from rota.pipeline import Catalog, Group
 from rota.rebalance import observe, rebalance
-from tests.core.test_planner import LOPSIDED, given
+from tests.core.groups import LOPSIDED, build_plain_snapshot
+
+pytestmark = pytest.mark.fast
 
 BACK = 3600.0
 
@@ -23,26 +25,26 @@ def test_a_parked_partition_is_tried_again() -> None:
     clock = [2 * BACK]
     tree = Tree(MemoryServer(clock=lambda: clock[0]).connect(), "g")
     tree.found()
-    parked = park(tree, "p-a", "bad", retry_after=5.0)
+    parked = park(tree, "p:a", "bad", retry_after=5.0)
     assert waiting(parked, clock[0] + 4)
     assert not waiting(parked, clock[0] + 5)
     assert not waiting(parked, clock[0] - BACK)
-    assert waiting(park(tree, "p-b", "bad"), clock[0] - BACK), "a person must act"
+    assert waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
 
 
 def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
-    snapshot = given(["w1", "w2", "w3"], LOPSIDED, now=2 * BACK)
+    snapshot = build_plain_snapshot(["w1", "w2", "w3"], LOPSIDED, now=2 * BACK)
     policy = Policy(budget=3, cooldown=60.0)
     first = plan(snapshot, policy=policy)
     held = {p: w for w, ps in first.assignment.as_dict().items() for p in ps}
-    moved = given(["w1", "w2", "w3"], held, now=BACK)
+    moved = build_plain_snapshot(["w1", "w2", "w3"], held, now=BACK)
     back = plan(moved, memory=first.memory, policy=policy)
     assert back.due == BACK + 60
     assert plan(replace(moved, now=BACK + 60), memory=back.memory, policy=policy).measures.moves == 3
 
 
 def test_the_shedders_look_again_after_one_round() -> None:
-    snapshot = given(["w1"], {}, now=BACK)
+    snapshot = build_plain_snapshot(["w1"], {}, now=BACK)
     assert start_round(snapshot, BACK - ROUND / 2, 1)[0] is False
     assert start_round(snapshot, 2 * BACK, 1) == (True, 2, BACK + ROUND)
 
@@ -58,7 +60,7 @@ def test_grace_is_no_longer_than_grace() -> None:
     tree.grow("p", ["a"])
     incarnation = membership.join(Tree(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
-    ownership.claim(Tree(agent, "g"), incarnation, "p-a", 0)
+    ownership.claim(Tree(agent, "g"), incarnation, "p:a", 0)
     agent.close()
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30

@@ -11,7 +11,7 @@ from rota.coordination.tree import Tree
 from rota.errors import CoordinationError, NotOwner
 from tests.waiting import wait_until
 
-PARTITIONS = frozenset(f"flights-{i}" for i in range(12))
+PARTITIONS = frozenset(f"flights:{i}" for i in range(12))
 
 
 def leader(servers: list[EmbeddedZooKeeper]) -> EmbeddedZooKeeper | None:
@@ -38,8 +38,8 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
                     published.append((publish(tree, term, Publication(plan)).epoch, plan))
                     for worker in ("a", "b"):
                         incarnation = membership.join(tree, worker, Live())
-                        seen = tree.owned(["flights-0"])["flights-0"]
-                        tokens.append(ownership.claim(tree, incarnation, "flights-0", seen.version).token)
+                        seen = tree.owned(["flights:0"])["flights:0"]
+                        tokens.append(ownership.claim(tree, incarnation, "flights:0", seen.version).token)
                 except (CoordinationError, NotOwner):
                     continue
         except BaseException as error:

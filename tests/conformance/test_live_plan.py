@@ -151,6 +151,6 @@ def test_every_assignor_serves_a_group(group_of_two: Tree, assignor: str) -> Non
     rebalance(tree, "run-1")
     head, targets = tree.targets()
     assert head.record.epoch == 1
-    assert sorted(p for t in targets.values() for p in t.partitions) == [f"flights-{k}" for k in KEYS]
+    assert sorted(p for t in targets.values() for p in t.partitions) == [f"flights:{k}" for k in KEYS]
     looks_again = assignor in {"avg-shed", "threshold-shed", "uniform-shed", "sticky-load"}
     assert (head.record.due is not None) == looks_again

@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[Group], object]] = {
     "capacity": lambda g: wishes.wish(g.tree, "w1", capacity=3.0),
     "labels": lambda g: wishes.wish(g.tree, "w1", labels={"disk": "ssd"}),
     "max_partitions": lambda g: wishes.wish(g.tree, "w1", max_partitions=1),
-    "pin": lambda g: wishes.pin(g.tree, "flights-AA", "w2"),
+    "pin": lambda g: wishes.pin(g.tree, "flights:AA", "w2"),
     "pause": lambda g: wishes.pause(g.tree),
     "assignor": lambda g: g.tree.found(assignor="hash"),
     "options": lambda g: g.tree.found(options={"x": 1}),
@@ -99,9 +99,9 @@ def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -
 NOTHING: dict[str, Callable[[Group], object]] = {
     "usage": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(usage={"cpu": 0.9})),
     "load": lambda g: g.tree.put(g.tree.paths.load("flights"), Loads(rates={"AA": 5.0})),
-    "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights-AA"), Checkpoint(offset=1, token=1, run_id="")),
-    "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights-AA", 0),
-    "parked": lambda g: park(g.tree, "flights-AA", "bad"),
+    "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), Checkpoint(offset=1, token=1, run_id="")),
+    "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights:AA", 0),
+    "parked": lambda g: park(g.tree, "flights:AA", "bad"),
     "the same wish": lambda g: wishes.uncordon(g.tree, "w1"),
     "the same settings": lambda g: g.tree.found(assignor="sticky", budget=None),
     "the same keys": lambda g: g.tree.grow("flights", KEYS),
@@ -150,22 +150,22 @@ def test_a_drained_worker_hands_over_and_a_cordoned_one_keeps(balanced: Group) -
 
 
 def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
-    wishes.pin(balanced.tree, "flights-AA", "w2")
+    wishes.pin(balanced.tree, "flights:AA", "w2")
     balanced.tree.grow("flights", [], {"disk": "ssd"})
     balanced.tree.put(balanced.tree.paths.load("flights"), Loads(rates={"AA": 30.0, "DL": 10.0}))
     snapshot = look_at(balanced.tree).snapshot
     parts = {p.id: p for p in (snapshot.partition(i) for i in range(4))}
-    assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights-AA": "w2"}
+    assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights:AA": "w2"}
     assert {p: v.load for p, v in parts.items()} == {
-        "flights-AA": 30.0,
-        "flights-B6": 20.0,  # nobody measured it: the mean of those measured
-        "flights-DL": 10.0,
-        "flights-UA": 20.0,
+        "flights:AA": 30.0,
+        "flights:B6": 20.0,  # nobody measured it: the mean of those measured
+        "flights:DL": 10.0,
+        "flights:UA": 20.0,
     }
-    assert parts["flights-AA"].rate == 30.0
-    assert parts["flights-B6"].rate is None
+    assert parts["flights:AA"].rate == 30.0
+    assert parts["flights:B6"].rate is None
     assert all(p.requires == {"disk": "ssd"} for p in parts.values())
-    wishes.pin(balanced.tree, "flights-AA", None)
+    wishes.pin(balanced.tree, "flights:AA", None)
     assert balanced.tree.wishes().pins == {}
 
 
@@ -258,7 +258,7 @@ def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
 def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Group) -> None:
     tree = balanced.tree
     tree.grow("hotels", ["1"])
-    for partition in ("flights-AA", "hotels-1"):
+    for partition in ("flights:AA", "hotels-1"):
         tree.put(tree.paths.checkpoint(partition), Checkpoint(offset=1, token=1, run_id="", rows=60))
     tree.store.create(tree.paths.load("flights"), b"?")
     assert tree.paths.load("flights") in rebalance(tree, "r").quarantined
@@ -267,13 +267,13 @@ def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Gr
 
 def test_an_unreadable_own_record_or_checkpoint_is_left_out_and_named(balanced: Group) -> None:
     tree = balanced.tree
-    tree.store.set(tree.paths.own("flights-AA"), b"?", -1)
-    tree.store.create(tree.paths.checkpoint("flights-AA"), b"?")
+    tree.store.set(tree.paths.own("flights:AA"), b"?", -1)
+    tree.store.create(tree.paths.checkpoint("flights:AA"), b"?")
     tree.store.create(f"{tree.paths.checkpoints}/foreign=node", b"?")
-    assert "flights-AA" not in tree.owned()
+    assert "flights:AA" not in tree.owned()
     assert len(tree.owned()) == 3
     assert tree.checkpoints() == {}
-    assert set(tree.quarantined) == {tree.paths.own("flights-AA"), tree.paths.checkpoint("flights-AA")}
+    assert set(tree.quarantined) == {tree.paths.own("flights:AA"), tree.paths.checkpoint("flights:AA")}
 
 
 # --- founding, growing, forgetting
@@ -310,15 +310,12 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     assert tree.grow("flights", ["AA", "ZZ"]) == ("ZZ",)
     assert tree.grow("flights", []) == ()
     assert tree.partitions()["flights"].keys == (*KEYS, "ZZ")
-    for bad in ("", "a b", "a/b", "x" * 129, "x" * 125):
+    for bad in ("", " a", "a  b", "a/b", "a,b", "%41", "x" * 129, "x" * 113, "ü" * 57):
         with pytest.raises(ConfigError, match="id"):
             tree.grow("flights", [bad])
-    tree.grow("hotels", ["eu-1"])
-    with pytest.raises(ConfigError, match="'hotels-eu-1' would be of pipelines 'hotels' and 'hotels-eu'"):
-        tree.grow("hotels-eu", ["1"])
-    many = [f"{i:05}" for i in range(99_996)]
+    many = [f"{i:05}" for i in range(99_997)]
     with pytest.raises(
-        ConfigError, match=r" for 2 of the partitions of 'many', .* many-99994, many-99995\. .* 100000 are the most"
+        ConfigError, match=r" for 2 of the partitions of 'many', .* many:99995, many:99996\. .* 100000 are the most"
     ):
         tree.grow("many", many)
     assert tree.partitions()["many"].keys == tuple(many[:-2]), "those that fit are there, in their order"
@@ -383,8 +380,8 @@ def test_the_greatest_group_may_have_numbered_keys_or_some_random_digits() -> No
 def test_a_wish_about_somebody_unknown_names_the_known(balanced: Group) -> None:
     with pytest.raises(ConfigError, match=r"Unknown worker 'w9'. Known: w1, w2"):
         wishes.cordon(balanced.tree, "w9")
-    with pytest.raises(ConfigError, match=r"Unknown partition 'flights-XX'. Known: flights-AA, "):
-        wishes.pin(balanced.tree, "flights-XX", "w1")
+    with pytest.raises(ConfigError, match=r"Unknown partition 'flights:XX'. Known: flights:AA, "):
+        wishes.pin(balanced.tree, "flights:XX", "w1")
     with pytest.raises(ConfigError, match=r"Bad wish: .*capacity"):
         wishes.wish(balanced.tree, "w1", capacity=-1.0)
     assert balanced.tree.worker_wishes() == {}
@@ -407,12 +404,12 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     tree = balanced.tree
     tree.grow("hotels", ["x"])
     balanced.rebalance()
-    wishes.pin(tree, "flights-AA", "w2")
+    wishes.pin(tree, "flights:AA", "w2")
     tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
     offset = Checkpoint(offset=7, token=1, run_id="r", rows=1, seconds=1.0, epoch=1)
-    tree.put(tree.paths.checkpoint("flights-AA"), offset)
+    tree.put(tree.paths.checkpoint("flights:AA"), offset)
     owned = tree.owned()
-    assert set(forget_pipeline(tree, "flights")) == {f"flights-{key}" for key in KEYS}
+    assert set(forget_pipeline(tree, "flights")) == {f"flights:{key}" for key in KEYS}
     assert basis(tree).moved
     balanced.rebalance()
     assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels-x"}
@@ -422,14 +419,14 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     tree.grow("flights", KEYS)
     balanced.rebalance()
     assert len({p for target in tree.targets()[1].values() for p in target.partitions}) == 5
-    assert tree.checkpoints()["flights-AA"].record == offset
+    assert tree.checkpoints()["flights:AA"].record == offset
 
 
 def test_a_pipeline_in_use_or_unknown_is_not_forgotten(balanced: Group) -> None:
     tree = balanced.tree
     incarnation = tree.live()[0].incarnation
-    membership.register_run(tree, "r1", incarnation, ["flights-UA"])
-    with pytest.raises(ConfigError, match="Run r1 consumes flights-UA"):
+    membership.register_run(tree, "r1", incarnation, ["flights:UA"])
+    with pytest.raises(ConfigError, match="Run r1 consumes flights:UA"):
         forget_pipeline(tree, "flights")
     with pytest.raises(ConfigError, match=r"Unknown pipeline 'flight'\. Known: flights"):
         forget_pipeline(tree, "flight")
@@ -451,21 +448,21 @@ def test_the_cap_is_what_people_wish_else_what_is_announced(balanced: Group) -> 
 def test_a_parked_partition_waits_longer_after_each_failure_of_the_same_offset() -> None:
     time = [100.0]
     tree = Group(MemoryServer(clock=lambda: time[0])).tree
-    waits = [park(tree, "flights-AA", "bad", retry_after=5.0, offset=3) for _ in range(3)]
+    waits = [park(tree, "flights:AA", "bad", retry_after=5.0, offset=3) for _ in range(3)]
     assert [(p.failures, p.retry_at) for p in waits] == [(1, 105.0), (2, 110.0), (3, 120.0)]
-    assert park(tree, "flights-AA", "bad", retry_after=5.0, offset=4).failures == 1
-    assert park(tree, "flights-UA", "changed").retry_at is None
-    assert set(tree.parked()) == {"flights-AA", "flights-UA"}
+    assert park(tree, "flights:AA", "bad", retry_after=5.0, offset=4).failures == 1
+    assert park(tree, "flights:UA", "changed").retry_at is None
+    assert set(tree.parked()) == {"flights:AA", "flights:UA"}
     parked = waits[2]
     assert [waiting(parked, now) for now in (119.9, 120.0)] == [True, False]
-    assert waiting(tree.parked()["flights-UA"].record, 1e12)
-    assert unpark(tree, "flights-AA")
-    assert not unpark(tree, "flights-AA")
+    assert waiting(tree.parked()["flights:UA"].record, 1e12)
+    assert unpark(tree, "flights:AA")
+    assert not unpark(tree, "flights:AA")
 
 
 def test_the_last_two_hundred_refusals_stay(balanced: Group) -> None:
     for token in range(205):
-        assert note_refusal(balanced.tree, Refusal(partition="flights-AA", token=token, newer=token + 1))
+        assert note_refusal(balanced.tree, Refusal(partition="flights:AA", token=token, newer=token + 1))
     ring = balanced.tree.refusals().ring
     assert [r.token for r in ring] == list(range(5, 205))
     assert ring[0].at == 1000.0
@@ -483,13 +480,13 @@ def test_a_refusal_waits_for_the_session_of_a_run_that_was_asleep(
         return True
 
     monkeypatch.setattr(store, "wait_active", wait_active)
-    assert note_refusal(balanced.tree, Refusal(partition="flights-AA", token=1, newer=2))
+    assert note_refusal(balanced.tree, Refusal(partition="flights:AA", token=1, newer=2))
     assert [r.token for r in balanced.tree.refusals().ring] == [1]
 
 
 def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) -> None:
-    held = ownership.claim(balanced.agents["w1"], balanced.names["w1"], "flights-AA", 0)
-    run = membership.register_run(balanced.agents["w1"], "run", balanced.names["w1"], ["flights-AA"])
+    held = ownership.claim(balanced.agents["w1"], balanced.names["w1"], "flights:AA", 0)
+    run = membership.register_run(balanced.agents["w1"], "run", balanced.names["w1"], ["flights:AA"])
     with pytest.raises(ConfigError, match="are alive, the first is run"):
         adopt(balanced.tree, 5_000)
     assert balanced.tree.meta().token_base == 0
@@ -498,10 +495,10 @@ def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) ->
         adopt(balanced.tree, 5_000)
     membership.end_run(balanced.agents["w1"], run)
     behind = Checkpoint(offset=2, token=4_999, run_id="adopt")
-    balanced.tree.put(balanced.tree.paths.checkpoint("flights-AA"), Checkpoint(offset=9, token=1, run_id="r"))
-    assert adopt(balanced.tree, 5_000, {"flights-AA": behind}).token_base > 5_000
-    assert balanced.tree.checkpoints()["flights-AA"].record == behind
-    after = balanced.tree.owned()["flights-AA"]
+    balanced.tree.put(balanced.tree.paths.checkpoint("flights:AA"), Checkpoint(offset=9, token=1, run_id="r"))
+    assert adopt(balanced.tree, 5_000, {"flights:AA": behind}).token_base > 5_000
+    assert balanced.tree.checkpoints()["flights:AA"].record == behind
+    after = balanced.tree.owned()["flights:AA"]
     assert after.token > 5_000
     assert after.version == held.version, "who owns what is as it was"
     assert adopt(balanced.tree, 10).token_base == balanced.tree.meta().token_base > 5_000, "it never goes down"

@@ -3,10 +3,10 @@
 import pytest
 
 from rota.coordination import membership
-from rota.coordination.layout import incarnation_of, parse_incarnation, worker_of
 from rota.coordination.records import Live, RunNode, encode
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict
+from rota.ids import MAX_PARTITION, incarnation_of, parse_incarnation, worker_of
 from tests.conformance.worlds import World, again
 
 
@@ -57,13 +57,13 @@ def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: Tre
     incarnation = membership.join(agent, "w1", Live())
     assert [v.incarnation for v in tree.live()] == [incarnation]
     world.lose(agent.store, what)
-    path = membership.register_run(agent, "run", incarnation, ["b", "a"])
+    path = membership.register_run(agent, "run", incarnation, ["p:b", "p:a"])
     (run,) = tree.runs()
     assert (run.run_id, run.session, run.incarnation, run.partitions) == (
         "run",
         agent.store.session,
         incarnation,
-        ("a", "b"),
+        ("p:a", "p:b"),
     )
     world.lose(agent.store, what)
     membership.end_run(agent, path)
@@ -95,9 +95,9 @@ def test_incarnations_are_written_one_way() -> None:
 
 def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
     mine = membership.join(tree, "w1", Live())
-    node = membership.register_run(tree, "r1", mine, ["p-1", "p-2"])
-    membership.narrow_run(tree, node, ["p-2"])
-    assert [(run.run_id, run.partitions) for run in tree.runs()] == [("r1", ("p-2",))]
+    node = membership.register_run(tree, "r1", mine, ["p:1", "p:2"])
+    membership.narrow_run(tree, node, ["p:2"])
+    assert [(run.run_id, run.partitions) for run in tree.runs()] == [("r1", ("p:2",))]
     membership.end_run(tree, node)
     with pytest.raises(Conflict):
         membership.narrow_run(tree, node, [])
@@ -107,11 +107,11 @@ def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: 
     """A click works for one owner after the other; the node that the first left behind must not speak for the second."""
     first, second = (membership.join(tree, w, Live()) for w in ("w1", "w2"))
     another = Tree(world.connect(), tree.group)
-    theirs = membership.register_run(another, "run", first, ["p-a"])  # another life of the run: not its own to remove
-    membership.register_run(tree, "run", first, ["p-a"])
-    membership.register_run(tree, "run", second, ["p-b"])
+    theirs = membership.register_run(another, "run", first, ["p:a"])  # another life of the run: not its own to remove
+    membership.register_run(tree, "run", first, ["p:a"])
+    membership.register_run(tree, "run", second, ["p:b"])
     membership.end_run(another, theirs)
-    assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p-b",))]
+    assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p:b",))]
 
 
 def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them_before(
@@ -120,15 +120,15 @@ def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them
     """Its node of before may still be there, when it could not be removed: both would take themselves for the elder."""
     mine = membership.join(tree, "w1", Live())
     first, second = (Tree(world.connect(), tree.group) for _ in range(2))
-    membership.register_run(first, "first", mine, ["p-1"])
-    membership.register_run(second, "second", mine, ["p-2"])
-    membership.register_run(first, "first", mine, ["p-2"])
+    membership.register_run(first, "first", mine, ["p:1"])
+    membership.register_run(second, "second", mine, ["p:2"])
+    membership.register_run(first, "first", mine, ["p:2"])
     assert [run.run_id for run in sorted(tree.runs(), key=lambda run: run.czxid)] == ["second", "first"]
 
 
 def test_a_runs_node_holds_as_many_partitions_as_it_may_name() -> None:
     """Also with the longest ids; JSON of any number would be too large from some 5,000 on."""
-    longest = [f"{i:05}".ljust(128, "x") for i in range(3 * membership.MAX_RUN + 1)]
+    longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(3 * membership.MAX_RUN + 1)]
     assert [len(some) for some in membership.portions(longest)] == [*3 * [membership.MAX_RUN], 1]
     assert [p for some in membership.portions(longest) for p in some] == longest
     encode(RunNode(partitions=tuple(longest[: membership.MAX_RUN])))

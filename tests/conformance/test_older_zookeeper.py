@@ -16,7 +16,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
-from tests.conformance.test_agent_process import aim, founded, held
+from tests.conformance.targets import aim, founded, held
 from tests.conformance.worlds import again
 from tests.waiting import wait_until
 

@@ -41,13 +41,13 @@ class Supervised:
 def tree(memory: MemoryServer) -> Tree:
     tree = Tree(memory.connect(), "g")
     tree.found()
-    publish(tree, take_control(tree), Publication({"w1": frozenset({"p-a"})}))
+    publish(tree, take_control(tree), Publication({"w1": frozenset({"p:a"})}))
     return tree
 
 
 def takes(tree: Tree) -> int:
     """How often the partition changed hands."""
-    return tree.owned()["p-a"].version
+    return tree.owned()["p:a"].version
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -11,11 +11,11 @@ from rota.cli.log import MOST, Log
 from rota.cli.watchdog import TICKS, Watchdog
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
+from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
-from tests.conformance.test_agent_process import Tree, aim, held, incarnation, owners, real
+from tests.conformance.targets import aim, held, incarnation, owners
 from tests.waiting import wait_until
 
-__all__ = ["real"]
 STANDING = ("-m", "tests.conformance.standing_worker")
 UNREAD = """
 import fcntl, os
@@ -57,7 +57,7 @@ def test_a_worker_that_stands_still_is_not_live(
     first.hears("event=lost")
     after = wait_until(lambda: incarnation(real, "w1"), 20)
     assert after != before
-    wait_until(lambda: real.owned()["s-1"].incarnation == after, 20)
+    wait_until(lambda: real.owned()["s:1"].incarnation == after, 20)
     assert not second.said("event=(stalled|lost)")
     assert len(first.said("event=stalled")) == 1
 

@@ -57,7 +57,7 @@ PATTERNS = {
     "<worker>": r"w1",
     "<incarnation>": r"w1@[0-9a-f]{16}",
     "<pipeline>": "flights",
-    "<partition>": "flights-AA",
+    "<partition>": "flights:AA",
     "<run id>@<session>": r"run-1@[0-9a-f]{16}",
     "<epoch, 10 digits>": r"\d{10}",
 }
@@ -93,15 +93,15 @@ def life(store: MemoryStore) -> Tree:
     incarnation = membership.join(tree, "w1", Live())
     membership.wait_beside(tree, "w1", Live())
     wishes.uncordon(tree, "w1")
-    publish(tree, take_control(tree), Publication({"w1": frozenset({"flights-AA"})}))
+    publish(tree, take_control(tree), Publication({"w1": frozenset({"flights:AA"})}))
     target = tree.target("w1")
     assert target is not None
-    right = ownership.claim(tree, incarnation, "flights-AA", 0, target.version)
-    run = membership.register_run(tree, "run-1", incarnation, ["flights-AA"])
+    right = ownership.claim(tree, incarnation, "flights:AA", 0, target.version)
+    run = membership.register_run(tree, "run-1", incarnation, ["flights:AA"])
     write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])
-    park(tree, "flights-AA", "bad")
+    park(tree, "flights:AA", "bad")
     tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
-    note_refusal(tree, Refusal(partition="flights-AA", token=1, newer=2))
+    note_refusal(tree, Refusal(partition="flights:AA", token=1, newer=2))
     return tree
 
 
@@ -143,7 +143,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     store = Listening(memory)
     tree = life(store)
     root = tree.paths.root
-    rename_pipeline(tree, "flights", "planes", {"flights-AA": "planes-AA"}, {})
+    rename_pipeline(tree, "flights", "planes", {"flights:AA": "planes-AA"}, {})
     names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints", "partitions", "load")
     shapes = {
         tuple(re.sub(rf"(\w+) {root}/(\w+)[^ ]*", r"\1 \2", op).lower() for op in ops)

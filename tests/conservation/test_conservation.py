@@ -180,7 +180,7 @@ def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(
     main, aside = played.world.table / "main", played.world.table / "quarantine"
 
     def with_a_bad_one(rows: pa.Table) -> pa.Table:
-        bad = {"_partition": ["p-a"], "_offset": [0], "n": [None], "word": ["bad"]}
+        bad = {"_partition": ["p:a"], "_offset": [0], "n": [None], "word": ["bad"]}
         return pa.concat_tables([rows, pa.table(bad, schema=rows.schema)])
 
     rewritten(main, with_a_bad_one)

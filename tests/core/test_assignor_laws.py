@@ -13,37 +13,9 @@ from rota.core import Partition, Plan, Snapshot, Worker, plan
 from rota.core.assignors import ASSIGNORS
 from rota.errors import ConfigError
 from tests.core.exact_solver import may_hold
+from tests.core.groups import draw_group
 
 NAMES = sorted(ASSIGNORS)
-
-
-@st.composite
-def cases(draw: Any) -> tuple[list[Worker], list[Partition], dict[str, str]]:
-    def worker(i: int) -> Worker:
-        return Worker(
-            f"w{i}",
-            capacity=draw(st.sampled_from([1.0, 1.0, 0.5, 2.0])),
-            zone=draw(st.sampled_from([None, "a"])),
-            state=draw(st.sampled_from(["active"] * 4 + ["cordoned", "draining"])),
-            max_partitions=draw(st.sampled_from([None, None, None, 0, 1, 3])),
-            usage=draw(st.sampled_from([None, {"cpu": 0.1}, {"cpu": 0.9, "rate": 9e4}])),
-        )
-
-    def partition(i: int) -> Partition:
-        return Partition(
-            f"p{i}",
-            source=draw(st.sampled_from(["a", "b"])),
-            load=draw(st.sampled_from([0.0, 1.0, 1.0, 5.0])),
-            rate=draw(st.sampled_from([None, 1e3, 1e4])),
-            requires=draw(st.sampled_from([{}, {}, {"zone": "a"}])),
-            pin=draw(st.sampled_from([None] * 5 + ["w0", "w7"])),
-        )
-
-    workers = [worker(i) for i in range(draw(st.integers(0, 4)))]
-    partitions = [partition(i) for i in range(draw(st.integers(0, 10)))]
-    names = [None, "gone", *(w.id for w in workers)]
-    owners = {p.id: w for p in partitions if (w := draw(st.sampled_from(names))) is not None}
-    return workers, partitions, owners
 
 
 def most_placed(workers: list[Worker], partitions: list[Partition], owners: dict[str, str]) -> int:
@@ -98,7 +70,7 @@ def check(case: tuple[list[Worker], list[Partition], dict[str, str]], made: Plan
 
 
 @pytest.mark.parametrize("assignor", NAMES)
-@given(case=cases(), seed=st.integers(0, 99))
+@given(case=draw_group(), seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
     workers, partitions, owners = case
@@ -113,7 +85,7 @@ def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("assignor", NAMES)
-@given(case=cases())
+@given(case=draw_group())
 @settings(max_examples=20, deadline=None)
 def test_a_plan_that_was_carried_out_is_followed_by_no_move(assignor: str, case: Any) -> None:
     """The shedders move by reports of load, one step a round: without reports they too are done."""

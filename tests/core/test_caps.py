@@ -3,7 +3,6 @@ avoid it (tried by hand, all orders, with no code of the planner)."""
 
 from collections import Counter
 from functools import cache
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,30 +11,9 @@ from hypothesis import strategies as st
 
 from rota.core import Partition, Plan, Policy, Snapshot, Worker, budget, order, plan
 from rota.core.assignors import ASSIGNORS
+from tests.core.groups import Case, build_crowded
 
 BUDGETS = [None, 0, 1, 2]
-Case = tuple[list[Worker], list[Partition], dict[str, str]]
-
-
-def crowded(seed: int) -> Case:
-    """Small teams with little room, and partitions of which many have one place only."""
-    rng = Random(seed)
-    workers = [
-        Worker(
-            f"w{i}",
-            zone=rng.choice([None, "a"]),
-            state=rng.choice(["active"] * 5 + ["draining", "cordoned"]),
-            max_partitions=rng.choice([None, 1, 2, 3]),
-            usage={"cpu": rng.random(), "rate": 1e4, "throughput": 1e7},
-        )
-        for i in range(rng.randint(2, 4))
-    ]
-    pins = [None, None, *(w.id for w in workers)]
-    partitions = [
-        Partition(f"p{i}", pin=rng.choice(pins), requires=rng.choice([{}, {}, {"zone": "a"}]), rate=1e3, throughput=1e6)
-        for i in range(rng.randint(2, 9))
-    ]
-    return workers, partitions, {p.id: rng.choice([w.id for w in workers] * 2 + ["gone"]) for p in partitions}
 
 
 def made(case: Case, assignor: str, allowed: int | None) -> Plan:
@@ -93,7 +71,7 @@ def clean(moves: Any, held: Any, cap: Any) -> bool:
 @given(seed=st.integers(0, 1_000_000))
 @settings(max_examples=20, deadline=None)
 def test_caps_hold_in_the_end_and_on_the_way(assignor: str, allowed: int | None, seed: int) -> None:
-    case = crowded(seed)
+    case = build_crowded(seed)
     assert not breaches(case, made(case, assignor, allowed), allowed, made(case, assignor, None))
 
 
@@ -127,7 +105,7 @@ def test_the_laws_see_a_plan_without_one_of_its_guards(
     monkeypatch.setattr(part, guard, without)
     found = (
         breaches(case, made(case, "sticky", allowed), allowed, made(case, "sticky", None))
-        for case in [A_CHAIN, ONE_ROOM, *map(crowded, range(200))]
+        for case in [A_CHAIN, ONE_ROOM, *map(build_crowded, range(200))]
     )
     assert any(damage in what for all_of_one in found for what in all_of_one)
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from rota.coordination.client import checked_hosts
-from rota.coordination.layout import Paths, incarnation_of, is_id, is_incarnation, parse_incarnation
+from rota.coordination.layout import Paths
 from rota.coordination.memory import MemoryServer
 from rota.coordination.packed import MAX_IDS, unpack
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
@@ -21,8 +21,19 @@ from rota.coordination.store import checked_path
 from rota.coordination.tree import Tree
 from rota.core.document import answer_request, parse_request
 from rota.errors import ConfigError, RotaError, Undecodable
+from rota.ids import (
+    checked_id,
+    escape,
+    incarnation_of,
+    is_id,
+    is_incarnation,
+    is_key,
+    parse_incarnation,
+    pipeline_of,
+    unescape,
+)
 from rota.pipeline import Pipeline, delta, files, load
-from rota.settings import Settings, checked_endpoint, checked_id, expanded, known
+from rota.settings import Settings, checked_endpoint, expanded, known
 
 HUGE = "a" * 10_000_000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -92,6 +103,27 @@ def test_an_id_that_means_harm(word: str, what: str) -> None:
     assert ": " in line(caught)
     assert not is_id(WORDS[word])
     assert what != "incarnation" or not is_incarnation(f"{WORDS[word]}@1")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_key_of_a_name_that_means_harm_is_printable_text_and_leads_nowhere_else(word: str) -> None:
+    """What is a key as it stands is one; everything else is escaped, or no name of a file at all."""
+    paths, text = Paths("g"), WORDS[word]
+    if is_key(text) and len(text) < 100:
+        assert text.isprintable()
+        assert not set("/\0") & set(text)
+    else:
+        with pytest.raises(ConfigError) as caught:
+            paths.own(f"p:{text}")
+        line(caught)
+    if word in ("empty", "huge", "129", "pair"):
+        return
+    key = escape(text)
+    assert key.isprintable()
+    for path in (paths.own(f"p:{key}"), paths.parking(f"p:{key}"), paths.checkpoint(f"p:{key}")):
+        assert checked_path(path) == path
+        assert path.count("/") == 4
+    assert (pipeline_of(f"p:{key}"), unescape(key)) == ("p", text)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +225,7 @@ def test_a_payload_that_means_harm_is_quarantined_and_left_alone(model: type[Rec
     server = MemoryServer(clock=lambda: 1.0)
     tree = Tree(server.connect(), "g")
     tree.found()
-    paths = {Live: tree.paths.live("w@" + "0" * 16), Own: tree.paths.own("p-a"), Parked: tree.paths.parking("p-a")}
+    paths = {Live: tree.paths.live("w@" + "0" * 16), Own: tree.paths.own("p:a"), Parked: tree.paths.parking("p:a")}
     path = {**paths, Partitions: tree.paths.pipeline("p"), Slots: tree.paths.assign("w")}[model]
     tree.store.create(path, PAYLOADS[name])
     assert tree.read_many([path], model) == {}

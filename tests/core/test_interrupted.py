@@ -17,24 +17,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rota.core import Partition, Plan, Snapshot, Worker, plan
-from tests.core.test_assignor_laws import cases
-from tests.core.test_sticky_load import drifted
-
-
-def owned(made: Plan) -> dict[str, str]:
-    return {p: w for w, held in made.assignment.as_dict().items() for p in held}
+from rota.core import Partition, Snapshot, Worker, plan
+from tests.core.groups import build_drifted, draw_group, read_owners
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "ordinal", "hash", "range", "round-robin"])
-@given(case=cases())
+@given(case=draw_group())
 @settings(max_examples=40, deadline=None)
 def test_every_prefix_goes_on_to_the_same_end(assignor: str, case: Any) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners), assignor)
     cordoned = {w.id for w in workers if w.state == "cordoned"}
     assume(not any(u.giver in cordoned for u in made.unassigned))
-    assert {*ends_of_prefixes(assignor, workers, partitions, owners)} <= {frozenset(owned(made).items())}
+    assert {*ends_of_prefixes(assignor, workers, partitions, owners)} <= {frozenset(read_owners(made).items())}
 
 
 def ends_of_prefixes(
@@ -44,7 +39,7 @@ def ends_of_prefixes(
     done = dict(owners)
     for move in plan(Snapshot.of(workers, partitions, owners), assignor).moves:
         done[move.partition] = move.taker
-        yield frozenset(owned(plan(Snapshot.of(workers, partitions, done), assignor)).items())
+        yield frozenset(read_owners(plan(Snapshot.of(workers, partitions, done), assignor)).items())
 
 
 A_TIE = (
@@ -66,7 +61,7 @@ def test_a_tie_of_who_stays_on_a_cordon_places_as_many_from_every_prefix() -> No
 @given(seed=st.integers(0, 10_000), tolerance=st.sampled_from([0, 0.05, 0.1]))
 @settings(max_examples=20, deadline=None)
 def test_going_on_by_load_ends_as_low_or_within_the_tolerance(seed: int, tolerance: float) -> None:
-    snapshot = drifted(60, 8, seed)
+    snapshot = build_drifted(60, 8, seed)
     parts = [snapshot.partition(i) for i in range(60)]
     owners = {p.id: f"w{c:02}" for p, c in zip(parts, snapshot.owner.tolist(), strict=True)}
     made = plan(snapshot, "sticky-load", {"tolerance": tolerance})

@@ -6,8 +6,9 @@ import pytest
 
 import rota
 from rota.errors import ConfigError
+from rota.ids import checked_id
 from rota.pipeline import load
-from rota.settings import Settings, checked_id, expanded
+from rota.settings import Settings, expanded
 
 GOOD = """
 from rota import Group, Pipeline, delta, files

@@ -200,7 +200,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_protocol_lists_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     section = page.split("## `rota plan`")[1].split("\n## ")[0]
-    named = {*document._DOCUMENT, *document._WORKER, *document._PARTITION, *ANSWER, *ANSWER["measures"]}
+    named = {
+        *document.DOCUMENT_FIELDS,
+        *document.WORKER_FIELDS,
+        *document.PARTITION_FIELDS,
+        *ANSWER,
+        *ANSWER["measures"],
+    }
     assert not [name for name in named if f"`{name}`" not in section]
 
 

@@ -1,49 +1,30 @@
 """The planner: budget, cooldown, grace, what is exempt, the order under caps, a reason and a time to look again."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from rota.core import Partition, Plan, Policy, Snapshot, Worker, plan
-
-
-def parts(count: int) -> list[Partition]:
-    return [Partition(f"p{i:02}") for i in range(count)]
-
-
-def state(team: Sequence[Worker], owners: dict[str, str], now: float = 0.0, **absences: float) -> Snapshot:
-    return Snapshot.of(team, [Partition(p) for p in owners], owners, now=now, absences=absences)
-
-
-def given(team: Sequence[str], owners: dict[str, str], now: float = 0.0, **absences: float) -> Snapshot:
-    return state([Worker(w) for w in team], owners, now, **absences)
-
-
-def owned(made: Plan) -> dict[str, str]:
-    return {p: w for w, held in made.assignment.as_dict().items() for p in held}
-
-
-LOPSIDED = {f"p{i:02}": "w1" for i in range(12)}
+from rota.core import Partition, Policy, Snapshot, Worker, plan
+from tests.core.groups import LOPSIDED, build_partitions, build_plain_snapshot, build_snapshot, read_owners
 
 
 def test_a_budget_bounds_voluntary_moves_and_the_rest_follows() -> None:
-    snapshot, rounds = given(["w1", "w2", "w3"], LOPSIDED), 0
+    snapshot, rounds = build_plain_snapshot(["w1", "w2", "w3"], LOPSIDED), 0
     while (made := plan(snapshot, policy=Policy(budget=3))).moves:
         assert made.measures.moves <= 3
         rounds += 1
         if rounds < 3:
             assert made.due is not None
             assert "the budget is 3" in made.measures.reason
-        snapshot = given(["w1", "w2", "w3"], owned(made))
+        snapshot = build_plain_snapshot(["w1", "w2", "w3"], read_owners(made))
     assert rounds == 3
     assert sorted(len(h) for h in made.assignment.as_dict().values()) == [4, 4, 4]
-    assert owned(made) == owned(plan(given(["w1", "w2", "w3"], LOPSIDED)))
+    assert read_owners(made) == read_owners(plan(build_plain_snapshot(["w1", "w2", "w3"], LOPSIDED)))
 
 
 def test_no_budget_at_all_pauses_what_is_voluntary() -> None:
-    made = plan(given(["w1", "w2"], LOPSIDED), policy=Policy(budget=0))
+    made = plan(build_plain_snapshot(["w1", "w2"], LOPSIDED), policy=Policy(budget=0))
     assert not made.moves
     assert made.due is None
     assert made.measures.reason == "6 voluntary moves wait: the budget is 0"
@@ -54,45 +35,47 @@ def test_no_budget_at_all_pauses_what_is_voluntary() -> None:
 def test_unavoidable_moves_are_exempt_from_budget_and_cooldown() -> None:
     owners = LOPSIDED | {"x1": "gone", "x2": "w9"}
     team = [Worker("w1"), Worker("w2"), Worker("w9", state="draining")]
-    made = plan(state(team, owners, now=50.0), memory={"planner": {"voluntary_at": 45.0}}, policy=Policy(0, 60.0))
+    made = plan(
+        build_snapshot(team, owners, now=50.0), memory={"planner": {"voluntary_at": 45.0}}, policy=Policy(0, 60.0)
+    )
     assert {(m.partition, m.reason) for m in made.moves} == {("x1", "gone left"), ("x2", "w9 is draining")}
     assert made.measures.moves == made.measures.unavoidable_moves == 2
 
 
 def test_the_most_burdened_gives_first() -> None:
     owners = {f"a{i}": "w1" for i in range(6)} | {f"b{i}": "w2" for i in range(9)} | {"c": "w3"}
-    made = plan(given(["w1", "w2", "w3"], owners), policy=Policy(budget=2))
+    made = plan(build_plain_snapshot(["w1", "w2", "w3"], owners), policy=Policy(budget=2))
     assert [m.giver for m in made.moves] == ["w2", "w2"]
 
 
 def test_cooldown_waits_and_says_until_when() -> None:
     policy = Policy(budget=3, cooldown=60.0)
-    first = plan(given(["w1", "w2"], LOPSIDED, now=100.0), policy=policy)
+    first = plan(build_plain_snapshot(["w1", "w2"], LOPSIDED, now=100.0), policy=policy)
     assert first.memory == {"planner": {"voluntary_at": 100.0}}
     assert (len(first.moves), first.due) == (3, 160.0)
-    early = plan(given(["w1", "w2"], owned(first), now=130.0), memory=first.memory, policy=policy)
+    early = plan(build_plain_snapshot(["w1", "w2"], read_owners(first), now=130.0), memory=first.memory, policy=policy)
     assert not early.moves
     assert early.due == 160.0
     assert early.measures.reason == "3 voluntary moves wait: the last were 30 s ago, the cooldown is 60 s"
     assert early.memory == first.memory
-    later = plan(given(["w1", "w2"], owned(early), now=160.0), memory=early.memory, policy=policy)
+    later = plan(build_plain_snapshot(["w1", "w2"], read_owners(early), now=160.0), memory=early.memory, policy=policy)
     assert (len(later.moves), later.due) == (3, None)
 
 
 def test_grace_waits_for_a_worker_that_may_return() -> None:
     owners = {f"p{i:02}": f"w{i % 3}" for i in range(12)}
     policy = Policy(grace=30.0)
-    waiting = plan(given(["w0", "w1"], owners, 110.0, w2=100.0), policy=policy)
+    waiting = plan(build_plain_snapshot(["w0", "w1"], owners, 110.0, w2=100.0), policy=policy)
     assert not waiting.moves
     assert waiting.due == 130.0
     assert {(u.giver, u.reason) for u in waiting.unassigned} == {("w2", "w2 may return until 130")}
-    back = plan(given(["w0", "w1", "w2"], owners, 120.0), policy=policy)
+    back = plan(build_plain_snapshot(["w0", "w1", "w2"], owners, 120.0), policy=policy)
     assert not back.moves
     assert not back.unassigned
-    over = plan(given(["w0", "w1"], owners, 130.0, w2=100.0), policy=policy)
+    over = plan(build_plain_snapshot(["w0", "w1"], owners, 130.0, w2=100.0), policy=policy)
     assert len(over.moves) == 4
     assert over.measures.unavoidable_moves == 4
-    assert not plan(given(["w0", "w1"], owners, 110.0, w2=100.0)).unassigned
+    assert not plan(build_plain_snapshot(["w0", "w1"], owners, 110.0, w2=100.0)).unassigned
 
 
 def test_reasons_are_what_a_person_would_say() -> None:
@@ -168,7 +151,7 @@ def test_reasons_for_what_nobody_gets() -> None:
         "g": "pinned to w1, which lacks zone=b",
         "h": "every worker that could take it is cordoned",
     }
-    assert plan(Snapshot.of([], parts(1), {})).unassigned[0].reason == "there is no worker"
+    assert plan(Snapshot.of([], build_partitions(1), {})).unassigned[0].reason == "there is no worker"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +163,7 @@ def test_reasons_for_what_nobody_gets() -> None:
     ],
 )
 def test_not_to_move_has_a_reason(team: list[str], owners: dict[str, str], reason: str) -> None:
-    assert plan(given(team, owners)).measures.reason == reason
+    assert plan(build_plain_snapshot(team, owners)).measures.reason == reason
 
 
 def test_what_makes_room_comes_first_and_is_not_counted() -> None:
@@ -195,11 +178,11 @@ def test_what_makes_room_comes_first_and_is_not_counted() -> None:
 def test_an_interrupted_budget_goes_on_to_the_same_end() -> None:
     team = [Worker(f"w{i}", max_partitions=6) for i in range(4)] + [Worker("w8", state="draining")]
     owners = {f"p{i:02}": ["w0", "w0", "w0", "w1", "w8", "gone"][i % 6] for i in range(20)}
-    end = owned(plan(state(team, owners)))
-    made = plan(state(team, owners), policy=Policy(budget=2))
+    end = read_owners(plan(build_snapshot(team, owners)))
+    made = plan(build_snapshot(team, owners), policy=Policy(budget=2))
     for done in range(len(made.moves) + 1):
         after = owners | {m.partition: m.taker for m in made.moves[:done]}
-        while (more := plan(state(team, after), policy=Policy(budget=2))).moves:
+        while (more := plan(build_snapshot(team, after), policy=Policy(budget=2))).moves:
             after |= {m.partition: m.taker for m in more.moves}
         assert after == end
 
@@ -238,8 +221,8 @@ def test_a_budget_sheds_no_more_in_the_end_than_one_round_without_it() -> None:
     """What moved counts at the next round, also where a budget cut that round: w1 never becomes the colder one."""
     options, owners, memory = {"hits_high": 1, "share": 0.5}, dict[str, str](), dict[str, Any]()
     whole = plan(shedding({}), "avg-shed", options)
-    assert not plan(shedding(owned(whole)), "avg-shed", options, whole.memory).moves
+    assert not plan(shedding(read_owners(whole)), "avg-shed", options, whole.memory).moves
     for _ in range(8):
         made = plan(shedding(owners), "avg-shed", options, memory, Policy(budget=3))
-        owners, memory = owned(made), dict(made.memory)
+        owners, memory = read_owners(made), dict(made.memory)
     assert 0 < sum(w == "w0" for w in owners.values()) - 2 <= len(whole.moves)

@@ -9,6 +9,7 @@ import pytest
 
 from rota.core import Partition, Plan, Snapshot, Worker, plan
 from rota.core.assignors.pulsar.predicted_load import CATCH_UP_ROUNDS
+from tests.core.groups import read_owners
 
 # A gap of 15 acts in its first round, half of it moves, and what moved may go back: only the prediction is in the way.
 OPTIONS = {"hits_high": 1, "hits_low": 1, "share": 0.5, "min_rate": 0, "min_throughput": 0, "immune_rounds": 0}
@@ -28,10 +29,6 @@ def state(owners: Mapping[str, str], used: Mapping[str, float], told: tuple[str,
     return Snapshot.of(team, parts, dict(owners))
 
 
-def owned(made: Plan) -> dict[str, str]:
-    return {p: w for w, some in made.assignment.as_dict().items() for p in some}
-
-
 def rounds(
     report: Report, count: int, told: tuple[str, ...], jitter: float = 0.0, remember: bool = True
 ) -> tuple[list[int], dict[str, str]]:
@@ -43,7 +40,7 @@ def rounds(
             used = {w: report(number, 0.05 * held(owners, w), used[w]) for w in used}
         seen = {w: u * random.uniform(1 - jitter, 1 + jitter) for w, u in used.items()}
         made = plan(state(owners, seen, told), "avg-shed", OPTIONS, memory)
-        owners, memory = owned(made), dict(made.memory) if remember else {}
+        owners, memory = read_owners(made), dict(made.memory) if remember else {}
         moves.append(len(made.moves))
     return moves, owners
 
@@ -109,13 +106,13 @@ def test_what_is_shown_is_expected_no_more() -> None:
         (0.95, [88, 17.6e3, 17.6e6, -38, -7.6e3, -7.6e6]),
         (0.55, [55, 11e3, 11e6, -5, -1e3, -1e6]),
     ):
-        made = plan(state(owned(made), {"a": a, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
+        made = plan(state(read_owners(made), {"a": a, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
         assert not made.moves
         assert memory_after(made, "a") == (still, 1)
         assert memory_after(made, "b") is None
-    made = plan(state(owned(made), {"a": 0.504, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
+    made = plan(state(read_owners(made), {"a": 0.504, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
     assert "predicted" not in made.memory["avg-shed"]
-    made = plan(state(owned(made), {"a": 0.89, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
+    made = plan(state(read_owners(made), {"a": 0.89, "b": 0.5}, told), "avg-shed", OPTIONS, made.memory)
     assert made.moves
 
 
@@ -129,9 +126,9 @@ def test_a_report_is_one_thing() -> None:
 
     made = plan(seen(START, 0.9, 0.1), "avg-shed", OPTIONS)
     assert memory_after(made, "b") == ([30, 2e3, 2e6, 40, 8e3, 0], 1)
-    made = plan(seen(owned(made), 0.9, 0.2), "avg-shed", OPTIONS, made.memory)
+    made = plan(seen(read_owners(made), 0.9, 0.2), "avg-shed", OPTIONS, made.memory)
     assert memory_after(made, "b") == ([30, 4e3, 2e6, 30, 6e3, 0], 1)
-    made = plan(seen(owned(made), 0.5, 0.5), "avg-shed", OPTIONS, made.memory)
+    made = plan(seen(read_owners(made), 0.5, 0.5), "avg-shed", OPTIONS, made.memory)
     assert memory_after(made, "b") is None
 
 
@@ -156,7 +153,7 @@ def test_a_report_that_is_missing_once_forgets_nothing() -> None:
     told = ("cpu", "rate", "throughput")
     made = plan(state(START, {"a": 0.9, "b": 0.1}, told), "avg-shed", OPTIONS)
     expected = memory_after(made, "a")
-    made = plan(state(owned(made), {"a": 0.9, "b": 0.1}, ()), "avg-shed", OPTIONS, made.memory)
+    made = plan(state(read_owners(made), {"a": 0.9, "b": 0.1}, ()), "avg-shed", OPTIONS, made.memory)
     assert not made.moves
     assert memory_after(made, "a") == expected
 

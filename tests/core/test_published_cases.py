@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rota.core import Partition, Plan, Snapshot, Worker, plan
+from tests.core.groups import read_owners
 
 
 def team(count: int) -> list[Worker]:
@@ -17,10 +18,6 @@ def parts(count: int) -> list[Partition]:
 def holding(counts: list[int]) -> dict[str, str]:
     ids = iter(parts(sum(counts)))
     return {next(ids).id: f"w{w:02}" for w, count in enumerate(counts) for _ in range(count)}
-
-
-def owned(made: Plan) -> dict[str, str]:
-    return {p: w for w, held in made.assignment.as_dict().items() for p in held}
 
 
 def counts(made: Plan) -> list[int]:
@@ -69,7 +66,7 @@ def test_each_source_stays_even_through_growth_and_shrinking() -> None:
         made = plan(Snapshot.of(team(workers), partitions, owners))
         for held in made.assignment.as_dict().values():
             assert [sum(p[0] == s for p in held) for s in "ab"] == [each, each]
-        owners = owned(made)
+        owners = read_owners(made)
 
 
 def test_a_thousand_joins_and_leaves_never_drift() -> None:
@@ -82,7 +79,7 @@ def test_a_thousand_joins_and_leaves_never_drift() -> None:
         workers = [Worker(f"w{i:02}") for i in sorted(there)] or team(1)
         made = plan(Snapshot.of(workers, partitions, owners))
         assert counts(made)[0] - counts(made)[-1] <= 1
-        owners = owned(made)
+        owners = read_owners(made)
         assert not plan(Snapshot.of(workers, partitions, owners)).moves
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rota.core import Move, Partition, Plan, Snapshot, Worker, plan
 from tests.core.exact_solver import may_hold
-from tests.core.test_caps import Case, crowded
-from tests.core.test_sticky_laws import cases
+from tests.core.groups import Case, build_crowded, draw_sticky_group
 
 BY_LAW = ["sticky", "hash", "range", "round-robin", "ordinal"]
 
@@ -49,15 +48,15 @@ def untrue(case: Case, made: Plan) -> list[Move]:
 
 
 @pytest.mark.parametrize("assignor", BY_LAW)
-@given(case=cases(most=10), seed=st.integers(0, 1_000_000))
+@given(case=draw_sticky_group(most=10), seed=st.integers(0, 1_000_000))
 @settings(max_examples=40, deadline=None)
 def test_every_reason_is_so(assignor: str, case: Any, seed: int) -> None:
-    for one in (case, crowded(seed)):
+    for one in (case, build_crowded(seed)):
         workers, partitions, owners = one
         assert not untrue(one, plan(Snapshot.of(workers, partitions, owners), assignor))
 
 
-def test_who_has_the_seat_in_a_tie_of_sources_is_not_over_its_quota() -> None:
+def test_who_keeps_a_partition_in_a_tie_of_sources_is_not_over_its_quota() -> None:
     """w1 and w2 hold two each and one of them may: the sources decide that it is w2."""
     team = [Worker(f"w{i}") for i in range(1, 4)]
     source = {"p0": "a", "p1": "a", "p2": "b", "p3": "a"}

@@ -8,7 +8,7 @@ def team(count: int, **of_all: object) -> list[Worker]:
 
 
 def parts(count: int) -> list[Partition]:
-    return [Partition(f"p-{i:04}", "p") for i in range(count)]
+    return [Partition(f"p:{i:04}", "p") for i in range(count)]
 
 
 def test_ten_keys_over_four_workers_are_3_3_2_2() -> None:
@@ -27,7 +27,7 @@ def test_a_worker_that_left_gives_only_its_own() -> None:
 
 
 def test_cordoned_keeps_and_draining_gives() -> None:
-    owners = {f"p-{i:04}": f"w{i % 3}" for i in range(12)}
+    owners = {f"p:{i:04}": f"w{i % 3}" for i in range(12)}
     workers = [Worker("w0", state="cordoned"), Worker("w1", state="draining"), Worker("w2"), Worker("w3")]
     made = plan(Snapshot.of(workers, parts(12), owners))
     held = made.assignment.as_dict()
@@ -39,7 +39,7 @@ def test_cordoned_keeps_and_draining_gives() -> None:
 def test_more_than_the_caps_allow_is_listed() -> None:
     made = plan(Snapshot.of(team(2, max_partitions=3), parts(8), {}))
     assert [len(h) for h in made.assignment.as_dict().values()] == [3, 3]
-    assert [u.partition for u in made.unassigned] == ["p-0006", "p-0007"]
+    assert [u.partition for u in made.unassigned] == ["p:0006", "p:0007"]
 
 
 def test_nothing_moves_twice() -> None:

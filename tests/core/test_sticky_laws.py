@@ -5,41 +5,12 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core import Partition, Snapshot, Worker, plan
+from rota.core import Snapshot, Worker, plan
 from tests.core.exact_solver import best, reached
-
-LABELS = [{}, {}, {"disk": "ssd"}, {"disk": "hdd"}]
-WISHES = [{}, {}, {}, {"disk": "ssd"}, {"zone": "a"}]
+from tests.core.groups import draw_sticky_group
 
 
-@st.composite
-def cases(draw, alike: bool = False, most: int = 6):
-    workers = [
-        Worker(
-            f"w{i}",
-            capacity=1.0 if alike else draw(st.sampled_from([1.0, 1.0, 2.0, 0.5, 3.0])),
-            zone=None if alike else draw(st.sampled_from([None, "a", "b"])),
-            labels={} if alike else draw(st.sampled_from(LABELS)),
-            state=draw(st.sampled_from(["active"] * 5 + ["cordoned", "draining"])),
-            max_partitions=draw(st.sampled_from([None, None, None, 0, 1, 2, 3])),
-        )
-        for i in range(draw(st.integers(1, 4)))
-    ]
-    partitions = [
-        Partition(
-            f"p{i}",
-            source=draw(st.sampled_from(["a", "b", "c"])),
-            requires={} if alike else draw(st.sampled_from(WISHES)),
-            pin=None if alike else draw(st.sampled_from([None] * 6 + ["w0", "w1", "w9"])),
-        )
-        for i in range(draw(st.integers(1, most)))
-    ]
-    names = [None, "gone", *(w.id for w in workers)]
-    owners = {p.id: w for p in partitions if (w := draw(st.sampled_from(names))) is not None}
-    return workers, partitions, owners
-
-
-@given(cases())
+@given(draw_sticky_group())
 @settings(max_examples=60, deadline=None)
 def test_optimal_in_every_rank(case) -> None:
     workers, partitions, owners = case
@@ -47,7 +18,7 @@ def test_optimal_in_every_rank(case) -> None:
     assert reached(workers, partitions, owners, made.assignment.as_dict()) == best(workers, partitions, owners)
 
 
-@given(cases(alike=True))
+@given(draw_sticky_group(alike=True))
 @settings(max_examples=60, deadline=None)
 def test_optimal_with_alike_partitions(case) -> None:
     workers, partitions, owners = case
@@ -55,7 +26,7 @@ def test_optimal_with_alike_partitions(case) -> None:
     assert reached(workers, partitions, owners, made.assignment.as_dict()) == best(workers, partitions, owners)
 
 
-@given(cases(most=14), st.integers(0, 1000))
+@given(draw_sticky_group(most=14), st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
 def test_blind_to_order_and_idempotent(case, seed: int) -> None:
     workers, partitions, owners = case
@@ -72,7 +43,7 @@ def test_blind_to_order_and_idempotent(case, seed: int) -> None:
     assert settled.assignment.as_dict() == made.assignment.as_dict()
 
 
-@given(cases(most=12))
+@given(draw_sticky_group(most=12))
 @settings(max_examples=60, deadline=None)
 def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
     workers, partitions, owners = case
@@ -84,7 +55,7 @@ def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
         assert again.assignment.as_dict() == made.assignment.as_dict()
 
 
-@given(cases(alike=True, most=16), st.integers(2, 6))
+@given(draw_sticky_group(alike=True, most=16), st.integers(2, 6))
 @settings(max_examples=60, deadline=None)
 def test_no_move_when_the_state_came_from_another_tie(case, count: int) -> None:
     _, partitions, _ = case

@@ -12,19 +12,7 @@ from rota.core import Partition, Plan, Snapshot, Worker, plan
 from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.core.assignors.sticky_load.local_search import Descent, SearchSpace
 from rota.core.constraints import find_matches
-
-
-def drifted(count: int, team: int, seed: int, sigma: float = 0.5) -> Snapshot:
-    """Lognormal weights placed longest first, then each times U[0.7, 1.4]: the published yardstick's shape."""
-    rng = np.random.default_rng(seed)
-    weight = rng.lognormal(0, sigma, count)
-    loads, owner = np.zeros(team), {}
-    for i in np.argsort(-weight, kind="stable").tolist():
-        owner[f"p{i:04}"] = f"w{int(loads.argmin()):02}"
-        loads[loads.argmin()] += weight[i]
-    weight = weight * rng.uniform(0.7, 1.4, count)
-    parts = [Partition(f"p{i:04}", load=float(x)) for i, x in enumerate(weight)]
-    return Snapshot.of([Worker(f"w{i:02}") for i in range(team)], parts, owner)
+from tests.core.groups import build_drifted, read_owners
 
 
 def lowest(snapshot: Snapshot, budget: int) -> float:
@@ -46,7 +34,7 @@ def lowest(snapshot: Snapshot, budget: int) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_reaches_the_optimum_of_every_set_of_moves(seed: int) -> None:
-    snapshot = drifted(12, 4, seed)
+    snapshot = build_drifted(12, 4, seed)
     for budget in (1, 2):
         made = plan(snapshot, "sticky-load", {"budget": budget, "tolerance": 0})
         assert made.measures.imbalance_after == pytest.approx(lowest(snapshot, budget))
@@ -94,7 +82,7 @@ def test_all_sets_keep_caps_and_wishes_and_price() -> None:
 @pytest.mark.parametrize(("budget", "optimum"), [(1, 1.0640985), (2, 1.0489650), (3, 1.0144799), (4, 1.0138697)])
 def test_the_yardstick(budget: int, optimum: float) -> None:
     """100 weights over 10 workers at worst/mean 1.1008; the optimum as CP-SAT proves it (`benchmarks/exact.py`)."""
-    snapshot = drifted(100, 10, 2)
+    snapshot = build_drifted(100, 10, 2)
     made = plan(snapshot, "sticky-load", {"budget": budget})
     assert made.measures.imbalance_before == pytest.approx(1.1008, abs=1e-4)
     assert made.measures.imbalance_after == pytest.approx(optimum, abs=1e-6)
@@ -103,16 +91,12 @@ def test_the_yardstick(budget: int, optimum: float) -> None:
 
 
 def test_nothing_voluntary_inside_the_tolerance() -> None:
-    snapshot = drifted(100, 10, 2)
+    snapshot = build_drifted(100, 10, 2)
     made = plan(snapshot, "sticky-load", {"tolerance": 1.11})
     assert not made.moves
     assert "within the tolerance" in made.measures.reason
     assert plan(snapshot, "sticky-load", {"tolerance": 0.09}).moves
     assert not plan(snapshot, "sticky-load", {"tolerance": 0.11}).moves
-
-
-def owned(made: Plan) -> dict[str, str]:
-    return {p: w for w, held in made.assignment.as_dict().items() for p in held}
 
 
 def looked(load: Any, owners: dict[str, str], team: int, memory: Any = None, **options: Any) -> Plan:
@@ -136,10 +120,10 @@ def test_ten_per_cent_of_noise_moves_nothing(count: int, team: int, drifts: bool
         made = looked(load, {}, team)
         if drifts:
             load = load * rng.uniform(0.7, 1.4, count)
-            made = looked(load, owned(made), team)
+            made = looked(load, read_owners(made), team)
         for _ in range(3):
             noisy = load * rng.uniform(0.9, 1.1, count)
-            moved += len(looked(noisy, owned(made), team, made.memory if remembers else None).moves)
+            moved += len(looked(noisy, read_owners(made), team, made.memory if remembers else None).moves)
     assert (moved == 0) == remembers
 
 
@@ -152,7 +136,7 @@ def test_noise_goes_on_for_ever_and_moves_at_most_once() -> None:
         for _ in range(60):
             made = looked(load * rng.uniform(0.9, 1.1, 40), owners, 8, made.memory if made else None)
             rounds += bool(made.measures.moves)
-            owners = owned(made)
+            owners = read_owners(made)
         assert rounds <= 1
 
 
@@ -160,7 +144,7 @@ def test_worst_noise_moves_nothing_where_few_partitions_are_on_a_worker() -> Non
     """Every load of the busiest 10 % up, all others 10 % down: 1.1 / 0.9 times the imbalance."""
     load = [3.0, 3.1, 3.2, 3.3]
     made = looked(load, {}, 4)
-    assert not looked([2.7, 2.79, 2.88, 3.63], owned(made), 4, made.memory).moves
+    assert not looked([2.7, 2.79, 2.88, 3.63], read_owners(made), 4, made.memory).moves
     pairs = [2.0, 2.0, 2.0, 2.0]
     made = looked(pairs, {}, 2)
     assert not looked(
@@ -172,17 +156,17 @@ def test_news_is_not_noise() -> None:
     """A partition twice as heavy, another worker, a lower tolerance: each is acted on, whatever is remembered."""
     load = np.random.default_rng(4).lognormal(0, 0.5, 100)
     made = looked(load, {}, 10)
-    busy = looked(load, owned(made), 10, made.memory).assignment.as_dict()["w0"]
+    busy = looked(load, read_owners(made), 10, made.memory).assignment.as_dict()["w0"]
     hot = load.copy()
     for name in busy[:3]:
         hot[int(name[1:])] *= 2
-    assert looked(hot, owned(made), 10, made.memory).moves
-    assert looked(load, owned(made), 11, made.memory).moves
+    assert looked(hot, read_owners(made), 10, made.memory).moves
+    assert looked(load, read_owners(made), 11, made.memory).moves
     drifted_load = load * np.random.default_rng(5).uniform(0.7, 1.4, 100)
-    settled = looked(drifted_load, owned(made), 10, None, tolerance=1.3)
+    settled = looked(drifted_load, read_owners(made), 10, None, tolerance=1.3)
     assert not settled.moves
-    assert not looked(drifted_load, owned(made), 10, settled.memory, tolerance=1.3).moves
-    assert looked(drifted_load, owned(made), 10, settled.memory, tolerance=0.02).moves
+    assert not looked(drifted_load, read_owners(made), 10, settled.memory, tolerance=1.3).moves
+    assert looked(drifted_load, read_owners(made), 10, settled.memory, tolerance=0.02).moves
 
 
 def test_a_budget_goes_on_until_it_is_within_the_tolerance() -> None:
@@ -190,13 +174,13 @@ def test_a_budget_goes_on_until_it_is_within_the_tolerance() -> None:
     owners = {f"p{i:03}": "w0" for i in range(40)}
     memory, moves = None, 0
     while (made := looked([1.0] * 40, owners, 4, memory, budget=1)).moves:
-        owners, memory, moves = owned(made), made.memory, moves + 1
+        owners, memory, moves = read_owners(made), made.memory, moves + 1
     assert moves == 29
     assert peak(made) == pytest.approx(1.1)
 
 
 def test_each_move_is_worth_its_price() -> None:
-    snapshot = drifted(100, 10, 2)
+    snapshot = build_drifted(100, 10, 2)
     dear = plan(snapshot, "sticky-load", {"budget": 4, "move_price": 0.02, "tolerance": 0}).measures
     assert (dear.moves, round(dear.imbalance_after or 0, 4)) == (3, 1.0145)
     assert not plan(snapshot, "sticky-load", {"move_price": 0.2, "tolerance": 0}).moves
@@ -204,7 +188,7 @@ def test_each_move_is_worth_its_price() -> None:
 
 
 def test_unavoidable_moves_need_no_budget_and_no_tolerance() -> None:
-    snapshot = drifted(40, 5, 1)
+    snapshot = build_drifted(40, 5, 1)
     parts = [snapshot.partition(i) for i in range(40)]
     owners = {p.id: f"w{snapshot.owner[i]:02}" for i, p in enumerate(parts)}
     made = plan(Snapshot.of(list(snapshot.workers)[:4], parts, owners), "sticky-load", {"budget": 0})

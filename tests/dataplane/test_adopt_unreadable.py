@@ -16,14 +16,14 @@ def test_a_group_that_was_founded_again_touches_no_table_before_it_is_adopted(tm
     world = World(tmp_path)
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p-a", 1)
+    main = consumed(world, "p:a", 1)
     world.tree.store.delete(world.tree.paths.meta)
     world.tree.found()
     world.rows("a", "1", 1)
     with pytest.raises(ForeignTable, match="rota adopt"):
         world.run("a", connect=no_spark)
-    assert main.read_positions(("p-a",))["p-a"].offset == 1
-    assert dict(adopt(world.tree, [world.pipeline]).offsets) == {"p-a": 1}
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
+    assert dict(adopt(world.tree, [world.pipeline]).offsets) == {"p:a": 1}
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
 
@@ -32,20 +32,20 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     world = World(tmp_path)
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p-a", 1)
-    tree, token = world.tree, world.tree.owned()["p-a"].token
+    main = consumed(world, "p:a", 1)
+    tree, token = world.tree, world.tree.owned()["p:a"].token
     tree.store.set(tree.paths.meta, b"\xff", -1)
     with pytest.raises(Undecodable, match="rota check"):
         world.run("a", connect=no_spark)
     assert "rota adopt" in unreadable(tree)[0].mend
     assert gone(tree, world.pipeline) == ()
     done = adopt(tree, [world.pipeline])
-    assert dict(done.offsets) == {"p-a": 1}
-    assert tree.owned()["p-a"].token > token
+    assert dict(done.offsets) == {"p:a": 1}
+    assert tree.owned()["p:a"].token > token
     with pytest.raises(ForeignTable, match="another group"):
-        main.claim({"p-a": token + 10_000}, {"p-a": 0})  # whoever works under the id of before
+        main.claim({"p:a": token + 10_000}, {"p:a": 0})  # whoever works under the id of before
     world.rows("a", "1", 1)
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.read_positions(("p-a",))["p-a"]
-    assert (ours.offset, ours.token) == (1, tree.owned()["p-a"].token)
+    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.read_positions(("p:a",))["p:a"]
+    assert (ours.offset, ours.token) == (1, tree.owned()["p:a"].token)

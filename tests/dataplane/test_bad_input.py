@@ -50,19 +50,19 @@ def test_a_users_function_works_on_a_server_started_elsewhere_and_poison_parks_i
     world.land("c", "0", ['{"n": 1, "word": "poison"}'])
     events = world.run(*"abcd")
     assert kinds(events) == {
-        "p-a": CommittedBatch,
-        "p-b": CommittedBatch,
-        "p-c": ParkedPartition,
-        "p-d": CommittedBatch,
+        "p:a": CommittedBatch,
+        "p:b": CommittedBatch,
+        "p:c": ParkedPartition,
+        "p:d": CommittedBatch,
     }
     (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
-        "ValueError: no antidote in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p-c"
+        "ValueError: no antidote in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p:c"
     )
     assert parked.failures == 1
     assert parked.retry_at is not None
     assert {r["word"] for r in log(world.table / "main").rows()} == {"W0", "W1"}
-    assert damage(world.table / "main", {f"p-{k}": {0: 2} for k in "abd"}) == NO_DAMAGE
+    assert damage(world.table / "main", {f"p:{k}": {0: 2} for k in "abd"}) == NO_DAMAGE
 
 
 def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(world: World) -> None:
@@ -79,9 +79,9 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
         assert isinstance(dropped, DroppedPartition)
         assert dropped.reason.startswith("it is parked: ValueError")
         now[0] += wait
-        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p-a": (0, 1)}]
+        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert not world.tree.parked()
 
 
@@ -89,7 +89,7 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     ("body", "said"),
     [
         ("df.drop('_offset')", "dropped the column _offset"),
-        ("df.withColumn('_partition', F.lit('p-z'))", "rows of partition 'p-z', which this batch does not hold"),
+        ("df.withColumn('_partition', F.lit('p:z'))", "rows of partition 'p:z', which this batch does not hold"),
         ("df.withColumn('_offset', df['_offset'] + 7)", "outside [1, 2)"),
         ("df.drop('word')", "dropped the column word, which the table has"),
         ("df.withColumn('n', df['n'].cast('string'))", "Column n is string and was integer"),
@@ -113,11 +113,11 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     for key in "ab":
         world.rows(key, "1", 1)
     events = world.run("a", "b")
-    assert kinds(events) == {"p-a": ParkedPartition, "p-b": ParkedPartition}
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": ParkedPartition}
     assert all(said in e.reason for e in events), events
     assert all("\n" not in e.reason for e in events)
     assert all("rota retry" not in e.reason or e.reason.endswith(f"rota retry {e.partition}") for e in events)
-    assert damage(world.table / "main", {"p-a": {0: 1}, "p-b": {0: 1}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
 def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> None:
@@ -129,7 +129,7 @@ def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> Non
         "transform=lambda df: df.selectExpr('*', 'n + 1 as m'))\n"
     )
     world.rows("a", "1", 1)
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert sorted((r["_offset"], r.get("m")) for r in log(world.table / "main").rows()) == [(0, None), (1, 1)]
 
 
@@ -142,10 +142,10 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
     world.land("a", "3", ['{"n": 1, "word": "poison"}'])
     while not world.tree.parked():
         assert {type(e) for e in world.run("a")} <= {CommittedBatch, ParkedPartition}
-    assert "in offset 3 (a/3.json)" in world.tree.parked()["p-a"].record.reason
-    assert skip(world.tree, world.ports, "p-a") == (3, 4)
+    assert "in offset 3 (a/3.json)" in world.tree.parked()["p:a"].record.reason
+    assert skip(world.tree, world.ports, "p:a") == (3, 4)
     world.until_idle("a")
-    found = damage(world.table / "main", {"p-a": dict.fromkeys((0, 1, 2, 4), 2)})
+    found = damage(world.table / "main", {"p:a": dict.fromkeys((0, 1, 2, 4), 2)})
     assert found == {**NO_DAMAGE, "gaps": 1}
 
 
@@ -167,16 +167,16 @@ def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
     good = [f'{{"n": {i}, "word": "w"}}' for i in range(20)]
     world.land("a", "0", [*good, '{"n": 1, "wo', *good, '{"n": "x", "word": "w"}', '{"n": 1, "wo'])
     events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch)}
-    assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p-a": (40, 3), "p-b": (3, 0)}
+    assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p:a": (40, 3), "p:b": (3, 0)}
     assert set_aside(world) == [
-        ("p-a", 0, 21, "a/0.json", '{"n": 1, "wo'),
-        ("p-a", 0, 42, "a/0.json", '{"n": "x", "word": "w"}'),
-        ("p-a", 0, 43, "a/0.json", '{"n": 1, "wo'),
+        ("p:a", 0, 21, "a/0.json", '{"n": 1, "wo'),
+        ("p:a", 0, 42, "a/0.json", '{"n": "x", "word": "w"}'),
+        ("p:a", 0, 43, "a/0.json", '{"n": 1, "wo'),
     ]
     reasons = {r["_position"]: r["_reason"] for r in log(world.table / "quarantine").rows()}
     assert reasons[21].startswith("no JSON: ")
     assert reasons[42] == "a field is not of its declared type"
-    assert {"rota/g/p-a/offset", "rota/g/p-a/token"} <= set(log(world.table / "quarantine").transactions)
+    assert {"rota/g/p:a/offset", "rota/g/p:a/token"} <= set(log(world.table / "quarantine").transactions)
 
 
 def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(world: World) -> None:
@@ -186,20 +186,20 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
         lines = ["n,word", *(["x,y,z"] * bad), *(["1,good"] * (3 - bad))]
         world.land(key, "0", lines, ".csv")
     events = world.run("a", "b")
-    assert kinds(events) == {"p-a": ParkedPartition, "p-b": CommittedBatch}
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": CommittedBatch}
     (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
-        "2 of 3 records of p-a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), a field is not "
+        "2 of 3 records of p:a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), a field is not "
         "of its declared type, or the number of fields is wrong. Nothing was written. Mend the files or the schema, then: "
-        "rota retry p-a"
+        "rota retry p:a"
     )
     assert parked.retry_at is None
-    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-b", 2)]
-    assert damage(world.table / "main", {"p-b": {0: 2}}) == NO_DAMAGE
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:b", 2)]
+    assert damage(world.table / "main", {"p:b": {0: 2}}) == NO_DAMAGE
     world.write(CSV.replace("0.34", "0.7"))
-    unpark(world.tree, "p-a")
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
-    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2), ("p-a", 3), ("p-b", 2)]
+    unpark(world.tree, "p:a")
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:a", 2), ("p:a", 3), ("p:b", 2)]
 
 
 @pytest.mark.parametrize("column", ["attrs map<string,string>", "`a.b` string", "`a``b` array<int>"])
@@ -210,9 +210,9 @@ def test_a_bad_record_beside_columns_of_any_type_and_name(world: World, column: 
     )
     world.give("a")
     world.land("a", "0", ['{"n": 1}', "{torn", '{"n": 2}'])
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
-    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p-a", 2)]
-    assert damage(world.table / "main", {"p-a": {0: 2}}) == NO_DAMAGE
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
+    assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:a", 2)]
+    assert damage(world.table / "main", {"p:a": {0: 2}}) == NO_DAMAGE
 
 
 def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: World) -> None:
@@ -223,12 +223,12 @@ def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: Wor
         world.land("a", str(name), lines, ".csv")
     while not world.tree.parked():
         assert {type(e) for e in world.run("a")} <= {CommittedBatch, ParkedPartition}
-    assert damage(world.table / "main", {"p-a": {0: 3, 1: 3}}) == NO_DAMAGE
-    reason = world.tree.parked()["p-a"].record.reason
-    assert reason.startswith("9 of 10 records of p-a are bad")
+    assert damage(world.table / "main", {"p:a": {0: 3, 1: 3}}) == NO_DAMAGE
+    reason = world.tree.parked()["p:a"].record.reason
+    assert reason.startswith("9 of 10 records of p:a are bad")
     assert "line 3 of a/2.csv (offset 2)" in reason
-    assert skip(world.tree, world.ports, "p-a") == (2, 3)
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
+    assert skip(world.tree, world.ports, "p:a") == (2, 3)
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
 
 
 def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -> None:
@@ -237,7 +237,7 @@ def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -
     world.land("a", "0", ["word,n", "w,1"], ".csv")
     world.land("b", "0", ["n,word", "1,w"], ".csv")
     events = world.run("a", "b")
-    assert kinds(events) == {"p-a": ParkedPartition, "p-b": CommittedBatch}
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": CommittedBatch}
     (reason,) = (e.reason for e in events if isinstance(e, ParkedPartition))
     assert "CSV header does not conform to the schema" in reason
     assert "a/0.csv" in reason  # the landed file, not our link to it
@@ -258,7 +258,7 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
             pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32()), "word": ["w0", "w1"]}), path)
         else:
             path.write_text("1,w0\n2,w1\n" if format == "csv" else '{"n": 1, "word": "w0"}\n{"n": 2, "word": "w1"}\n')
-    (key,) = (world.pipeline.key(f"p-{k}") for k in ["a_5b1_5d_7bx_7d_20_c3_a4"])
+    (key,) = (world.pipeline.key(f"p:{k}") for k in ["a_5b1_5d_7bx_7d_20_c3_a4"])
     world.give(key)
     (event,) = world.run(key)
     assert (event.rows, event.bad_rows) == (4, 0)
@@ -282,8 +282,8 @@ def test_a_parquet_file_without_a_declared_column_parks_unless_null_is_wanted(wo
     if wanted:
         assert not parked
     else:
-        assert [r for r in parked if "a/2.parquet has no column word" in r and "rota retry p-a" in r] == parked != []
-    good = {"p-a": {0: 1, 1: 1} if wanted else {0: 1}, "p-b": {0: 1}}
+        assert [r for r in parked if "a/2.parquet has no column word" in r and "rota retry p:a" in r] == parked != []
+    good = {"p:a": {0: 1, 1: 1} if wanted else {0: 1}, "p:b": {0: 1}}
     assert damage(world.table / "main", good) == NO_DAMAGE
 
 
@@ -293,7 +293,7 @@ def test_a_file_that_is_no_parquet_parks_its_partition(world: World) -> None:
     world.land("a", "0", ["no parquet"], ".parquet")
     (parked,) = world.run("a")
     assert "0.parquet" in parked.reason
-    assert not world.tree.checkpoints()["p-a"].record.offset
+    assert not world.tree.checkpoints()["p:a"].record.offset
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -309,15 +309,15 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
     (world.folder / "land/a/1.json").unlink()
     world.rows("b", "1", 3)
     events = {e.partition: e for e in world.run("a", "b")}
-    assert "a/1.json (offset 1) vanished" in events["p-a"].reason
-    assert "b/1.json (offset 1) changed" in events["p-b"].reason
+    assert "a/1.json (offset 1) vanished" in events["p:a"].reason
+    assert "b/1.json (offset 1) changed" in events["p:b"].reason
     assert all(e.retry_at is None for e in events.values())
     for key in "ab":
-        assert skip(world.tree, world.ports, f"p-{key}", who="tests") == (1, 2)
-    assert kinds(world.run("a", "b")) == {"p-a": CommittedBatch, "p-b": CommittedBatch}
-    assert kinds(world.run("a", "b")) == {"p-a": IdlePartition, "p-b": IdlePartition}
+        assert skip(world.tree, world.ports, f"p:{key}", who="tests") == (1, 2)
+    assert kinds(world.run("a", "b")) == {"p:a": CommittedBatch, "p:b": CommittedBatch}
+    assert kinds(world.run("a", "b")) == {"p:a": IdlePartition, "p:b": IdlePartition}
     assert [c["rota.run"] for c in log(world.table / "main").said("skip")] == ["tests", "tests"]
-    found = damage(world.table / "main", {f"p-{k}": {0: 2, 2: 2} for k in "ab"})
+    found = damage(world.table / "main", {f"p:{k}": {0: 2, 2: 2} for k in "ab"})
     assert (found["lost"], found["doubled"]) == (0, 0)
 
 
@@ -339,8 +339,8 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     if not guarded:
         monkeypatch.setattr(job.Bisection, "_look_again", lambda *_: None)
     found = kinds(world.run("a", "b"))
-    assert found == {"p-a": ParkedPartition if guarded else CommittedBatch, "p-b": CommittedBatch}
-    consumed = {p: {0: rows} for p, rows in (("p-a", 3), ("p-b", 2)) if found[p] is CommittedBatch}
+    assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
+    consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}
     assert damage(world.table / "main", consumed) == {**NO_DAMAGE, "lost": 0 if guarded else 1}
 
 
@@ -362,5 +362,5 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     finally:
         kill(server)
     assert not world.tree.parked()
-    assert kinds(world.run("a")) == {"p-a": CommittedBatch}
-    assert damage(world.table / "main", {"p-a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
+    assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE

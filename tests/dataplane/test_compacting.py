@@ -179,6 +179,6 @@ def test_a_run_puts_together_what_runs_left(world: World, monkeypatch: pytest.Mo
     assert any(c["operation"] == "OPTIMIZE" for c in log(main).commits)
     assert any(c["operation"] == "OPTIMIZE" for c in log(aside).commits)
     rows = log(main).rows()
-    assert sorted(r["n"] for r in rows if r["_partition"] == "p-a") == list(range(12))  # type: ignore[type-var]
-    assert len([r for r in rows if r["_partition"] == "p-b"]) == 4 * 2 + 4 * 9
+    assert sorted(r["n"] for r in rows if r["_partition"] == "p:a") == list(range(12))  # type: ignore[type-var]
+    assert len([r for r in rows if r["_partition"] == "p:b"]) == 4 * 2 + 4 * 9
     assert len(log(aside).rows()) == 4

@@ -26,23 +26,23 @@ def test_what_lands_is_consumed_once(world: World) -> None:
     for key, files in (("carrier=AA", 3), ("b", 1)):
         for i in range(files):
             world.rows(key, str(i), 10)
-    assert world.ports.source.list_keys() == ("b", "carrier_3dAA")
-    world.give("carrier_3dAA", "b")
+    assert world.ports.source.list_keys() == ("b", "carrier=AA")
+    world.give("carrier=AA", "b")
     (work,) = backlog(world.tree, world.pipeline, world.ports.source)
-    assert (work.worker, work.lags) == ("w1", {"p-b": (0, 1), "p-carrier_3dAA": (0, 3)})
-    events = world.run("carrier_3dAA", "b")
+    assert (work.worker, work.lags) == ("w1", {"p:b": (0, 1), "p:carrier=AA": (0, 3)})
+    events = world.run("carrier=AA", "b")
     assert all(isinstance(e, CommittedBatch) for e in events), events
     told = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
-    assert told == {"p-carrier_3dAA": (0, 3, 30, 0, 0), "p-b": (0, 1, 10, 0, 0)}
+    assert told == {"p:carrier=AA": (0, 3, 30, 0, 0), "p:b": (0, 1, 10, 0, 0)}
     assert not backlog(world.tree, world.pipeline, world.ports.source)
-    assert {type(e) for e in world.run("carrier_3dAA", "b")} == {IdlePartition}
+    assert {type(e) for e in world.run("carrier=AA", "b")} == {IdlePartition}
     world.rows("b", "later", 5)
-    (event, _) = sorted(world.run("carrier_3dAA", "b"), key=lambda e: e.partition)
+    (event, _) = sorted(world.run("carrier=AA", "b"), key=lambda e: e.partition)
     assert (event.start, event.end, event.rows) == (1, 2, 5)
-    assert damage(world.table / "main", {"p-carrier_3dAA": {0: 10, 1: 10, 2: 10}, "p-b": {0: 10, 1: 5}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:carrier=AA": {0: 10, 1: 10, 2: 10}, "p:b": {0: 10, 1: 5}}) == NO_DAMAGE
     checkpoints = world.tree.checkpoints()
     found = {p: (c.record.offset, c.record.rows) for p, c in checkpoints.items()}
-    assert found == {"p-carrier_3dAA": (3, 30), "p-b": (2, 5)}
+    assert found == {"p:carrier=AA": (3, 30), "p:b": (2, 5)}
     assert not list((world.table / "stage").iterdir())
     assert not world.tree.runs()
 
@@ -57,16 +57,16 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
     world.give("a", "b", incarnation=world.join("w1"))
     world.give("a")  # b is on its way to somebody else
     world.tree.grow("p", ("d",))
-    found = owners(world.tree, world.pipeline, ["a", "b", "c", "d", "none"])
-    assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p-a",)]
-    assert found.skipped["p-b"] == "epoch 3 gives it to another worker than w1"
-    assert found.skipped["p-d"] == "nobody owns it"
+    found = owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
+    assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p:a",)]
+    assert found.skipped["p:b"] == "epoch 3 gives it to another worker than w1"
+    assert found.skipped["p:d"] == "nobody owns it"
     events = world.run(*"abcd")
     dropped = {e.partition: e.reason for e in events if isinstance(e, DroppedPartition)}
-    assert set(dropped) == {"p-b", "p-c", "p-d"}
-    assert "gives it to another worker" in dropped["p-b"]
-    assert "w2@" in dropped["p-c"]
-    assert [e.partition for e in events if isinstance(e, CommittedBatch)] == ["p-a"]
+    assert set(dropped) == {"p:b", "p:c", "p:d"}
+    assert "gives it to another worker" in dropped["p:b"]
+    assert "w2@" in dropped["p:c"]
+    assert [e.partition for e in events if isinstance(e, CommittedBatch)] == ["p:a"]
 
 
 def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
@@ -84,10 +84,10 @@ def test_of_two_runs_the_elder_works(world: World) -> None:
     world.give("a", "b")
     world.rows("a", "0", 1)
     world.rows("b", "0", 1)
-    register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p-a"])
+    register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
     kinds = {e.partition: e for e in world.run("a", "b")}
-    assert kinds["p-a"] == DroppedPartition("p-a", "run elder works on it")
-    assert isinstance(kinds["p-b"], CommittedBatch)
+    assert kinds["p:a"] == DroppedPartition("p:a", "run elder works on it")
+    assert isinstance(kinds["p:b"], CommittedBatch)
 
 
 # --- where it starts, how much it takes -----------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World
     world.give("a")
     if start == "latest":
         assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [
-            {"p-a": (0, 3)}
+            {"p:a": (0, 3)}
         ]  # nobody looked yet
         assert [type(e) for e in world.run("a")] == [IdlePartition]
         assert not backlog(world.tree, world.pipeline, world.ports.source)
@@ -132,9 +132,9 @@ def test_latest_skips_what_is_there_at_first_and_nothing_of_a_folder_that_appear
     world.rows("b", "1", 1)
     world.until_idle("a", "b", "c")
     assert sorted((r["_partition"], r["_offset"]) for r in log(world.table / "main").rows()) == [
-        ("p-b", 1),
-        ("p-c", 0),
-        ("p-c", 0),
+        ("p:b", 1),
+        ("p:c", 0),
+        ("p:c", 0),
     ]
 
 
@@ -157,14 +157,14 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
     with monkeypatch.context() as patch:
         patch.setattr("rota.consume.write_checkpoints", lost)
         told = world.run("a", "b")
-    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p-a": 1}
+    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 1}
     events = world.run("a", "b")
     healed = {e.partition: e for e in events if isinstance(e, CommittedBatch)}
     assert {p: (e.start, e.end, e.rows, e.healed) for p, e in healed.items()} == {
-        "p-a": (1, 2, 4, True), "p-b": (0, 1, 3, True),
+        "p:a": (1, 2, 4, True), "p:b": (0, 1, 3, True),
     }  # fmt: skip
     assert {e.commit_id for e in told if isinstance(e, CommittedBatch)} == {e.commit_id for e in healed.values()}
-    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p-a": 2, "p-b": 1}
+    assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 2, "p:b": 1}
     assert [type(e) for e in world.run("a", "b")] == [IdlePartition, IdlePartition]
 
 
@@ -189,13 +189,13 @@ def test_a_zombie_writes_nothing_and_its_other_partitions_go_in(world: World) ->
     overtaken(world, "a", "b")
     events = world.run("a", "b", "c")
     assert {e.partition: type(e) for e in events} == {
-        "p-a": DroppedPartition,
-        "p-b": DroppedPartition,
-        "p-c": CommittedBatch,
+        "p:a": DroppedPartition,
+        "p:b": DroppedPartition,
+        "p:c": CommittedBatch,
     }
-    assert damage(world.table / "main", {f"p-{k}": {0: 2} for k in "abc"}) == NO_DAMAGE
+    assert damage(world.table / "main", {f"p:{k}": {0: 2} for k in "abc"}) == NO_DAMAGE
     refused = {r.partition: r for r in world.tree.refusals().ring}
-    assert set(refused) == {"p-a", "p-b"}
+    assert set(refused) == {"p:a", "p:b"}
     assert all(r.token < r.newer and r.run_id == "run1" for r in refused.values())
 
 
@@ -203,15 +203,15 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     """The token in the table is newer and the own record is no longer its: somebody else goes on."""
     world.give("a")
     world.rows("a", "0", 2)
-    first, zombie = world.incarnation, world.tree.owned(("p-a",))["p-a"]
+    first, zombie = world.incarnation, world.tree.owned(("p:a",))["p:a"]
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
     from rota.dataplane.tables import Tables
     from rota.rights import read_rights
 
-    held = read_rights(world.tree, world.incarnation, "/none@0", ["p-a"]).held["p-a"]
+    held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
     tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
-    assert tables.main.claim({"p-a": zombie.token}, {"p-a": 0}).newer == {"p-a": held.token}
+    assert tables.main.claim({"p:a": zombie.token}, {"p:a": 0}).newer == {"p:a": held.token}
     assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
 
 
@@ -244,12 +244,12 @@ def test_adopt_goes_on_where_the_tables_stand(world: World, tmp_path: Path) -> N
     other = World(tmp_path, world.endpoint, spark=world.spark)
     other.give("a")
     adopted = adopt(other.tree, [other.pipeline])
-    assert adopted.offsets == {"p-a": 1}
+    assert adopted.offsets == {"p:a": 1}
     other.rows("a", "1", 3)
     assert [(e.start, e.end) for e in other.run("a") if isinstance(e, CommittedBatch)] == [(1, 2)]
     with pytest.raises(ForeignTable):
         world.run("a")
-    assert damage(world.table / "main", {"p-a": {0: 2, 1: 3}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 2, 1: 3}}) == NO_DAMAGE
 
 
 def test_an_older_table_parks_its_partitions(world: World) -> None:
@@ -279,10 +279,10 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
         world.run("a")
     assert not world.table.exists()
     assert not world.tree.parked()
-    assert gone(world.tree, world.pipeline) == ("p-a",)
-    assert adopt(world.tree, [world.pipeline]).anew == ("p-a",)
+    assert gone(world.tree, world.pipeline) == ("p:a",)
+    assert adopt(world.tree, [world.pipeline]).anew == ("p:a",)
     assert [(e.start, e.end) for e in world.run("a") if isinstance(e, CommittedBatch)] == [(0, 2)]
-    assert damage(world.table / "main", {"p-a": {0: 1, 1: 1}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 # --- the environment ------------------------------------------------------------------------------------------------
@@ -317,4 +317,4 @@ def test_epochs_run_ids_and_attempts_are_in_the_log(world: World) -> None:
     assert (said["rota.run"], said["rota.group"], said["rota.epoch"]) == ("run1", "g", "1")
     assert str(said["rota.attempt"]).startswith("run1-")
     assert said["rota.incarnation"] == world.incarnation
-    assert json.loads(str(said["rota.rows"])) == {"p-a": 1}
+    assert json.loads(str(said["rota.rows"])) == {"p:a": 1}

@@ -49,17 +49,17 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     world.rows("a", "1", 5)
     poisoned(world)
     events = {e.partition: e for e in world.run("a", "b")}
-    parked = events["p-b"]
+    parked = events["p:b"]
     assert isinstance(parked, ParkedPartition), parked
     assert parked.retry_at is None
     assert parked.reason == (
-        "p-b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
-        "transform, or give the pipeline a longer deadline, then: rota retry p-b; or: rota skip p-b"
+        "p:b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "transform, or give the pipeline a longer deadline, then: rota retry p:b; or: rota skip p:b"
     )
-    assert isinstance(events["p-a"], CommittedBatch)
-    assert damage(world.table / "main", {"p-a": {0: 5, 1: 5}}) == NO_DAMAGE
+    assert isinstance(events["p:a"], CommittedBatch)
+    assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
     assert failures.alive(world.connect(None)), "its slot was given back"
-    assert skip(world.tree, world.ports, "p-b") == (0, 1), "the advice"
+    assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
 
 
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> N
     world.give("a")
     store = Recording(world.server)
     store.read = []
-    read_facts(Tree(store, "g"), ("p-a",), world.incarnation if whose == "a run's" else None)
+    read_facts(Tree(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
     assert store.read.index("own") < store.read.index("live")
 
 
@@ -117,13 +117,13 @@ def test_a_run_the_backlog_and_a_click_agree(tmp_path: Path, obstacle: str) -> N
     if obstacle == "given away":
         world.give(incarnation=me)
     if obstacle == "a run":
-        register_run(other, "elder", me, ["p-a"])
+        register_run(other, "elder", me, ["p:a"])
     if obstacle == "parked":
-        park(world.tree, "p-a", "bad")
-    node = register_run(world.tree, "mine", me, ["p-a"])
-    rights = read_rights(world.tree, me, node, ["p-a"])
+        park(world.tree, "p:a", "bad")
+    node = register_run(world.tree, "mine", me, ["p:a"])
+    rights = read_rights(world.tree, me, node, ["p:a"])
     world.tree.store.delete(node, -1)
-    click = owners(world.tree, world.pipeline, ["a"])
+    click = owners(world.tree, world.pipeline, ["p:a"])
     assert click.skipped == rights.dropped
     assert bool(obstacle) == bool(rights.dropped)
     assert [work.incarnation for work in backlog(world.tree, world.pipeline, world.ports.source)] == (

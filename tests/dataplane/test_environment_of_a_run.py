@@ -37,7 +37,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: Worl
     assert not world.tree.runs()
     world.pipeline = plain
     assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
-    assert damage(world.table / "main", {"p-a": {0: 1}, "p-b": {0: 1}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
 def test_a_worker_without_endpoint_works_in_the_runs_own_process(tmp_path: Path) -> None:

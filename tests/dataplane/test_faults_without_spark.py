@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
-from rota.coordination import checkpoint, membership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
 from rota.coordination.mending import unreadable
@@ -31,6 +31,7 @@ from rota.dataplane.tables import Tables
 from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.rights import read_rights
 from rota.skip import skip
+from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
@@ -109,7 +110,7 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
         (world.folder / "land/a/0.json").unlink()
 
     ports = world.open_ports(connect=paused(expired))
-    events = list(consume(tree, world.pipeline, world.incarnation, ["p-a"], "run", ports))
+    events = list(consume(tree, world.pipeline, world.incarnation, ["p:a"], "run", ports))
     assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
     assert bool(world.tree.parked()) != guarded
 
@@ -126,7 +127,7 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
     world.give("a")
 
     def outrun() -> None:
-        consumed(world, "p-a", 1)
+        consumed(world, "p:a", 1)
         (world.folder / "land/a/0.json").unlink()
 
     (event,) = world.run("a", connect=paused(outrun))
@@ -141,20 +142,22 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
         world.rows("a", name, 1)
     world.give("a")
     zombie = world.open()
-    node = register_run(zombie, "zombie", world.incarnation, ["p-a"])
-    held = read_rights(zombie, world.incarnation, node, ["p-a"]).held["p-a"]
-    consumed(world, "p-a", 1)
+    node = register_run(zombie, "zombie", world.incarnation, ["p:a"])
+    held = read_rights(zombie, world.incarnation, node, ["p:a"]).held["p:a"]
+    consumed(world, "p:a", 1)
     shutil.copytree(world.table, world.folder / "copy")
-    consumed(world, "p-a", 2)
+    consumed(world, "p:a", 2)
     world.server.expire(zombie.store.session)
     with pytest.raises(Unavailable):
         zombie.store.sync()
     shutil.rmtree(world.table)
     (world.folder / "copy").rename(world.table)
     adopt(world.tree, [world.pipeline])
-    entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p-a"])
+    entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p:a"])
     with pytest.raises(Conflict) if guarded else nullcontext():
-        write_checkpoints(zombie, node, [entry], checkpoint.Guards(run=guarded))
+        if not guarded:
+            changed(zombie.store, NO_RUN)
+        write_checkpoints(zombie, node, [entry])
     with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
         world.run("a", connect=no_spark)
     assert bool(world.tree.parked()) != guarded
@@ -165,9 +168,9 @@ def test_the_rightful_run_parks_what_vanished(world: World) -> None:
     world.give("a")
     (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()["p-a"].record.reason == (
-        "p-a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p-a. Or, if it is gone "
-        "for good: rota skip p-a"
+    assert world.tree.parked()["p:a"].record.reason == (
+        "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
+        "for good: rota skip p:a"
     )
 
 
@@ -181,18 +184,18 @@ def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: st
         world.rows(key, "0", 1)
     world.give("a", "b")
     path = {
-        "parking": world.tree.paths.parking("p-a"),
-        "checkpoint": world.tree.paths.checkpoint("p-a"),
-        "own": world.tree.paths.own("p-a"),
+        "parking": world.tree.paths.parking("p:a"),
+        "checkpoint": world.tree.paths.checkpoint("p:a"),
+        "own": world.tree.paths.own("p:a"),
         "live": world.tree.paths.live(world.incarnation),
     }[kind]
     store = world.tree.store
     store.set(path, b"\xff", -1) if store.get(path) else store.create(path, b"\xff")
-    left = {"p-a"} if kind != "live" else {"p-a", "p-b"}
-    found = owners(world.tree, world.pipeline, ["a", "b"])
+    left = {"p:a"} if kind != "live" else {"p:a", "p:b"}
+    found = owners(world.tree, world.pipeline, ["p:a", "p:b"])
     assert set(found.skipped) == left
     assert all("cannot be read" in why for why in found.skipped.values()), found.skipped
-    assert {p for w in backlog(world.tree, world.pipeline, world.ports.source) for p in w.lags} == {"p-a", "p-b"} - left
+    assert {p for w in backlog(world.tree, world.pipeline, world.ports.source) for p in w.lags} == {"p:a", "p:b"} - left
     seen: list[str | None] = []
 
     def connect(endpoint: str | None) -> Any:
@@ -221,7 +224,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a", "b")
-    main = consumed(world, "p-a", 2)
+    main = consumed(world, "p:a", 2)
     assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition]
     DeltaTable(main.path).restore(1)
     before = DeltaTable(main.path).version()
@@ -236,9 +239,9 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     assert event.retry_at is None
     assert "(RESTORE) changed rows" in event.reason
     assert "rota adopt" in event.reason
-    assert "(of p-a: 0 to 2)" in event.reason
+    assert "(of p:a: 0 to 2)" in event.reason
     with pytest.raises(ForeignTable, match="RESTORE"):
-        skip(world.tree, world.ports, "p-a")
+        skip(world.tree, world.ports, "p:a")
     assert DeltaTable(main.path).version() == before
     adopt(world.tree, [world.pipeline])
     assert not world.tree.parked()
@@ -254,7 +257,7 @@ def test_a_lost_index_stops_the_partition(world: World) -> None:
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p-a", 2)
+    consumed(world, "p:a", 2)
     shutil.rmtree(world.table / "index")
     for name in ("0", "1"):
         (world.folder / f"land/a/{name}.json").unlink()
@@ -272,7 +275,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p-a", 2)
+    consumed(world, "p:a", 2)
     shutil.rmtree(world.table / "index")
     for name in ("1", "4"):  # the first late, both new
         world.rows("a", name, 1)
@@ -282,15 +285,15 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
         monkeypatch.setattr("rota.skip.find_lost_offsets", lambda *_: {})
     for to in (99, 3):
         with suppress(ConfigError):
-            skip(world.tree, world.ports, "p-a", to=to)
-    unpark(world.tree, "p-a")  # rota retry
+            skip(world.tree, world.ports, "p:a", to=to)
+    unpark(world.tree, "p:a")  # rota retry
     read = ["a/2.json", "a/3.json"]
     try:
         (event,) = world.run("a", connect=no_spark)
         assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
         source = Landing.of(world.pipeline)
-        read += [source.locate("p-a", offset) for offset in range(2, source.read_assigned_ends(("p-a",))["p-a"])]
+        read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
     assert (world.table / "index").exists() != guarded
@@ -301,7 +304,7 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p-a", 2)
+    consumed(world, "p:a", 2)
     world.run("a", connect=no_spark)
     shutil.rmtree(world.table / "index")
     world.rows("a", "1", 1)
@@ -314,8 +317,8 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
         world.run("a", connect=no_spark)
     source = Landing.of(world.pipeline)
     main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
-    assert [source.locate("p-a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
-    assert main.read_positions(("p-a",))["p-a"].offset == 0
+    assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
+    assert main.read_positions(("p:a",))["p:a"].offset == 0
 
 
 def consumed(world: World, partition: str, end: int) -> Ledger:
@@ -332,30 +335,30 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
     """Else the files that land next would be skipped unseen."""
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p-a", 1)
+    main = consumed(world, "p:a", 1)
     with pytest.raises(ConfigError, match="nothing"):
-        skip(world.tree, world.ports, "p-a")
+        skip(world.tree, world.ports, "p:a")
     world.rows("a", "1", 1)
     with pytest.raises(ConfigError, match="2"):
-        skip(world.tree, world.ports, "p-a", to=5)
-    assert main.read_positions(("p-a",))["p-a"].offset == 1
+        skip(world.tree, world.ports, "p:a", to=5)
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "01":
         world.rows("a", name, 1)
     world.give("a")
-    main = consumed(world, "p-a", 1)
+    main = consumed(world, "p:a", 1)
 
     def meanwhile(source: Landing, partitions: tuple[str, ...]) -> dict[str, int]:
         taken(world, "w2", "a")
-        main.claim({"p-a": world.tree.owned(("p-a",))["p-a"].token}, {"p-a": 0})
-        return {"p-a": 2}
+        main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
+        return {"p:a": 2}
 
     monkeypatch.setattr(Landing, "assign_offsets", meanwhile)
-    with pytest.raises(Fenced, match=r"p-a was taken over just now: .* Nothing was skipped; see `rota why p-a`"):
-        skip(world.tree, world.ports, "p-a", to=2)
-    assert main.read_positions(("p-a",))["p-a"].offset == 1
+    with pytest.raises(Fenced, match=r"p:a was taken over just now: .* Nothing was skipped; see `rota why p:a`"):
+        skip(world.tree, world.ports, "p:a", to=2)
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
@@ -364,12 +367,12 @@ def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
         world.rows(key, "0", 1)
     incarnation = world.give("a", "b")
     clicked, former = world.open(), world.open()
-    register_run(clicked, "clicked", incarnation, ["p-a"])
-    register_run(former, "former", "w1@0000000000000abc", ["p-b"])
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p-b": (0, 1)}]
+    register_run(clicked, "clicked", incarnation, ["p:a"])
+    register_run(former, "former", "w1@0000000000000abc", ["p:b"])
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:b": (0, 1)}]
     clicked.store.close()
     assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [
-        {"p-a": (0, 1), "p-b": (0, 1)}
+        {"p:a": (0, 1), "p:b": (0, 1)}
     ]
 
 
@@ -387,12 +390,12 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
         (work,) = backlog(world.tree, world.pipeline, world.ports.source)
         return list(work.lags)
 
-    assert due() == ["p-c", "p-a"]
+    assert due() == ["p:c", "p:a"]
     for partition in due():  # one file of each, and there is more
         consumed(world, partition, 1)
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run("a", "c", connect=no_spark)  # it writes their checkpoints
-    assert due() == ["p-b", "p-d"]
+    assert due() == ["p:b", "p:d"]
     registered: list[tuple[str, ...]] = []
     real = membership._create_ephemeral
 
@@ -404,10 +407,10 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run(*"bde", connect=no_spark)
     for key in "bde":
-        consumed(world, f"p-{key}", 1)
+        consumed(world, f"p:{key}", 1)
     events = world.run(*"bde", connect=no_spark)
-    assert [e.partition for e in events if isinstance(e, IdlePartition)] == ["p-b", "p-d", "p-e"]
-    assert registered == [("p-b", "p-d"), ("p-b", "p-d"), ("p-e",)]
+    assert [e.partition for e in events if isinstance(e, IdlePartition)] == ["p:b", "p:d", "p:e"]
+    assert registered == [("p:b", "p:d"), ("p:b", "p:d"), ("p:e",)]
 
 
 # --- whose fault it is ----------------------------------------------------------------------------------------------
@@ -431,7 +434,7 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: b
     if mount_point:
         land.rmdir()
     away.rename(land)
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p-a": (0, 1)}]
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["guarded", "without the guard"])
@@ -447,7 +450,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
-    main = consumed(world, "p-a", 1)
+    main = consumed(world, "p:a", 1)
     world.run("a")
     away, mount = world.folder / "away", world.folder / "tables"
     mount.rename(away)
@@ -464,7 +467,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
         mount.rmdir()
         away.rename(mount)
         assert [type(e) for e in world.run("a")] == [IdlePartition]
-        assert main.read_positions(("p-a",))["p-a"].offset == 1
+        assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 @contextmanager
@@ -487,11 +490,11 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    Landing.of(world.pipeline).assign_offsets(("p-a",))
+    Landing.of(world.pipeline).assign_offsets(("p:a",))
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
     main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
-    claimed = main.claim({"p-a": world.tree.owned(("p-a",))["p-a"].token}, {"p-a": 0})
+    claimed = main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
     made = batch(main, claimed)
     with (
         full_disk(),
@@ -499,10 +502,10 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
     ):
         main.commit(claimed, made)
     assert not world.tree.parked()
-    assert main.read_positions(("p-a",))["p-a"].offset == 0
-    main.commit(main.renew(claimed, ("p-a",)), made)
+    assert main.read_positions(("p:a",))["p:a"].offset == 0
+    main.commit(main.renew(claimed, ("p:a",)), made)
     assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition], "it is told now"
-    assert damage(main.path, {"p-a": {0: 1, 1: 1}}) == NO_DAMAGE
+    assert damage(main.path, {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 @pytest.mark.parametrize(
@@ -519,7 +522,7 @@ def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type
     spark: Any = SimpleNamespace(
         range=lambda n: SimpleNamespace(count=lambda: 1), addTag=lambda tag: None, removeTag=lambda tag: None
     )
-    assert isinstance(judged(RuntimeError(text), spark, "p-a"), kind)
+    assert isinstance(judged(RuntimeError(text), spark, "p:a"), kind)
 
 
 def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
@@ -528,7 +531,7 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
     source = Landing.of(world.pipeline)
-    assert source.assign_offsets(("p-a",)) == {"p-a": 1}
+    assert source.assign_offsets(("p:a",)) == {"p:a": 1}
     assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
 
 
@@ -536,10 +539,10 @@ def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other
     """Its name went into the reason, no record could hold that, and every run of its worker ended in a traceback."""
     world.rows("good", "0", 1)
     (world.folder / "land" / os.fsdecode(b"caf\xe9")).write_text("a file fails for root too")
-    world.give("good", "caf_e9")
+    world.give("good", "caf%E9")
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
-        world.run("good", "caf_e9", connect=no_spark)  # the good one got as far as Spark
-    parked = world.tree.parked()["p-caf_e9"].record
+        world.run("good", "caf%E9", connect=no_spark)  # the good one got as far as Spark
+    parked = world.tree.parked()["p:caf%E9"].record
     assert r"land/caf\udce9 cannot be looked at (Not a directory)" in parked.reason
 
 
@@ -548,7 +551,7 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")
-    consumed(world, "p-a", 1)
+    consumed(world, "p:a", 1)
     world.run("a")  # writes the checkpoint
     landed = world.folder / "land"
     (landed / "a").rename(landed / "_a")
@@ -557,23 +560,23 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     def due() -> list[str]:
         return [p for work in backlog(world.tree, world.pipeline, world.ports.source) for p in work.lags]
 
-    assert due() == ["p-a", "p-b"]
+    assert due() == ["p:a", "p:b"]
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run("a", "b", connect=no_spark)  # b got as far as Spark
-    parked = world.tree.parked()["p-a"].record
-    assert parked.reason.endswith("land/a cannot be looked at (Not a directory). Mend its rights, then: rota retry p-a")
+    parked = world.tree.parked()["p:a"].record
+    assert parked.reason.endswith("land/a cannot be looked at (Not a directory). Mend its rights, then: rota retry p:a")
     assert parked.retry_at is not None
-    assert due() == ["p-b"]
-    with pytest.raises(ConfigError, match=r"p-a cannot be skipped: .*/land/a cannot be looked at"):
-        skip(world.tree, world.ports, "p-a")
+    assert due() == ["p:b"]
+    with pytest.raises(ConfigError, match=r"p:a cannot be skipped: .*/land/a cannot be looked at"):
+        skip(world.tree, world.ports, "p:a")
     world.server.clock = lambda: parked.retry_at or 0.0
     (landed / "a").unlink()
     (landed / "_a").rename(landed / "a")
-    assert due() == ["p-a", "p-b"], "only a run can say that it is mended"
+    assert due() == ["p:a", "p:b"], "only a run can say that it is mended"
     (event,) = world.run("a")
     assert isinstance(event, IdlePartition)
     assert not world.tree.parked()
-    assert due() == ["p-b"]
+    assert due() == ["p:b"]
 
 
 # --- the table of bad records ---------------------------------------------------------------------------------------
@@ -601,16 +604,16 @@ def test_a_zombie_adds_no_column(tmp_path: Path) -> None:
 
 
 def test_adopting_sets_checkpoints_and_parks_that_cannot_be_read(world: World) -> None:
-    """p-a goes on where its table is; p-b, of which the table never heard, begins anew."""
+    """p:a goes on where its table is; p:b, of which the table never heard, begins anew."""
     world.rows("a", "0", 1)
     world.give("a", "b")
-    consumed(world, "p-a", 1)
+    consumed(world, "p:a", 1)
     paths, store = world.tree.paths, world.tree.store
-    for path in (paths.checkpoint("p-a"), paths.checkpoint("p-b"), paths.parking("p-a")):
+    for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
         store.create(path, b"\xff")
     done = adopt(world.tree, [world.pipeline])
-    assert (done.offsets, done.anew) == ({"p-a": 1}, ("p-b",))
-    assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p-a": 1}
+    assert (done.offsets, done.anew) == ({"p:a": 1}, ("p:b",))
+    assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p:a": 1}
     assert store.children(paths.parked) == ()
     assert not unreadable(world.tree)
 
@@ -652,10 +655,10 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     world.rows("a", "1", 1)
     world.give("a")
     world.rows("a", "2", 1)
-    main = consumed(world, "p-a", 1)
-    park(world.tree, "p-a", "poison", offset=1)
+    main = consumed(world, "p:a", 1)
+    park(world.tree, "p:a", "poison", offset=1)
     monkeypatch.setattr("rota.skip.unpark", lost)
-    assert skip(world.tree, world.ports, "p-a") == (1, 2)
-    with pytest.raises(ConfigError, match=r"p-a stands at 2 \(a/2.json\) and is parked for offset 1"):
-        skip(world.tree, world.ports, "p-a")
-    assert main.read_positions(("p-a",))["p-a"].offset == 2
+    assert skip(world.tree, world.ports, "p:a") == (1, 2)
+    with pytest.raises(ConfigError, match=r"p:a stands at 2 \(a/2.json\) and is parked for offset 1"):
+        skip(world.tree, world.ports, "p:a")
+    assert main.read_positions(("p:a",))["p:a"].offset == 2

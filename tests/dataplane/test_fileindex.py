@@ -16,7 +16,7 @@ from rota.dataplane import fileindex, spans
 from rota.dataplane.fileindex import FileIndex, Landed
 from rota.errors import EnvironmentFailed
 
-PARTITIONS = ("p-a", "p-b", "p-é\u2028", "p-" + "long" * 31)
+PARTITIONS = ("p:a", "p:b", "p-é\u2028", "p-" + "long" * 31)
 PART = st.sampled_from(PARTITIONS)
 STEPS = st.lists(
     st.one_of(
@@ -90,7 +90,7 @@ def filled(folder: Path, files: int = 12) -> FileIndex:
 
 
 def test_what_was_not_asked_for_is_no_answer(tmp_path: Path) -> None:
-    files = filled(tmp_path).files({"p-a": (3, 5)})["p-a"]
+    files = filled(tmp_path).files({"p:a": (3, 5)})["p:a"]
     assert (len(files), [f.size for f in files[3:5]], files[4].size, files[12:20]) == (12, [3, 4], 4, ())
     for look in (lambda: files[2], lambda: files[3:6], lambda: tuple(files)):
         with pytest.raises(LookupError, match="not asked for"):
@@ -108,7 +108,7 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     fileindex._READ.clear()
     assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
     assert not groups
-    index.files({"p-a": (118, 120), "p-b": (0, 1)})
+    index.files({"p:a": (118, 120), "p:b": (0, 1)})
     assert len(groups) == 2, "of 240 row groups"
     assert not any(file.kept for file in fileindex._READ[index.path].values())
 
@@ -130,22 +130,22 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) -> None:
     index = filled(tmp_path)
     files = {p: pq.read_table(p).select(["partition", "ordinal"]).to_pylist() for p in index.path.glob("*.parquet")}
-    (name,) = (p for p, rows in files.items() if {"partition": "p-a", "ordinal": 3} in rows)
+    (name,) = (p for p, rows in files.items() if {"partition": "p:a", "ordinal": 3} in rows)
     rows = pq.read_table(name)
     keep = pa.array([o != 3 for o in rows["ordinal"].to_pylist()])
     left = [rows.filter(keep), rows.slice(0, 1)] if lost == "beside one that is doubled" else [rows.filter(keep)]
     pq.write_table(pa.concat_tables(left), name)
     fileindex._READ.clear()
-    with pytest.raises(EnvironmentFailed, match="has lost rows of p-a"):
-        index.files({"p-a": (2, 4)})
+    with pytest.raises(EnvironmentFailed, match="has lost rows of p:a"):
+        index.files({"p:a": (2, 4)})
 
 
 def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
     index = filled(tmp_path)
     large = set(DeltaTable(index.path).file_uris())
     for number in range(12, 32):
-        index.extend(("p-a",), lambda p, _, n=number: [landed(p, n)])
+        index.extend(("p:a",), lambda p, _, n=number: [landed(p, n)])
     files = set(DeltaTable(index.path).file_uris())
     assert large <= files
     assert len(files - large) <= 3 + 20 // 6
-    assert [f.size for f in index.files(("p-a",))["p-a"]] == list(range(32))
+    assert [f.size for f in index.files(("p:a",))["p:a"]] == list(range(32))

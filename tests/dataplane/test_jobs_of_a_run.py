@@ -43,14 +43,14 @@ def ends(monkeypatch: pytest.MonkeyPatch, after: int, meanwhile: Callable[[], ob
 
 
 def offsets(world: World) -> dict[str, int]:
-    return {p.removeprefix("p-"): one.record.offset for p, one in world.tree.checkpoints().items()}
+    return {p.removeprefix("p:"): one.record.offset for p, one in world.tree.checkpoints().items()}
 
 
 # --- how large a job is ---------------------------------------------------------------------------------------------
 
 
 def test_a_job_is_within_both_caps_and_holds_at_least_one(tmp_path: Path) -> None:
-    keys = [f"p-{n}" for n in range(9)]
+    keys = [f"p:{n}" for n in range(9)]
     sizes = [3, 1, 1, 5, 9, 2, 1, 1, 1]
     for key, size in zip(keys, sizes, strict=True):
         land(tmp_path, f"{key[2:]}/0.json", f"{key[2:]}/1.json", text="x" * size)
@@ -147,8 +147,8 @@ def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, mon
     landed(world, keys)
     Faults(monkeypatch, lambda p, _: "Permission denied" if p[2:] in bad else None)
     events = run(world, keys)
-    assert {p for p, e in events.items() if isinstance(e, CommittedBatch)} == {"p-y", "p-z"}
-    assert {p for p, e in events.items() if isinstance(e, ParkedPartition)} == {f"p-{k}" for k in bad}
+    assert {p for p, e in events.items() if isinstance(e, CommittedBatch)} == {"p:y", "p:z"}
+    assert {p for p, e in events.items() if isinstance(e, ParkedPartition)} == {f"p:{k}" for k in bad}
 
 
 def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def given_away(world: World) -> Callable[[], None]:
 
     def publish() -> None:
         worker = world.incarnation.rpartition("@")[0]
-        kept = frozenset({"p-a", "p-b", "p-d"})
+        kept = frozenset({"p:a", "p:b", "p:d"})
         epoch = world.tree.head().record.epoch
         world.tree.update(
             world.tree.paths.assign(worker), Slots, lambda _: Slots(slots=(Slot(epoch=epoch, partitions=kept),))
@@ -190,10 +190,10 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 
     faults = Faults(monkeypatch, meanwhile)
     events = run(world, "abcd")
-    assert events["p-c"] == DroppedPartition("p-c", "epoch 1 gives it to another worker than w1")
-    assert [sorted(one) for one in faults.jobs] == [["p-a", "p-b"], ["p-d"]]
-    assert named[0] == ("p-a", "p-b", "p-c", "p-d")
-    assert named[-1] == ("p-d",), "a hand-over of the others waits for this run no more"
+    assert events["p:c"] == DroppedPartition("p:c", "epoch 1 gives it to another worker than w1")
+    assert [sorted(one) for one in faults.jobs] == [["p:a", "p:b"], ["p:d"]]
+    assert named[0] == ("p:a", "p:b", "p:c", "p:d")
+    assert named[-1] == ("p:d",), "a hand-over of the others waits for this run no more"
 
 
 def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch:
     faults = ends(monkeypatch, 1, given_away(world))
     monkeypatch.setattr(shift.Shift, "still", lambda _, ranges: ranges)
     run(world, "abcd")
-    assert sum("p-c" in one for one in faults.jobs) == 1
+    assert sum("p:c" in one for one in faults.jobs) == 1
 
 
 # --- what hangs -----------------------------------------------------------------------------------------------------
@@ -238,12 +238,12 @@ def test_what_hangs_is_found_within_five_deadlines(
         for n in range(files):
             world.rows(key, f"{n:02}", 1)
     world.give(*keys)
-    found = Hanging(monkeypatch, lambda p, of: p == "p-k01" and 0 in of)
+    found = Hanging(monkeypatch, lambda p, of: p == "p:k01" and 0 in of)
     events = {e.partition: e for e in world.run(*keys, connect=lambda _: spark())}
-    parked = events.pop("p-k01")
+    parked = events.pop("p:k01")
     assert isinstance(parked, ParkedPartition)
     assert parked.retry_at is None
-    assert parked.reason.startswith("p-k01 alone hangs: it was not done after 600 s in offset 0 (k01/00.json)")
+    assert parked.reason.startswith("p:k01 alone hangs: it was not done after 600 s in offset 0 (k01/00.json)")
     assert {type(e) for e in events.values()} == {CommittedBatch}
     assert sum(found.seconds) < 5 * world.pipeline.deadline
     assert min(s for s in found.seconds if s) >= LEAST
@@ -267,22 +267,22 @@ def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch
     landed(world, "a")
     landed(world, "bcd", files=8)
     world.give(*"abcd")
-    Hanging(monkeypatch, lambda p, of: p == "p-a" and 0 in of)
+    Hanging(monkeypatch, lambda p, of: p == "p:a" and 0 in of)
     monkeypatch.setattr(shift, "SHIFT", -1.0)
     for _ in range(3):
         run(world, "abcd")
-    assert {key: world.tree.checkpoints()[f"p-{key}"].record.offset for key in "abcd"} == {
+    assert {key: world.tree.checkpoints()[f"p:{key}"].record.offset for key in "abcd"} == {
         "a": 0,
         "b": 8,
         "c": 8,
         "d": 8,
     }
-    assert list(world.tree.parked()) == ["p-a"]
+    assert list(world.tree.parked()) == ["p:a"]
 
 
 def test_what_hangs_while_spark_has_no_slot_ends_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     landed(world, "ab")
-    found = Hanging(monkeypatch, lambda p, _: p == "p-a")
+    found = Hanging(monkeypatch, lambda p, _: p == "p:a")
     with pytest.raises(EnvironmentFailed, match="it was not done after 600 s"):
         run(world, "ab", answers=False)
     assert len(found.jobs) == 1

@@ -66,7 +66,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     assert deltalog.read(world.table / "main").version == main.read_log()[0].version
     world.call("q")
     rename(world.tree, "p", world.pipeline)
-    assert rows(world) == each(f"q-{key(odd)}", 2)
+    assert rows(world) == each(f"q:{key(odd)}", 2)
     assert len(DeltaTable(world.table / "main").to_pandas()) == 2
     somebody_appends(world.table / "main")
     assert "(WRITE) changed rows" in tables(world).main.find_foreign_commits([p])[p]
@@ -99,7 +99,7 @@ def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: st
     """Consume, set aside, park, replay, vacuum, and again; then readers that know nothing of rota."""
     (tmp_path / ALL).mkdir()
     world = World(tmp_path / ALL, endpoint, spark=spark, text=LIMIT)
-    a, p = key(SOME), f"p-{key(SOME)}"
+    a, p = key(SOME), f"p:{key(SOME)}"
     world.rows(SOME, f"{ALL}0", 3)
     world.land(SOME, f"{ALL}1", ['{"n": 1}', "bad"])
     world.give(a)

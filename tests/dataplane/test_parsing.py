@@ -89,7 +89,7 @@ def test_a_bad_amount_is_set_aside(world: World) -> None:
     world.land("a", "0", lines)
     assert consumed(world, "a") == (19, 1)
     assert sorted(r["id"] for r in log(world.table / "main").rows()) == [i for i in range(20) if i != 7]
-    assert aside(world) == [("p-a", lines[7])]
+    assert aside(world) == [("p:a", lines[7])]
 
 
 @pytest.mark.parametrize(("format", "name"), [*(("json", t) for t in TRANSFORMS), *(("csv", t) for t in OF_CSV)])
@@ -242,7 +242,7 @@ def test_a_hidden_file_of_what_spark_wrote_is_noticed(
     if not guarded:
         monkeypatch.setattr(parsing, "same", unequal)
         assert sum(e.rows for e in world.run("a", "b") if isinstance(e, CommittedBatch)) == 2
-        assert world.tree.checkpoints()["p-a"].record.offset == 1
+        assert world.tree.checkpoints()["p:a"].record.offset == 1
         return
     with pytest.raises(EnvironmentFailed, match="2 rows that Spark wrote, 0 that its files hold"):
         world.run("a", "b")
@@ -272,7 +272,7 @@ def test_a_hidden_file_of_the_bad_records_is_noticed(
         assert consumed(world, "a") == (1, 1)
         assert not aside(world)
         return
-    with pytest.raises(EnvironmentFailed, match="1 bad records of p-a, 0 that were set aside"):
+    with pytest.raises(EnvironmentFailed, match="1 bad records of p:a, 0 that were set aside"):
         world.run("a")
     assert not log(world.table / "main").said("commit")
 
@@ -353,9 +353,9 @@ def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
     found = QueryBuilder().register("t", table).execute("select count(*) n, count(distinct d) d from t").read_all()
     assert [column[0].as_py() for column in found.columns] == [len(lines), 3]
     said = {r["min._partition"]: r for r in pa.table(table.get_add_actions(flatten=True)).to_pylist()}
-    assert str(said["p-plain"]["min.d"]) == "2026-01-01"
-    assert said["p-far"]["min.d"] is said["p-old"]["min.d"] is said["p-text"]["min.s"] is None
-    assert said["p-text"]["min._offset"] == 0
+    assert str(said["p:plain"]["min.d"]) == "2026-01-01"
+    assert said["p:far"]["min.d"] is said["p:old"]["min.d"] is said["p:text"]["min.s"] is None
+    assert said["p:text"]["min._offset"] == 0
 
 
 @pytest.mark.parametrize(
@@ -376,11 +376,11 @@ def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
         "binary": pa.array([b"\xff\x00"], pa.binary()),
         "uint64": pa.array([2**64 - 1], pa.uint64()),
     }
-    path = tmp_path / "data/attempt/p-a/x.parquet"
+    path = tmp_path / "data/attempt/703A61/x.parquet"
     path.parent.mkdir(parents=True)
-    columns = {"_partition": ["p-a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
+    columns = {"_partition": ["p:a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
     pq.write_table(pa.table(columns), path)
-    (file,) = footers.read(tmp_path, "attempt", {"p-a": (0, 1)})
+    (file,) = footers.read(tmp_path, "attempt", {"p:a": (0, 1)})
     low = json.loads(file.statistics)["minValues"]
     assert low["plain"] == 1
     assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low

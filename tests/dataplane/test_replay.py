@@ -196,23 +196,23 @@ def test_a_replay_beside_live_consumption(world: World) -> None:
     )
     world.rows("a", "3", 1)
     checkpoints = {p: c.record for p, c in world.tree.checkpoints().items()}
-    events = replayed(world, {"p-a": (1, 3), "p-b": (2, 4), "p-c": (0, 1), "p-d": (2, 2)})
-    assert isinstance(events["p-a"], ReplayedRange)
-    assert (events["p-a"].start, events["p-a"].end, events["p-a"].rows) == (1, 3, 8)
+    events = replayed(world, {"p:a": (1, 3), "p:b": (2, 4), "p:c": (0, 1), "p:d": (2, 2)})
+    assert isinstance(events["p:a"], ReplayedRange)
+    assert (events["p:a"].start, events["p:a"].end, events["p:a"].rows) == (1, 3, 8)
     reasons = {p: e.reason for p, e in events.items() if isinstance(e, RefusedReplay)}
     assert reasons == {
-        "p-b": "only offsets below 3 were consumed. Give a range that ends there or before",
-        "p-c": "only offsets below 0 were consumed. Give a range that ends there or before",
-        "p-d": "[2, 2) is no range. Give 0 <= from < to",
+        "p:b": "only offsets below 3 were consumed. Give a range that ends there or before",
+        "p:c": "only offsets below 0 were consumed. Give a range that ends there or before",
+        "p:d": "[2, 2) is no range. Give 0 <= from < to",
     }
     assert {p: c.record for p, c in world.tree.checkpoints().items()} == checkpoints
     rows = log(world.table / "main").rows()
     upper = {(r["_partition"], r["_offset"]) for r in rows if str(r["word"]).isupper()}
-    assert upper == {("p-a", 1), ("p-a", 2)}
+    assert upper == {("p:a", 1), ("p:a", 2)}
     assert Counter((r["_partition"], r["_offset"]) for r in rows) == Counter(
-        {(p, o): 4 for p in ("p-a", "p-b") for o in range(3)}
+        {(p, o): 4 for p in ("p:a", "p:b") for o in range(3)}
     )
-    (event,) = (e for e in world.run("a", "b") if e.partition == "p-a")
+    (event,) = (e for e in world.run("a", "b") if e.partition == "p:a")
     assert isinstance(event, CommittedBatch)
     assert (event.start, event.end) == (3, 4)
 
@@ -223,10 +223,10 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
         world.rows("a", name, 4)
     world.run("a")
     (world.folder / "land/a/1.json").unlink()
-    event = replayed(world, {"p-a": (0, 2)})["p-a"]
+    event = replayed(world, {"p:a": (0, 2)})["p:a"]
     assert isinstance(event, RefusedReplay)
     assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
-    assert isinstance(replayed(world, {"p-a": (0, 1)})["p-a"], ReplayedRange)
+    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     assert sum(found(world.table / "main").values()) == 8
 
 
@@ -237,23 +237,23 @@ def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -
         world.rows("a", name, 4)
     world.run("a")
     world.rows("a", "0", 3, first=100)
-    assert isinstance(replayed(world, {"p-a": (0, 1)})["p-a"], ReplayedRange)
+    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
     assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
     source = Landing.of(world.pipeline)
-    assert not source.find_broken({"p-a": (0, 2)})
+    assert not source.find_broken({"p:a": (0, 2)})
     world.rows("a", "2", 1)
     (event,) = world.run("a")
     assert isinstance(event, CommittedBatch)
-    assert (event.start, event.end, source.locate("p-a", 2)) == (2, 3, "a/2.json")
+    assert (event.start, event.end, source.locate("p:a", 2)) == (2, 3, "a/2.json")
 
 
 def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) -> None:
     world.give("a")
     world.land("a", "0", [*(f'{{"n": {i}}}' for i in range(20)), "bad"])
     world.run("a")
-    replayed(world, {"p-a": (0, 1)})
-    replayed(world, {"p-a": (0, 1)})
+    replayed(world, {"p:a": (0, 1)})
+    replayed(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
     counts = quarantine.counting(Ledger(world.table / "main", "g", "").read_log())
     assert len(rows) == 3

@@ -25,12 +25,12 @@ def test_a_file_with_too_many_bad_records_is_mended_in_place(world: World) -> No
     world.land("a", "0", [*(['{"n": "x"}'] * 4), *(['{"n": 1, "word": "w"}'] * 6)])
     (parked,) = world.run("a")
     assert isinstance(parked, ParkedPartition)
-    assert "Mend the files or the schema, then: rota retry p-a" in parked.reason
+    assert "Mend the files or the schema, then: rota retry p:a" in parked.reason
     rewritten(world, "a", "0", 10)
-    assert retry(world.tree, "p-a", world.ports, "tests") == ("a/0.json",)
+    assert retry(world.tree, "p:a", world.ports, "tests") == ("a/0.json",)
     assert not world.tree.parked()
     assert [(e.rows, e.bad_rows) for e in world.run("a") if isinstance(e, CommittedBatch)] == [(10, 0)]
-    assert damage(world.table / "main", {"p-a": {0: 10}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 10}}) == NO_DAMAGE
     assert [c["rota.run"] for c in log(world.table / "main").said("retry")] == ["tests"]
 
 
@@ -45,11 +45,11 @@ def test_of_a_file_that_changed_before_it_was_read_the_advice_works_too(world: W
     (parked,) = world.run("a")
     assert isinstance(parked, ParkedPartition)
     assert (
-        "a/1.json (offset 1) changed after it got its offset. To take it as it is now: rota retry p-a" in parked.reason
+        "a/1.json (offset 1) changed after it got its offset. To take it as it is now: rota retry p:a" in parked.reason
     )
-    assert retry(world.tree, "p-a", world.ports) == ("a/1.json",)
+    assert retry(world.tree, "p:a", world.ports) == ("a/1.json",)
     world.until_idle("a")
-    assert damage(world.table / "main", {"p-a": {0: 2, 1: 3, 2: 2}}) == NO_DAMAGE
+    assert damage(world.table / "main", {"p:a": {0: 2, 1: 3, 2: 2}}) == NO_DAMAGE
 
 
 def test_one_that_is_still_written_waits(world: World) -> None:
@@ -62,16 +62,16 @@ def test_one_that_is_still_written_waits(world: World) -> None:
     with pytest.raises(
         ConfigError, match=r"a/0.json changed less than 1000 s ago. Once nobody writes it any more: rota r"
     ):
-        retry(world.tree, "p-a", world.ports)
+        retry(world.tree, "p:a", world.ports)
     assert world.tree.parked()
 
 
 def test_what_cannot_be_looked_at_is_left_to_the_run(world: World) -> None:
     world.give("a")
     world.rows("a", "0", 2)
-    park(world.tree, "p-a", "bad")
-    assert retry(world.tree, "p-a", None) == ()
-    assert retry(world.tree, "p-a", world.ports) == ()  # no table yet
+    park(world.tree, "p:a", "bad")
+    assert retry(world.tree, "p:a", None) == ()
+    assert retry(world.tree, "p:a", world.ports) == ()  # no table yet
     assert not world.tree.parked()
 
 
@@ -94,12 +94,12 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     def late(run: _Run, *rest: object) -> object:
         monkeypatch.setattr(_Run, "_committed", committed)
         rewritten(world, "a", "0", 3)
-        retry(world.tree, "p-a", world.ports)
+        retry(world.tree, "p:a", world.ports)
         return committed(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(_Run, "_committed", late)
     events: dict[str, Event] = {e.partition: e for e in world.run("a", "b")}
-    assert isinstance(events["p-a"], DroppedPartition if guarded else CommittedBatch), events
-    assert isinstance(events["p-b"], CommittedBatch)
+    assert isinstance(events["p:a"], DroppedPartition if guarded else CommittedBatch), events
+    assert isinstance(events["p:b"], CommittedBatch)
     world.until_idle("a", "b")
-    assert damage(world.table / "main", {"p-a": {0: 3}, "p-b": {0: 2}}) == {**NO_DAMAGE, "lost": 0 if guarded else 1}
+    assert damage(world.table / "main", {"p:a": {0: 3}, "p:b": {0: 2}}) == {**NO_DAMAGE, "lost": 0 if guarded else 1}

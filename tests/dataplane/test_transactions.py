@@ -19,7 +19,7 @@ from rota.dataplane.opening import Handle, created
 from rota.dataplane.ports import Batch
 from tests.dataplane.test_ledger import ledger
 
-IDS = [f"rota/g/p-k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
+IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
     "rota/adopted",
     "tab\u2028le\n\"x'",
 ]
@@ -130,9 +130,9 @@ def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     real = opening.transactions
     monkeypatch.setattr(opening, "transactions", lambda log, at: read.append(at) or real(log, at))
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda _, one: asked.append(one))
-    partitions = tuple(f"p-{i}" for i in range(50))
+    partitions = tuple(f"p:{i}" for i in range(50))
     claimed = table.claim(dict.fromkeys(partitions, 1), dict.fromkeys(partitions, 0))
-    assert table.read_positions(partitions)["p-7"].offset == 0
+    assert table.read_positions(partitions)["p:7"].offset == 0
     table.commit(claimed, Batch("c", "r", "", "", 0, dict.fromkeys(partitions, (0, 1))))
     assert not asked
     assert read == [0, 1, 1]

@@ -51,24 +51,24 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
             w1 = membership.join(tree, "w1", Live(endpoint="sc://127.0.0.1:1"))
             w2 = membership.join(Tree(two, "default"), "w2", Live(capacity=2.0))
             term = take_control(tree)
-            first = {"w1": frozenset(f"flights-{k}" for k in KEYS)}
-            placed = tuple(Move(f"flights-{k}", None, "w1", 1.0, "it had no owner") for k in KEYS)
+            first = {"w1": frozenset(f"flights:{k}" for k in KEYS)}
+            placed = tuple(Move(f"flights:{k}", None, "w1", 1.0, "it had no owner") for k in KEYS)
             audit = Audit("w1 joined", ("w1",), (), placed, {"moves": 0, "placements": 3, "imbalance_after": 1.0}, "r1")
             term = publish(tree, term, Publication(first, audit=audit)).term
-            second = {"w1": frozenset({"flights-AA", "flights-B6"}), "w2": frozenset({"flights-UA"})}
-            moved = (Move("flights-UA", "w1", "w2", 1.0, "w1 was 1 over its quota of 2"),)
+            second = {"w1": frozenset({"flights:AA", "flights:B6"}), "w2": frozenset({"flights:UA"})}
+            moved = (Move("flights:UA", "w1", "w2", 1.0, "w1 was 1 over its quota of 2"),)
             audit = Audit("w2 joined", ("w2",), (), moved, {"moves": 1, "placements": 0, "imbalance_after": 1.3}, "r2")
             publish(tree, term, Publication(second, audit=audit))
-            for incarnation, partition in ((w1, "flights-AA"), (w1, "flights-B6"), (w2, "flights-UA")):
+            for incarnation, partition in ((w1, "flights:AA"), (w1, "flights:B6"), (w2, "flights:UA")):
                 holder = tree if incarnation == w1 else Tree(two, "default")
                 ownership.claim(holder, incarnation, partition, tree.owned([partition])[partition].version)
-            token = tree.owned()["flights-UA"].token
+            token = tree.owned()["flights:UA"].token
             done = Checkpoint(offset=3, token=token, run_id="run-7", rows=2500, seconds=1.5, epoch=2)
-            one.create(tree.paths.checkpoint("flights-UA"), encode(done))
+            one.create(tree.paths.checkpoint("flights:UA"), encode(done))
             one.create(
-                tree.paths.parking("flights-B6"), encode(Parked(reason="the transform raised ValueError: no", offset=1))
+                tree.paths.parking("flights:B6"), encode(Parked(reason="the transform raised ValueError: no", offset=1))
             )
-            late = Refusal(partition="flights-UA", token=token - 1, newer=token, run_id="run-6", at=one.now())
+            late = Refusal(partition="flights:UA", token=token - 1, newer=token, run_id="run-6", at=one.now())
             tree.update(tree.paths.refused, Refusals, lambda was: Refusals(ring=(*(was.ring if was else ()), late)))
             yield Group(server.hosts, tree, w1, w2)
 
@@ -103,23 +103,23 @@ def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) 
     workers = {w["id"]: w for w in seen["workers"]}
     assert (workers["w1"]["owned"], workers["w1"]["target"], workers["w1"]["incarnation"]) == (2, 2, group.w1)
     partitions = {p["id"]: p for p in seen["partitions"]}
-    assert (partitions["flights-UA"]["owner"], partitions["flights-UA"]["offset"]) == (group.w2, 3)
-    assert "ValueError" in partitions["flights-B6"]["parked"]
+    assert (partitions["flights:UA"]["owner"], partitions["flights:UA"]["offset"]) == (group.w2, 3)
+    assert "ValueError" in partitions["flights:B6"]["parked"]
     table = run("status").output
-    assert "flights-UA" in table
+    assert "flights:UA" in table
     assert "w2" in table
 
 
 def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
-    seen = run.json("why", "flights-UA")
+    seen = run.json("why", "flights:UA")
     assert (seen["owner"], seen["since_epoch"], seen["reason"]) == ("w2", 2, "w1 was 1 over its quota of 2")
     assert (seen["offset"], seen["last_commit"]["rows"], seen["live"]) == (3, 2500, True)
-    assert seen["token"] == group.tree.owned()["flights-UA"].token
+    assert seen["token"] == group.tree.owned()["flights:UA"].token
     assert any("rota drain w2" in line for line in seen["would_move"])
-    text = run("why", "flights-UA").output
+    text = run("why", "flights:UA").output
     assert "w1 was 1 over its quota of 2" in text
-    with pytest.raises(RotaError, match="flights-AA, flights-B6, flights-UA"):
-        run("why", "flights-XX")
+    with pytest.raises(RotaError, match="flights:AA, flights:B6, flights:UA"):
+        run("why", "flights:XX")
 
 
 def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: Run, tmp_path: Path) -> None:
@@ -132,24 +132,24 @@ def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: 
     file.parent.mkdir(parents=True)
     file.write_text('{"n": 1}\n')
     pipeline = load(tmp_path).pipelines["flights"]
-    Landing.of(pipeline).assign_offsets(("flights-UA",))
+    Landing.of(pipeline).assign_offsets(("flights:UA",))
     main = Tables.of(pipeline, "default", group.tree.meta().id).main
-    claimed = main.claim({"flights-UA": 1}, {"flights-UA": 0})
-    main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights-UA": (0, 1)}))
-    assert run.json("why", "flights-UA")["rewritten"] is None
+    claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
+    main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}))
+    assert run.json("why", "flights:UA")["rewritten"] is None
     file.write_text('{"n": 1}\n{"n": 2}\n')
-    assert "UA/1.json (offset 0) changed after being consumed" in str(run.json("why", "flights-UA")["rewritten"])
-    assert run.json("why", "flights-AA")["rewritten"] is None
+    assert "UA/1.json (offset 0) changed after being consumed" in str(run.json("why", "flights:UA")["rewritten"])
+    assert run.json("why", "flights:AA")["rewritten"] is None
 
 
 def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
     seen = run.json("history")
     assert [(e["epoch"], e["moved"]) for e in seen["epochs"]] == [(1, 3), (2, 1)]
-    assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights-UA", "run-6")]
-    assert "refused: a write of flights-UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
+    assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights:UA", "run-6")]
+    assert "refused: a write of flights:UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
     assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
     moves = rota.history("default")
-    assert moves["partition"].tolist() == ["flights-AA", "flights-B6", "flights-UA", "flights-UA"]
+    assert moves["partition"].tolist() == ["flights:AA", "flights:B6", "flights:UA", "flights:UA"]
     assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
 
 
@@ -175,14 +175,14 @@ def test_wishes_are_records_that_the_next_look_reads(group: Group, run: Run) -> 
     assert {w["id"]: w["state"] for w in run.json("status")["workers"]} == {"w1": "active", "w2": "cordoned"}
     said = run("drain", "w2").output
     assert "drains 1 partitions" in said
-    assert "draining: it moves at the next epoch" in " ".join(run.json("why", "flights-UA")["would_move"])
+    assert "draining: it moves at the next epoch" in " ".join(run.json("why", "flights:UA")["would_move"])
     run("uncordon", "w2")
     assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
-    run("pin", "flights-UA", "w1")
-    assert group.tree.wishes().pins == {"flights-UA": "w1"}
-    assert "pinned to w1" in run.json("why", "flights-UA")["would_move"][0]
-    assert "w9 is not live, so it waits; live: w1, w2" in run("pin", "flights-UA", "w9").output
-    assert "no longer pinned" in run("pin", "flights-UA", "--clear").output
+    run("pin", "flights:UA", "w1")
+    assert group.tree.wishes().pins == {"flights:UA": "w1"}
+    assert "pinned to w1" in run.json("why", "flights:UA")["would_move"][0]
+    assert "w9 is not live, so it waits; live: w1, w2" in run("pin", "flights:UA", "w9").output
+    assert "no longer pinned" in run("pin", "flights:UA", "--clear").output
     assert group.tree.wishes().pins == {}
     run("pause")
     assert run.json("status")["paused"]
@@ -194,60 +194,60 @@ def test_a_wish_about_somebody_unknown_is_refused_with_the_known(run: Run) -> No
     for command in ("cordon", "uncordon", "drain", "forget"):
         with pytest.raises(RotaError, match=r"Unknown worker 'w9'. Known: w1, w2"):
             run(command, "w9")
-    with pytest.raises(RotaError, match=r"Known: flights-AA, flights-B6, flights-UA"):
-        run("pin", "flights-XX", "w1")
+    with pytest.raises(RotaError, match=r"Known: flights:AA, flights:B6, flights:UA"):
+        run("pin", "flights:XX", "w1")
     with pytest.raises(RotaError, match="--clear"):
-        run("pin", "flights-UA")
+        run("pin", "flights:UA")
     with pytest.raises(RotaError, match="w1' is live"):
         run("forget", "w1")
 
 
 def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
-    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights-XX'. Known: flights-B6"):
-        run("retry", "flights-XX")
-    assert "flights-UA is not parked: it goes on by itself" in run("retry", "flights-UA").output
-    assert "ValueError" in run("retry", "flights-B6").output
+    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights:XX'. Known: flights:B6"):
+        run("retry", "flights:XX")
+    assert "flights:UA is not parked: it goes on by itself" in run("retry", "flights:UA").output
+    assert "ValueError" in run("retry", "flights:B6").output
     assert group.tree.parked() == {}
 
 
 def test_retry_also_lets_go_of_what_nobody_can_read(group: Group, run: Run) -> None:
-    path = group.tree.paths.parking("flights-AA")
+    path = group.tree.paths.parking("flights:AA")
     group.tree.store.create(path, b"\xff")
-    assert "nobody can read why" in run("retry", "flights-AA").output
+    assert "nobody can read why" in run("retry", "flights:AA").output
     assert group.tree.store.get(path) is None
 
 
 def test_check_names_a_torn_own_record_and_retry_of_its_pipeline_lets_it_go_on(group: Group, run: Run) -> None:
-    tree, path = group.tree, group.tree.paths.own("flights-UA")
-    before = tree.owned()["flights-UA"]
+    tree, path = group.tree, group.tree.paths.own("flights:UA")
+    before = tree.owned()["flights:UA"]
     tree.store.set(path, b"\xff", -1)
-    park(tree, "flights-AA", "bad")
+    park(tree, "flights:AA", "bad")
     probes = {p["name"]: p for p in run.json("check")["probes"]}
     assert not probes[f"record {path}"]["works"]
-    assert "rota retry flights-UA" in probes[f"record {path}"]["fix"]
-    why = run.json("why", "flights-UA")["parked"]
-    assert why == f"its record {path} cannot be read. Restore it, or: rota retry flights-UA"
+    assert "rota retry flights:UA" in probes[f"record {path}"]["fix"]
+    why = run.json("why", "flights:UA")["parked"]
+    assert why == f"its record {path} cannot be read. Restore it, or: rota retry flights:UA"
     said = run("retry", "--pipeline", "flights").output
-    assert "flights-AA is tried again; it was parked: bad" in said
-    assert f"flights-UA is tried again; nobody could read {path}" in said
+    assert "flights:AA is tried again; it was parked: bad" in said
+    assert f"flights:UA is tried again; nobody could read {path}" in said
     assert "of 3 partitions of flights are tried again" in said
-    assert tree.owned()["flights-UA"].incarnation is None
-    again = ownership.claim(tree, group.w2, "flights-UA", tree.owned()["flights-UA"].version)
+    assert tree.owned()["flights:UA"].incarnation is None
+    again = ownership.claim(tree, group.w2, "flights:UA", tree.owned()["flights:UA"].version)
     assert again.token > before.token
     assert not [p for p in run.json("check")["probes"] if p["name"].startswith("record ")]
 
 
 def test_retry_takes_many_partitions_or_one_pipeline(group: Group, run: Run) -> None:
-    for partition in ("flights-AA", "flights-B6"):
+    for partition in ("flights:AA", "flights:B6"):
         park(group.tree, partition, "bad")
-    assert run("retry", "flights-AA", "flights-B6").output.count("is tried again") == 2
+    assert run("retry", "flights:AA", "flights:B6").output.count("is tried again") == 2
     assert group.tree.parked() == {}
     load = group.tree.paths.load("flights")
     group.tree.store.create(load, b"?")
     assert load in run("check").output
     assert f"Begun anew: {load}." in run("retry").output
     assert group.tree.loads() == {}
-    for words in ((), ("flights-AA", "--pipeline", "flights")):
+    for words in ((), ("flights:AA", "--pipeline", "flights")):
         with pytest.raises(RotaError, match="Give partitions, or --pipeline"):
             run("retry", *words)
     with pytest.raises(RotaError, match=r"Unknown pipeline 'mine'. Known: flights"):
@@ -296,7 +296,7 @@ def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
             run("forget", "--pipeline", "mine")
     file.write_text(PIPELINE.format(root=tmp_path).replace("))", '), group="other")'))
     assert "2 partitions of mine are no longer in group default" in run("forget", "--pipeline", "mine").output
-    assert {p["id"] for p in run.json("status")["partitions"]} == {f"flights-{key}" for key in KEYS}
+    assert {p["id"] for p in run.json("status")["partitions"]} == {f"flights:{key}" for key in KEYS}
     for words in ((), ("w1", "--pipeline", "mine")):
         with pytest.raises(RotaError, match="Give a worker, partitions, or --pipeline"):
             run("forget", *words)
@@ -307,7 +307,7 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     mine.write_text(PIPELINE.format(root=tmp_path))
     pipeline = load(tmp_path).pipelines["mine"]
     main = Tables.of(pipeline, "default", group.tree.meta().id).main
-    main.commit(main.claim({"mine-x": 1}, {"mine-x": 0}), Batch("c", "r", "w", "a", 1, {"mine-x": (0, 1)}))
+    main.commit(main.claim({"mine:x": 1}, {"mine:x": 0}), Batch("c", "r", "w", "a", 1, {"mine:x": (0, 1)}))
     yours.write_text(mine.read_text())
     for old, new, line in (
         ("mine", "yours", r"mine\.py is still in the folder of pipelines\. Take it away"),
@@ -337,23 +337,23 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
     (tmp_path / "mine.py").write_text(PIPELINE.format(root=tmp_path))
     tree.grow("mine", ["day-0", "day-1"])
     for path, record in (
-        (tree.paths.parking("mine-day-0"), Parked(reason="bad")),
+        (tree.paths.parking("mine:day-0"), Parked(reason="bad")),
         (tree.paths.load("mine"), Loads(rates={"day-0": 1.0, "day-1": 2.0})),
-        (tree.paths.checkpoint("mine-day-0"), Checkpoint(offset=3, token=1, run_id="r")),
+        (tree.paths.checkpoint("mine:day-0"), Checkpoint(offset=3, token=1, run_id="r")),
     ):
         tree.put(path, record)
     monkeypatch.setattr("rota.coordination.room.MAX_IDS", len(tree.ids()))
     full = next(probe for probe in run.json("check")["probes"] if probe["name"] == "room for mine")
-    assert (full["works"], "mine-day-9" in full["seen"]) == (False, True)
-    with pytest.raises(RotaError, match="mine-day-1 is still in the source of mine"):
-        run("forget", "mine-day-0", "mine-day-1")
-    with pytest.raises(RotaError, match="Unknown partition 'mine-day-7'"):
-        run("forget", "mine-day-0", "mine-day-7")
-    assert "1 partitions are no longer in group default" in run("forget", "mine-day-0").output
+    assert (full["works"], "mine:day-9" in full["seen"]) == (False, True)
+    with pytest.raises(RotaError, match="mine:day-1 is still in the source of mine"):
+        run("forget", "mine:day-0", "mine:day-1")
+    with pytest.raises(RotaError, match="Unknown partition 'mine:day-7'"):
+        run("forget", "mine:day-0", "mine:day-7")
+    assert "1 partitions are no longer in group default" in run("forget", "mine:day-0").output
     assert tree.partitions()["mine"].keys == ("day-1",)
-    assert "mine-day-0" not in tree.parked()
+    assert "mine:day-0" not in tree.parked()
     assert dict(tree.loads()["mine"].record.rates) == {"day-1": 2.0}
-    assert tree.checkpoints(["mine-day-0"])["mine-day-0"].record.offset == 3, (
+    assert tree.checkpoints(["mine:day-0"])["mine:day-0"].record.offset == 3, (
         "should it come back, it goes on from there"
     )
     assert tree.grow("mine", ["day-1", "day-9"]) == ("day-9",)
@@ -381,10 +381,10 @@ def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_pat
 
 def test_what_no_run_ever_looked_at_is_not_skipped(run: Run, tmp_path: Path) -> None:
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
-    with pytest.raises(RotaError, match="No run ever looked at flights-AA"):
-        run("skip", "flights-AA")
-    with pytest.raises(RotaError, match="Known: flights-AA, flights-B6, flights-UA"):
-        run("skip", "flights-XX")
+    with pytest.raises(RotaError, match="No run ever looked at flights:AA"):
+        run("skip", "flights:AA")
+    with pytest.raises(RotaError, match="Known: flights:AA, flights:B6, flights:UA"):
+        run("skip", "flights:XX")
 
 
 def test_adopt_asks_before_it_takes_tables_over(run: Run, group: Group, tmp_path: Path) -> None:

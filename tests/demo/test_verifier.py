@@ -29,7 +29,7 @@ class Made:
 
     def index(self) -> None:
         rows = [
-            {"partition": f"flights-{carrier}", "ordinal": i, "path": str(path)}
+            {"partition": f"flights:{carrier}", "ordinal": i, "path": str(path)}
             for carrier in CARRIERS
             for i, path in enumerate(sorted((self.landing / carrier).glob("2*.csv")))
         ]
@@ -39,9 +39,9 @@ class Made:
         files = deltalog.read(self.table / "index").files
         index = pa.concat_tables([pq.read_table(self.table / "index" / f) for f in files]).to_pylist()
         for carrier in CARRIERS:
-            mine = sorted((r["ordinal"], r["path"]) for r in index if r["partition"] == f"flights-{carrier}")
+            mine = sorted((r["ordinal"], r["path"]) for r in index if r["partition"] == f"flights:{carrier}")
             for start in range(0, len(mine), 3):
-                self.commit(f"flights-{carrier}", mine[start : start + 3])
+                self.commit(f"flights:{carrier}", mine[start : start + 3])
 
     def commit(self, partition: str, files: list[tuple[int, str]], again: bool = False) -> None:
         rows = pa.concat_tables([batch(partition, ordinal, Path(path)) for ordinal, path in files])
@@ -167,7 +167,7 @@ def test_a_row_under_a_foreign_offset_is_seen(made: Made) -> None:
 
 def test_a_range_committed_twice_is_an_overlap_and_its_rows_are_duplicates(made: Made) -> None:
     path = sorted((made.landing / "HA").glob("2*.csv"))[0]
-    made.commit("flights-HA", [(0, str(path))], again=True)
+    made.commit("flights:HA", [(0, str(path))], again=True)
     verdict = made.verdict()
     assert (verdict.overlaps, verdict.gaps, verdict.right) == (1, 0, False)
     assert verdict.duplicates == len(path.read_text().splitlines()) - 1

@@ -114,7 +114,7 @@ class Line:
 
     def holds(self, pipeline: str, expected: Mapping[str, list[int]], timeout: float = 60) -> None:
         """Waits until the table holds exactly these rows of these keys; other keys are other tests' business."""
-        wanted = sorted((f"{pipeline}-{key}", n) for key, numbers in expected.items() for n in numbers)
+        wanted = sorted((f"{pipeline}:{key}", n) for key, numbers in expected.items() for n in numbers)
         mine = {partition for partition, _ in wanted}
         wait_until(lambda: [row for row in self.rows(pipeline) if row[0] in mine] == wanted, timeout, pause=0.3)
 
@@ -126,3 +126,11 @@ class Line:
     def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
         """The first last publication for which `true` holds."""
         return wait_until(lambda: (e := self.epoch(group)) and true(e) and e, timeout, pause=0.3)
+
+
+def newest(line: Line, *key: str) -> dict[str, dict[str, object]]:
+    """partition -> the metadata of its newest materialization."""
+    found: dict[str, dict[str, object]] = {}
+    for one in line.dev.materializations(*key):
+        found.setdefault(str(one["partition"]), {**one["metadata"], "run": one["runId"]})
+    return found

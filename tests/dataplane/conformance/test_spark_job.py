@@ -9,7 +9,7 @@ from tests.dataplane.world import World
 POISONED = """
 from pyspark.sql import functions as F
 def transform(frame):
-    failing = F.when(frame["_partition"] == "p-poison", F.raise_error(F.lit("poison"))).otherwise(frame["n"])
+    failing = F.when(frame["_partition"] == "p:poison", F.raise_error(F.lit("poison"))).otherwise(frame["n"])
     return frame.withColumn("n", failing.cast("int"))
 pipeline = Pipeline(source=source(), table=delta({table!r}), transform=transform)
 """
@@ -25,7 +25,7 @@ class SparkBench:
     def open(self, counts: dict[str, int]) -> Job:
         for partition, count in counts.items():
             for n in range(count):
-                self.world.rows(partition.removeprefix("p-"), f"{n:03}", 1)
+                self.world.rows(partition.removeprefix("p:"), f"{n:03}", 1)
         ports = self.world.ports
         assert ports.source.assign_offsets(tuple(counts)) == counts
         return ports.job

@@ -25,4 +25,4 @@ def test_a_copy_of_flights_with_a_folder_of_its_own_is_a_pipeline(line: Line) ->
         lambda: [m for m in line.dev.materializations("mine", "delays") if m["metadata"]["flights"] == 4], 120, pause=1
     )
     assert "| AA" in late[0]["metadata"]["minutes late"]
-    assert sorted({partition for partition, _ in line.rows("mine", "carrier")}) == ["mine-AA", "mine-UA"]
+    assert sorted({partition for partition, _ in line.rows("mine", "carrier")}) == ["mine:AA", "mine:UA"]

@@ -59,10 +59,10 @@ class Bench:
             (self.folder / "p" / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": number}) + "\n")
 
     def settled(self) -> dict[str, list[str]]:
-        """Looks, rebalances, and lets each worker own what it should; incarnation -> source keys."""
+        """Looks, rebalances, and lets each worker own what it should; incarnation -> partitions."""
         seen = observe(self.stores[0], self.catalog, self.group)
         name = str(names.partition_set("p").name)
-        self.instance.add_dynamic_partitions(name, sorted(set(seen.keys["p"])))
+        self.instance.add_dynamic_partitions(name, sorted({f"p:{key}" for key in seen.keys["p"]}))
         assert self.materialize("assignment").success
         held: dict[str, list[str]] = {}
         for worker, incarnation in self.incarnations.items():
@@ -71,7 +71,7 @@ class Bench:
                 own = self.tree.owned((partition,))[partition]
                 if own.incarnation != incarnation:
                     claim(self.tree, incarnation, partition, own.version)
-                held.setdefault(incarnation, []).append(partition.removeprefix("p-"))
+                held.setdefault(incarnation, []).append(partition)
         return held
 
     def materialize(self, what: str, config: Mapping[str, Any] | None = None, **more: Any) -> dg.ExecuteInProcessResult:
@@ -102,15 +102,15 @@ class Bench:
             failed = seen.deserialize_failed_partition_subsets(definition).get_partition_keys()
         return sorted(made), sorted(failed)
 
-    def shown(self, asset: dg.AssetKey, key: str) -> dict[str, Any]:
-        """The metadata of the newest materialization of one key."""
-        filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[key])
+    def shown(self, asset: dg.AssetKey, partition: str) -> dict[str, Any]:
+        """The metadata of the newest materialization of one partition."""
+        filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
         record = self.instance.fetch_materializations(filters, limit=1).records[0]
         assert record.asset_materialization is not None
         return {k: v.value for k, v in record.asset_materialization.metadata.items()}
 
     def skipped(self, result: dg.ExecuteInProcessResult) -> dict[str, str]:
-        """key -> why it was skipped."""
+        """partition -> why it was skipped."""
         events = [e for e in result.all_events if e.event_type_value == "ASSET_OBSERVATION"]
         observed = [e.event_specific_data.asset_observation for e in events]
         return {str(o.partition): str(o.description) for o in observed}
@@ -164,17 +164,17 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     incarnation, keys = next(iter(held.items()))
     result = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert result.success
-    assert {p.removeprefix("p-") for p, _, _ in bench.rows()} == set(keys)
+    assert {p for p, _, _ in bench.rows()} == set(keys)
     for asset in names.consumed("p"):
         assert bench.status(asset) == (keys, [])
     owner, batch, at = (bench.shown(asset, keys[0]) for asset in names.consumed("p"))
     assert (owner["incarnation"], owner["epoch"]) == (incarnation, 1)
-    assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[f"p-{keys[0]}"][1]
+    assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[keys[0]][1]
     assert (batch["rows"], batch["bad rows"], batch["offsets"]) == (1, 0, "[0, 1)")
     assert (at["offset"], at["lag"]) == (1, 0)
     checks = ["no_stale_epoch", "no_gap", "offsets_advance", "none_parked", "none_rewritten", "none_left_out"]
     assert passed(result) == dict.fromkeys(checks, True)
-    (file,) = (bench.folder / "p" / keys[0]).iterdir()
+    (file,) = (bench.folder / "p" / keys[0].removeprefix("p:")).iterdir()
     file.write_text(json.dumps({"n": 12345}) + "\n")
     (bench.folder / "p" / "in_no_folder.json").write_text("{}")
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
@@ -193,39 +193,41 @@ def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench
     assert result.success
     assert list(bench.skipped(result)) == others
     assert "owns it" in bench.skipped(result)[others[0]]
-    assert {p for p, _, _ in bench.rows()} == {f"p-{key}" for key in mine}
+    assert {p for p, _, _ in bench.rows()} == set(mine)
 
 
 def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
     held = bench.settled()
-    park(bench.tree, "p-a", "the user's transform raised")
-    run = register_run(bench.tree, "another-run", _owner(held, "b"), ["p-b"])
-    bench.instance.add_dynamic_partitions("p/partitions", ["nowhere"])
+    park(bench.tree, "p:a", "the user's transform raised")
+    run = register_run(bench.tree, "another-run", _owner(held, "p:b"), ["p:b"])
+    bench.instance.add_dynamic_partitions("p/partitions", ["p:nowhere"])
     result = bench.materialize("batch")  # no config and no selection: all there is
     assert result.success
     why = bench.skipped(result)
-    assert set(why) == {"a", "b", "nowhere"}
-    assert "parked: the user's transform raised" in why["a"]
-    assert "another-run works on it" in why["b"]
-    assert "nobody owns it" in why["nowhere"]
+    assert set(why) == {"p:a", "p:b", "p:nowhere"}
+    assert "parked: the user's transform raised" in why["p:a"]
+    assert "another-run works on it" in why["p:b"]
+    assert "nobody owns it" in why["p:nowhere"]
     assert passed(result)["none_parked"] is False, "whoever looks at the page sees that somebody waits"
-    assert {p for p, _, _ in bench.rows()} == {"p-c", "p-d", "p-e", "p-f"}
-    assert {bench.shown(names.ownership("p"), key)["incarnation"] for key in "cdef"} == set(held)
-    assert all(bench.shown(names.ownership("p"), k)["incarnation"] == _owner(held, k) for k in "cdef")
+    assert {p for p, _, _ in bench.rows()} == {"p:c", "p:d", "p:e", "p:f"}
+    assert {bench.shown(names.ownership("p"), f"p:{key}")["incarnation"] for key in "cdef"} == set(held)
+    assert all(
+        bench.shown(names.ownership("p"), p)["incarnation"] == _owner(held, p) for p in ("p:c", "p:d", "p:e", "p:f")
+    )
     bench.stores[0].delete(run)
 
 
 def test_a_backfill_of_a_range_answers_for_every_key_also_where_nothing_is_new(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3)
     held = bench.settled()
-    tags = {"dagster/asset_partition_range_start": "b", "dagster/asset_partition_range_end": "c"}
+    tags = {"dagster/asset_partition_range_start": "p:b", "dagster/asset_partition_range_end": "p:c"}
     assert bench.materialize("batch", tags=tags).success
-    assert bench.status(names.checkpoints("p")) == (["b", "c"], [])
+    assert bench.status(names.checkpoints("p")) == (["p:b", "p:c"], [])
     rows = bench.rows()
-    assert bench.materialize("batch", partition_key="b").success
+    assert bench.materialize("batch", partition_key="p:b").success
     assert bench.rows() == rows
-    idle = bench.shown(names.records("p"), "b")
+    idle = bench.shown(names.records("p"), "p:b")
     assert (idle["rows"], idle["nothing new"]) == (0, True)
     assert sum(map(len, held.values())) == 3
 
@@ -234,17 +236,17 @@ def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench:
     bench.land(a=1)
     bench.land(a=2)
     held = bench.settled()
-    assert bench.materialize("batch", {"incarnation": next(iter(held)), "partitions": ["a"]}).success
+    assert bench.materialize("batch", {"incarnation": next(iter(held)), "partitions": ["p:a"]}).success
     before, rows = bench.offsets(), bench.rows()
-    result = bench.materialize("batch", {"partitions": ["a"], "replay": {"from": 0, "to": 1}})
+    result = bench.materialize("batch", {"partitions": ["p:a"], "replay": {"from": 0, "to": 1}})
     assert result.success
     assert (bench.offsets(), bench.rows()) == (before, rows)
-    owner, batch, at = (bench.shown(asset, "a") for asset in names.consumed("p"))
+    owner, batch, at = (bench.shown(asset, "p:a") for asset in names.consumed("p"))
     assert owner["replayed"] == batch["replayed"] == at["replayed"] == "[0, 1)"
     assert at["offset"] == 2
-    beyond = bench.materialize("batch", {"partitions": ["a"], "replay": {"from": 1, "to": 9}})
+    beyond = bench.materialize("batch", {"partitions": ["p:a"], "replay": {"from": 1, "to": 9}})
     assert not beyond.success
-    assert "only offsets below 2 were consumed" in bench.skipped(beyond)["a"]
+    assert "only offsets below 2 were consumed" in bench.skipped(beyond)["p:a"]
     assert bench.rows() == rows
 
 
@@ -269,7 +271,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
 ) -> None:
     bench.land(a=1)
     held = bench.settled()
-    config = {"incarnation": next(iter(held)), "partitions": ["a"]}
+    config = {"incarnation": next(iter(held)), "partitions": ["p:a"]}
 
     def cut(*_: object) -> None:
         raise KeyboardInterrupt
@@ -280,7 +282,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1
     assert bench.materialize("batch", config).success
-    assert bench.shown(names.records("p"), "a")["healed"] is True
+    assert bench.shown(names.records("p"), "p:a")["healed"] is True
     assert len(bench.rows()) == 1
 
 
@@ -291,24 +293,24 @@ def test_after_consuming_a_partition_is_fresh_and_after_a_new_epoch_its_ownershi
     bench.land(a=1)
     held = bench.settled()
     incarnation = next(iter(held))
-    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["a"]}).success
+    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["p:a"]}).success
 
     def stale() -> list[bool]:
         context = LoadingContextForTest(bench.instance)
         seen = CachingStaleStatusResolver(bench.instance, bench.defs.asset_graph, context)
-        return [seen.get_status(asset, "a") == StaleStatus.STALE for asset in names.consumed("p")]
+        return [seen.get_status(asset, "p:a") == StaleStatus.STALE for asset in names.consumed("p")]
 
     assert stale() == [False, False, False]
     bench.land(z=1)
     bench.settled()
     assert stale()[0]
     bench.land(a=2)
-    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["a"]}).success
+    assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["p:a"]}).success
     assert stale() == [False, False, False]
 
 
-def _owner(held: Mapping[str, list[str]], key: str) -> str:
-    return next(incarnation for incarnation, keys in held.items() if key in keys)
+def _owner(held: Mapping[str, list[str]], partition: str) -> str:
+    return next(incarnation for incarnation, mine in held.items() if partition in mine)
 
 
 def _records(table: Any) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from rota.coordination.ownership import claim
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
 from rota.errors import Unavailable
+from rota.ids import dagster_name
 from rota.pipeline import load
 from rota.rebalance import rebalance
 from sensors import polling, runs
@@ -75,7 +76,7 @@ class Desk:
             return self.repository.get_sensor_def(sensor)(context)
 
     def membership(self) -> dg.SensorResult | dg.SkipReason:
-        return self.tick(names.name(self.group, "membership"))
+        return self.tick(dagster_name(self.group, "membership"))
 
     def run(self, job: str, status: Status, **tags: str) -> dg.DagsterRun:
         return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=tags)
@@ -112,12 +113,12 @@ def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, mon
     desk.join("w1")
     asked = desk.membership()
     assert isinstance(asked, dg.SensorResult)
-    assert "nobody consumes them: p-day-3" in str(asked.asset_events[0].metadata["problems"].value)
+    assert "nobody consumes them: p:day-3" in str(asked.asset_events[0].metadata["problems"].value)
     rebalance(desk.tree, "r")
-    assert desk.tree.targets()[1]["w1"].partitions == {"p-day-1", "p-day-2"}
+    assert desk.tree.targets()[1]["w1"].partitions == {"p:day-1", "p:day-2"}
     skipped = desk.membership()
     assert isinstance(skipped, dg.SkipReason)
-    assert "p-day-3" in str(skipped.skip_message)
+    assert "p:day-3" in str(skipped.skip_message)
 
 
 def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> None:
@@ -128,7 +129,7 @@ def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> N
     assert [r.run_key for r in asked.run_requests] == [None]
     assert asked.cursor is None
     assert asked.asset_events[0].metadata["joined"].value == "w1"
-    assert desk.instance.get_dynamic_partitions("p/partitions") == ["x", "y"]
+    assert desk.instance.get_dynamic_partitions("p/partitions") == ["p:x", "p:y"]
     rebalance(desk.tree, "r")
     assert isinstance(desk.membership(), dg.SkipReason)
     desk.stores.pop().close()
@@ -203,7 +204,7 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert isinstance(asked, dg.SensorResult)
     configs = [r.run_config["ops"]["p__batch"]["config"] for r in asked.run_requests]
     assert {c["incarnation"] for c in configs} == set(incarnations.values())
-    assert sorted(key for c in configs for key in c["partitions"]) == ["a", "b", "c"]
+    assert sorted(p for c in configs for p in c["partitions"]) == ["p:a", "p:b", "p:c"]
     assert all(r.run_key is None and r.partition_key is None for r in asked.run_requests)
     assert {r.tags["worker"] for r in asked.run_requests} == {"w1", "w2"}
     desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"])

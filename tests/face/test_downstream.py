@@ -34,7 +34,9 @@ class Downstream:
         self.delays = delays
         self.defs = dg.Definitions([records, delays])
         self.instance = instance
-        self.instance.add_dynamic_partitions("flights/partitions", ["AA", "UA", "never-consumed"])
+        self.instance.add_dynamic_partitions(
+            "flights/partitions", ["flights:AA", "flights:UA", "flights:never-consumed"]
+        )
         self.cursor: object = None
 
     def commit(self, key: str) -> None:
@@ -58,15 +60,15 @@ def shipped() -> dg.AutomationCondition:
 
 
 def before_the_first_look(below: Downstream) -> list[bool]:
-    below.commit("AA")
+    below.commit("flights:AA")
     return [below.look()]
 
 
 def while_a_run_of_it_is_in_progress(below: Downstream) -> list[bool]:
     below.look()
-    below.commit("AA")
+    below.commit("flights:AA")
     asked = below.look()
-    below.run(meanwhile=lambda: (below.commit("UA"), below.look()))
+    below.run(meanwhile=lambda: (below.commit("flights:UA"), below.look()))
     return [asked, below.look()]
 
 
@@ -89,7 +91,7 @@ def test_no_batch_is_forgotten(
 def test_a_batch_is_followed_once(instance: dg.DagsterInstance) -> None:
     below = Downstream(shipped(), instance)
     assert not below.look(), "there is no table yet"
-    below.commit("AA")
+    below.commit("flights:AA")
     assert below.look()
     below.run()
     assert not below.look()
@@ -98,8 +100,8 @@ def test_a_batch_is_followed_once(instance: dg.DagsterInstance) -> None:
 
 def test_a_run_that_fails_waits_for_the_next_batch(instance: dg.DagsterInstance) -> None:
     below = Downstream(shipped(), instance)
-    below.commit("AA")
+    below.commit("flights:AA")
     assert below.look()  # and the run fails: nothing is materialized
     assert [below.look() for _ in range(3)] == [False] * 3
-    below.commit("AA")
+    below.commit("flights:AA")
     assert below.look()

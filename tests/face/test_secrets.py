@@ -122,7 +122,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
         ) as store:
             seen |= znodes(store, "/rota")
     assert {
-        f"/rota/g/{name}" for name in ("meta", "own/p-a", "checkpoints/p-a", "assign/w1", "epochs/0000000001")
+        f"/rota/g/{name}" for name in ("meta", "own/p:a", "checkpoints/p:a", "assign/w1", "epochs/0000000001")
     } <= set(seen)
     seen |= {f"what {name} said": text for name, text in said.items()}
     seen |= {
@@ -141,18 +141,18 @@ def runs(tree: Tree, catalog: object, instance: dg.DagsterInstance, folder: Path
     """A rebalance, a run with a bad record, and one that fails with a line that names where it read."""
     repository = compose(catalog).get_repository_def()  # type: ignore[arg-type]
     for name in ("p", "q"):
-        instance.add_dynamic_partitions(str(names.partition_set(name).name), ["a"])
+        instance.add_dynamic_partitions(str(names.partition_set(name).name), [f"{name}:a"])
     wait_until(tree.live, 90)
     assert repository.get_job(names.rebalance_job("g")).execute_in_process(instance=instance).success
     wait_until(lambda: all(view.incarnation for view in tree.owned().values()), 30)
     consume = {name: repository.get_job(names.consume_job(name)) for name in ("p", "q")}
-    assert consume["p"].execute_in_process(instance=instance, partition_key="a").success
+    assert consume["p"].execute_in_process(instance=instance, partition_key="p:a").success
     (folder / MARKS["LANDING_PASSWORD"] / "q" / "a" / "0.json").unlink()
     (folder / MARKS["LANDING_PASSWORD"] / "q" / "a").rmdir()
-    consume["q"].execute_in_process(instance=instance, partition_key="a", raise_on_error=False)
+    consume["q"].execute_in_process(instance=instance, partition_key="q:a", raise_on_error=False)
     shutil.rmtree(folder / MARKS["LANDING_PASSWORD"] / "q")
     (folder / MARKS["LANDING_PASSWORD"] / "q").write_text("a file where the folder was")
-    assert not consume["q"].execute_in_process(instance=instance, partition_key="a", raise_on_error=False).success
+    assert not consume["q"].execute_in_process(instance=instance, partition_key="q:a", raise_on_error=False).success
 
 
 def listed(worker: "subprocess.Popen[bytes]") -> None:

@@ -72,7 +72,7 @@ class Bench:
 
     def outcome(self, assignor: str, options: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str, set[str]]:
         """What ZooKeeper holds for each worker after one materialization, from the same start."""
-        start = {w: frozenset(f"p-{key}" for key in held) for w, held in self.start.items()}
+        start = {w: frozenset(f"p:{key}" for key in held) for w, held in self.start.items()}
         publish(self.tree, take_control(self.tree), Publication(start, memory={assignor: memory} if memory else {}))
         self.declare(assignor, options)
         result = self.job.execute_in_process(instance=self.instance)
@@ -115,7 +115,7 @@ CASES = [
     Case("avg-shed", "share", 0.5, SOON),
     Case("avg-shed", "min_rate", 2000, SOON | {"min_throughput": 1e9}),
     Case("avg-shed", "min_throughput", 100, SOON | {"min_rate": 2000}),
-    Case("avg-shed", "immune_rounds", 1, SOON, {"moved": {"p-k10": 1}, "round": 1}),
+    Case("avg-shed", "immune_rounds", 1, SOON, {"moved": {"p:k10": 1}, "round": 1}),
     Case("avg-shed", "weights", {"cpu": 0.1}, SOON),
     Case("threshold-shed", "threshold", 40),
     Case("threshold-shed", "history", 0.0, {}, {"usage": dict.fromkeys(SCORES, 55)}),
@@ -134,7 +134,7 @@ CASES = [
 def test_a_changed_option_is_another_assignment(bench: Bench, case: Case) -> None:
     before = bench.outcome(case.assignor, case.others, case.memory)
     after = bench.outcome(case.assignor, {**case.others, case.option: case.value}, case.memory)
-    everything = {f"p-{key}" for held in bench.start.values() for key in held}
+    everything = {f"p:{key}" for held in bench.start.values() for key in held}
     for held in (before, after):
         assert set().union(*held.values()) == everything
         assert sum(map(len, held.values())) == len(everything)

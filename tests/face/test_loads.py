@@ -10,6 +10,7 @@ import pytest
 
 from assets import names
 from dagster_project.definitions import compose
+from rota.ids import dagster_name
 from rota.pipeline import load
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Pat
 
 @pytest.mark.parametrize("clash", [("a-b", "a_b"), ("a.b", "a-b"), ("a_2db", "a-b"), ("a_5f2db", "a_2db")])
 def test_no_two_ids_share_a_name(clash: tuple[str, str]) -> None:
-    one, two = (names.name(part, "backlog") for part in clash)
+    one, two = (dagster_name(part, "backlog") for part in clash)
     assert one != two
 
 

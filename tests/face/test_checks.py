@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import gaps, stale
+from assets.checks import gaps, parked, stale
+from rota.coordination.records import Parked
+from rota.coordination.store import Node
+from rota.coordination.views import Read
+from rota.pipeline import Delta, Files, Pipeline
 
 
 @dataclass(frozen=True)
@@ -38,3 +42,12 @@ def test_a_lost_and_a_doubled_range_are_gaps() -> None:
     lost, doubled = Commit(8, {"p": (10, 11)}), Commit(8, {"p": (4, 9)})
     assert gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
     assert gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
+
+
+def test_a_parked_partition_shows_on_its_own_pipeline_alone() -> None:
+    """One of `flights-eu` showed on `flights` too, whose name begins its id."""
+    source = Files("${LANDING}", "json", "n int")
+    flights, europe = (Pipeline(source, Delta(name), name=name) for name in ("flights", "flights-eu"))
+    waits = {one.partition("AA"): Read(Parked(reason=one.name), Node(b"", 0, 1, 1, 0)) for one in (flights, europe)}
+    assert parked(waits, flights) == {"flights:AA": "flights (`rota why flights:AA`)"}
+    assert parked(waits, europe) == {"flights-eu:AA": "flights-eu (`rota why flights-eu:AA`)"}

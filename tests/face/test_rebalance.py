@@ -79,7 +79,7 @@ def test_the_first_look_founds_the_group_and_finds_what_is_there(bench: Bench) -
     done = rebalance(bench.tree, "run-1")
     assert (done.epoch, done.published) == (1, True)
     assert done.sentence == "Epoch 1: w1 joined. 2 of 2 placed. Imbalance 1.00."
-    assert bench.held() == {"w1": {"p-x", "p-y"}}
+    assert bench.held() == {"w1": {"p:x", "p:y"}}
     seen = bench.look()
     assert (seen.needed, seen.reason) == (False, "1 workers, epoch 1 fits")
 
@@ -190,7 +190,7 @@ def test_a_cordon_keeps_and_a_drain_empties(bench: Bench) -> None:
     bench.tree.update(path, WorkerWishes, lambda _: WorkerWishes(draining=True))
     done = rebalance(bench.tree, "r")
     assert "w1 is draining. 1 of 4 partitions moved, 1 had to." in done.sentence
-    assert bench.held() == {"w2": {"p-a", "p-b", "p-c", "p-d"}}
+    assert bench.held() == {"w2": {"p:a", "p:b", "p:c", "p:d"}}
 
 
 def test_a_pause_holds_back_what_need_not_move(bench: Bench) -> None:
@@ -202,7 +202,7 @@ def test_a_pause_holds_back_what_need_not_move(bench: Bench) -> None:
     bench.join("w2")
     done = rebalance(bench.tree, "r")
     assert not done.published
-    assert bench.held() == {"w1": {"p-a", "p-b", "p-c", "p-d"}}
+    assert bench.held() == {"w1": {"p:a", "p:b", "p:c", "p:d"}}
     bench.tree.update(bench.tree.paths.wishes, GroupWishes, lambda _: GroupWishes())
     assert bench.look().needed
     assert rebalance(bench.tree, "r").plan.measures.moves == 2
@@ -237,7 +237,7 @@ def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(bench
     seen = bench.look()
     assert (seen.needed, seen.reason) == (True, "it is time to look again")
     rebalance(bench.tree, "r")
-    assert bench.held() == {"w1": {"p-a", "p-b"}}
+    assert bench.held() == {"w1": {"p:a", "p:b"}}
 
 
 def test_nobody_is_an_answer_too(bench: Bench) -> None:
@@ -263,7 +263,7 @@ def test_who_says_goodbye_is_drained_first(bench: Bench) -> None:
     tree.store.set(tree.paths.live(incarnation), encode(Live(leaving=True)), -1)
     assert bench.look().needed
     rebalance(bench.tree, "r")
-    assert bench.held() == {"w1": {"p-a", "p-b"}}
+    assert bench.held() == {"w1": {"p:a", "p:b"}}
     leave(tree, incarnation)
     assert not rebalance(bench.tree, "r").published
 
@@ -275,7 +275,7 @@ def test_what_runs_record_becomes_load_once(bench: Bench) -> None:
     rebalance(bench.tree, "r")
     for key, rows in (("a", 9000), ("b", 3000)):
         record = Checkpoint(offset=1, token=1, run_id="r", rows=rows, seconds=1.0)
-        bench.store.create(bench.tree.paths.checkpoint(f"p-{key}"), encode(record))
+        bench.store.create(bench.tree.paths.checkpoint(f"p:{key}"), encode(record))
     rebalance(bench.tree, "r")
     rates = bench.tree.loads()["p"].record.rates
     assert rates["a"] == 3 * rates["b"] == 15.0

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.face.line import Line
-from tests.face.test_face_line import newest
+from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
@@ -33,10 +32,10 @@ def picture(page: Page, folder: Path, name: str) -> None:
 def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp_path: Path) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
-    wait_until(lambda: ("a-x", 900) in line.rows("a"), 90, pause=0.5)
+    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=0.5)
     epoch = line.epoch("day")
     offset = len(list((line.landing / "a" / "x").glob("*.json")))
-    wait_until(lambda: newest(line, "a", "checkpoints").get("x", {}).get("offset") == offset, 90, pause=0.5)
+    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=0.5)
     wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=0.5)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
@@ -44,7 +43,7 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
     picture(page, tmp_path, "page-assignment")
 
-    page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=x")
+    page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=a%3Ax")
     for label, number in (("lag", 0), ("offset", offset)):
         row = page.get_by_role("row").filter(has=page.get_by_text(label, exact=True)).first
         expect(row).to_have_text(re.compile(rf"^{label}\s*{number}$"))

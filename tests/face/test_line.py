@@ -6,7 +6,7 @@ Each test lands keys of its own and leaves both groups at rest, so that it holds
 import psutil
 
 from rota.coordination.records import WorkerWishes
-from tests.face.line import Line
+from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -19,14 +19,6 @@ def land(line: Line, pipeline: str, rows: dict[str, list[int]]) -> None:
         line.land(pipeline, key, *numbers)
 
 
-def newest(line: Line, *key: str) -> dict[str, dict[str, object]]:
-    """partition -> the metadata of its newest materialization."""
-    found: dict[str, dict[str, object]] = {}
-    for one in line.dev.materializations(*key):
-        found.setdefault(str(one["partition"]), {**one["metadata"], "run": one["runId"]})
-    return found
-
-
 def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side(line: Line) -> None:
     for name, rows in (("a", A), ("b", B), ("c", C)):
         land(line, name, rows)
@@ -35,16 +27,18 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     day = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     assert max(day.after.values()) - min(day.after.values()) <= 1
     assert line.epoch("night").after["n1"] >= 1
-    seen = wait_until(lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= set(A) and c, 30, pause=0.5)
-    assert {key: (seen[key]["offset"], seen[key]["lag"], seen[key]["rows"]) for key in A} == {
-        "x": (1, 0, 2), "y": (1, 0, 1), "z": (1, 0, 3),
+    seen = wait_until(
+        lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c, 30, pause=0.5
+    )
+    assert {p: (seen[p]["offset"], seen[p]["lag"], seen[p]["rows"]) for p in ("a:x", "a:y", "a:z")} == {
+        "a:x": (1, 0, 2), "a:y": (1, 0, 1), "a:z": (1, 0, 3),
     }  # fmt: skip
     owners = newest(line, "a", "ownership")
     assert {o["worker"] for o in owners.values()} <= {"w1", "w2"}
     assert all(o["epoch"] and o["token"] for o in owners.values())
     shown = line.dev.materializations("day", "assignment")[0]
     assert f"Epoch {shown['metadata']['epoch']}: " in str(shown["metadata"]["what happened"])
-    launched = {str(seen[key]["run"]) for key in A}
+    launched = {str(seen[f"a:{key}"]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
 
@@ -73,7 +67,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     grown = line.epoch_where("night", lambda e: e.epoch > before)
     assert "1 partition had nobody. 1 of " in grown.sentence
     line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "new" in newest(line, "c", "checkpoints"), 30, pause=0.5)
+    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=0.5)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:

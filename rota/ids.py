@@ -1,0 +1,213 @@
+"""The grammar of every name that people and programs share: partition ids, incarnations, runs' nodes, asset keys.
+
+A partition id is `<pipeline>:<key>`. The first colon splits it, for no name of a pipeline holds one. The key is what the
+source calls the partition: `flights:AA`, `mine:shop=1`, `mine:shop=Café Zürich`. The same text stands in znodes, in
+`_partition` of the table, in Delta transactions, in Dagster's partition keys, and wherever people read it.
+
+Laws:
+1. `unescape(escape(name)) == name` for every name of a file, and no two names share a key. Nothing is normalised: the two
+   ways to write é are two keys.
+2. A key is printable text on one line that ZooKeeper, Dagster and Delta take as it is. Escaped is only what is not: a byte
+   becomes `%` and two upper-case hex digits. That is `%` itself; `/` (it ends a znode's name); `,` `|` `[` `]` and three
+   dots or more in a row (Dagster reads them as lists and ranges); a blank at either end or behind a blank; what is no
+   letter, mark, digit, sign or blank of Unicode 3.2, or is above U+FFEF (ZooKeeper refuses it).
+3. The answer is the same in every Python: Unicode 3.2 never changes.
+4. An id takes at most 120 bytes of UTF-8: written as hex it names a folder.
+"""
+
+import re
+from functools import lru_cache
+from unicodedata import ucd_3_2_0
+from urllib.parse import unquote_to_bytes
+
+from rota.errors import ConfigError, shown
+
+MAX_PARTITION = 120  # bytes of a partition id in UTF-8
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # of a group, pipeline, worker or run
+WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
+_SEEN = r"[!-$&-+\-.0-Z\\^-{}~]"  # the ASCII of a key but the blank
+_ASCII_KEY = re.compile(rf"{_SEEN}+(?: {_SEEN}+)*")
+_ASCII_PARTITION = re.compile(rf"{NAME.pattern}:{_SEEN}+(?: {_SEEN}+)*")
+_IN_PLACE = re.compile(r"\.{3,}|\A | \Z|(?<= ) ")  # plain characters that are escaped for where they stand
+_ESCAPED = frozenset("%/,|[]\u00ad")  # U+00AD: a hyphen that is not shown, a sign in Unicode 3.2
+_PLANE = "\ufff0"  # ZooKeeper takes no character from here on
+_INCARNATION = re.compile(rf"(?P<id>{NAME.pattern})@(?P<session>[0-9a-f]{{16}})")
+
+
+# --- names
+
+
+def is_id(text: str) -> bool:
+    """Whether the text names a group, pipeline, worker or run."""
+    return NAME.fullmatch(text) is not None
+
+
+def checked_id(kind: str, text: object) -> str:
+    """`text` if it names a group, pipeline, worker or run; else ConfigError. Called before any I/O."""
+    if isinstance(text, str) and NAME.fullmatch(text):
+        return text
+    raise ConfigError(
+        f"Bad {kind} id {shown(text)}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"
+    )
+
+
+# --- partitions
+
+
+def partition_id(pipeline: str, key: str) -> str:
+    """`<pipeline>:<key>`, unchecked."""
+    return f"{pipeline}:{key}"
+
+
+def pipeline_of(partition: str) -> str:
+    """The pipeline of a partition id."""
+    return partition.partition(":")[0]
+
+
+def key_of(partition: str) -> str:
+    """The key of a partition id."""
+    return partition.partition(":")[2]
+
+
+def is_partition(text: str) -> bool:
+    """Whether the text is a partition id."""
+    if len(text) > MAX_PARTITION or "..." in text:
+        return False
+    if _ASCII_PARTITION.fullmatch(text):
+        return True
+    pipeline, _, key = text.partition(":")
+    return is_id(pipeline) and is_key(key) and len(text.encode()) <= MAX_PARTITION
+
+
+def checked_partition(text: object) -> str:
+    """`text` if it is a partition id; else ConfigError. Called before any I/O."""
+    if isinstance(text, str) and is_partition(text):
+        return text
+    raise ConfigError(
+        f"Bad partition id {shown(text)}: it is PIPELINE:KEY, printable, in at most {MAX_PARTITION} bytes; "
+        f"`rota status` shows those that there are"
+    )
+
+
+def is_key(text: str) -> bool:
+    """Whether the text is the key of some name."""
+    if _ASCII_KEY.fullmatch(text) and "..." not in text:
+        return True
+    try:
+        return bool(text) and escape(_unescaped(text)) == text
+    except UnicodeEncodeError:
+        return False
+
+
+def is_partition_or_key(text: str) -> bool:
+    """Whether the text is a partition id or the key of one; quick, for sets of many."""
+    if len(text) <= MAX_PARTITION and _ASCII_KEY.fullmatch(text) and "..." not in text:
+        return True
+    return is_partition(text) or (is_key(text) and len(text.encode()) <= MAX_PARTITION)
+
+
+def escape(name: str) -> str:
+    """The key of what a source calls a partition; see law 2. Raises ConfigError for text that is no name of a file."""
+    if _ASCII_KEY.fullmatch(name) and "..." not in name:
+        return name
+    there = {place for found in _IN_PLACE.finditer(name) for place in range(*found.span())}
+    try:
+        return "".join(c if place not in there and _plain(c) else _percent(c) for place, c in enumerate(name))
+    except UnicodeEncodeError:
+        raise ConfigError(f"{shown(name)} names no partition: it is no Unicode text. Give it another name") from None
+
+
+def unescape(key: str) -> str:
+    """The name whose key it is. Raises ConfigError for what is no key."""
+    if not is_key(key):
+        raise ConfigError(f"Bad key {shown(key)} of a partition: no name is written so. `rota status` shows the keys")
+    return _unescaped(key)
+
+
+def _unescaped(key: str) -> str:
+    return unquote_to_bytes(key).decode("utf-8", "surrogateescape")
+
+
+def _percent(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogateescape"))
+
+
+@lru_cache(maxsize=8192)
+def _plain(letter: str) -> bool:
+    shows = letter == " " or ucd_3_2_0.category(letter)[0] in "LMNPS"
+    return shows and letter < _PLANE and letter not in _ESCAPED
+
+
+# --- incarnations and runs
+
+
+def incarnation_of(worker: str, session: int) -> str:
+    """`<worker>@<session as 16 hex>`: one life of a worker, never used again."""
+    return f"{checked_id('worker', worker)}@{_hex(session)}"
+
+
+def is_incarnation(text: str) -> bool:
+    """Whether the name is one of an incarnation; others below `live` are foreign."""
+    return _INCARNATION.fullmatch(text) is not None
+
+
+def parse_incarnation(text: str) -> tuple[str, int]:
+    """The worker (or run) and the session of an incarnation; ConfigError if it is none."""
+    match = _INCARNATION.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"Bad incarnation {text[:160]!r}: it is <worker>@<session as 16 hex digits>")
+    session = int(match["session"], 16)
+    return match["id"], session - (1 << 64) if session >> 63 else session
+
+
+def checked_incarnation(text: str) -> str:
+    """`text` if it is an incarnation; else ConfigError."""
+    parse_incarnation(text)
+    return text
+
+
+def worker_of(incarnation: str) -> str:
+    """The worker of an incarnation."""
+    return incarnation.rpartition("@")[0]
+
+
+def run_node(incarnation: str, run_id: str, session: int) -> str:
+    """`<incarnation>@<run id>@<session as 16 hex>`: the name of a run's node says for whom it works."""
+    return f"{checked_incarnation(incarnation)}@{checked_id('run', run_id)}@{_hex(session)}"
+
+
+def is_run(text: str) -> bool:
+    """Whether the name is one of a run's node; others below `runs` are foreign."""
+    parts = text.split("@")
+    return len(parts) == 4 and is_incarnation("@".join(parts[:2])) and is_incarnation("@".join(parts[2:]))
+
+
+def parse_run(text: str) -> tuple[str, str, int]:
+    """The incarnation that a run's node names, the run's id and its session; ConfigError if it is none."""
+    worker, session, run = text.split("@", 2)
+    return f"{worker}@{session}", *parse_incarnation(run)
+
+
+def _hex(session: int) -> str:
+    return f"{session & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+# --- Dagster
+
+
+def asset_key(of: str, kind: str) -> tuple[str, str]:
+    """`<group or pipeline>/<kind>`, for example `flights/records`: a group's kinds are no pipeline's."""
+    return of, kind
+
+
+def partition_set(pipeline: str) -> str:
+    """The name of the set whose partition keys are the pipeline's partition ids."""
+    return f"{pipeline}/partitions"
+
+
+def dagster_name(*parts: str) -> str:
+    """The parts as the name of a sensor, job or op: `dagster_name("eu-west", "membership") == "eu_2dwest__membership"`.
+
+    Dagster allows `[A-Za-z0-9_]` there, a name of rota also `-` and `.`: these become `_2d` and `_2e`, and an `_` that
+    could be taken for one of them `_5f`. No two lists of names share one."""
+    return "__".join(re.sub(r"[-.]|_(?=2d|2e|5f)", lambda m: f"_{ord(m[0]):02x}", part) for part in parts)
