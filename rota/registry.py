@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane import session
 from rota.dataplane.landing import Landing
-from rota.dataplane.ports import Ports, Ranges, Source
+from rota.dataplane.ports import OwnedSource, Ports, Ranges
 from rota.dataplane.source import SparkSource
 from rota.dataplane.spark_job import SparkJob
 from rota.dataplane.tables import Tables
@@ -24,7 +24,7 @@ SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: Landing.of}
 TABLES: Mapping[type, Callable[[Pipeline, str, str], Tables]] = {Delta: Tables.of}
 
 
-def open_source(pipeline: Pipeline) -> Source:
+def open_source(pipeline: Pipeline) -> OwnedSource:
     """The source that the pipeline declares. Raises ConfigError where its type is not known."""
     return _choose(SOURCES, pipeline.source)(pipeline)
 

@@ -81,7 +81,6 @@ class FileIndex:
     now, in place of what the table says of them."""
 
     path: Path
-    transaction: bool = True  # of each partition that gets files; taken away, to show in a test that it is needed
     renewed: Mapping[str, Mapping[int, Landed]] = field(default_factory=dict)
 
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, Files]:
@@ -228,6 +227,10 @@ class FileIndex:
     def _renewed(self, partition: str, ordinal: int, was: Landed) -> Landed:
         return self.renewed.get(partition, {}).get(ordinal, was)
 
+    def _moves(self, counts: Mapping[str, int]) -> list[Transaction]:
+        """What makes the append of one partition's files a compare-and-set."""
+        return [Transaction(f"rota/{p}/index", count) for p, count in counts.items()]
+
     def _append(self, table: DeltaTable, counts: Mapping[str, int], found: Mapping[str, list[Landed]]) -> bool:
         rows = [
             (p, counts[p] + i, f.path, f.size, f.modified)
@@ -235,8 +238,7 @@ class FileIndex:
             for i, f in enumerate(files)
         ]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
-        moved = [Transaction(f"rota/{p}/index", counts[p] + len(files)) for p, files in found.items() if files]
-        moved = moved if self.transaction else []
+        moved = self._moves({p: counts[p] + len(files) for p, files in found.items() if files})
         try:
             actions = self._written(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)

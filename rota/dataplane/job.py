@@ -57,7 +57,6 @@ class Bisection:
     run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
     deadline: float = inf  # seconds
     shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
-    second_look: bool = True  # at the files, after they were read; taken away, to show in a test that it is needed
 
     def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[WrittenFiles | FailedPartition]:
         """Every partition of the jobs that is `still` to be worked on, as its job begins, comes out once, written or failed.
@@ -196,8 +195,7 @@ class Bisection:
             files = footers.read(self.folder / "main", attempt, ranges)
             written = parsing.observed(rows).get(parsing.ROWS, 0)
             parsing.same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
-            if self.second_look and (broken := self.source.find_broken(ranges)):
-                raise next(iter(broken.values()))
+            self._look_again(ranges)
             tally = parsed.tally() if sure else None
             self._as_many(tally, ranges)
             if not self.source.corruptible or (tally and not tally.bad):
@@ -205,6 +203,11 @@ class Bisection:
             aside = self.folder / "quarantine"
             bad = quarantine.gathered(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
         return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+
+    def _look_again(self, ranges: Ranges) -> None:
+        """Raises the error of a range that changed while it was read."""
+        if broken := self.source.find_broken(ranges):
+            raise next(iter(broken.values()))
 
     def _as_many(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
         """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""

@@ -8,10 +8,9 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import bz2
 import gzip
 import json
-import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -19,7 +18,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.dataplane import lines, listing, names
+from rota.dataplane import lines, listing, names, staging
 from rota.dataplane.columns import lacking, merged, rows
 from rota.dataplane.fileindex import FileIndex, Landed, without_copy
 from rota.dataplane.ports import Ranges
@@ -38,10 +37,8 @@ OURS = {  # what a run reads, and that it reads all of it, is not the reader's c
     "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
-LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
 NO_FILE = -1
 SHOWN = 80  # characters of a line that an error quotes
-GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
     "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
     "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
@@ -140,10 +137,17 @@ class Landing:
             return _blind(error, partition)
         return ""
 
-    def choose_start(self, latest: int, *, later: bool) -> int:
-        """See `Source.choose_start`: as declared, and with `latest` the first one where the folder appeared later."""
+    @property
+    def skips_existing(self) -> bool:
+        """See `Source.skips_existing`."""
+        return self.declared.start == "latest"
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
+        """See `Source.choose_starts`: as declared. `latest` holds for folders that are there at first."""
         start = self.declared.start
-        return {"earliest": 0, "latest": 0 if later else latest}[start] if isinstance(start, str) else start
+        if isinstance(start, int):
+            return dict.fromkeys(ends, start)
+        return {p: end if self.skips_existing and p not in later else 0 for p, end in ends.items()}
 
     def plan_jobs(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`."""
@@ -195,19 +199,23 @@ class Landing:
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
-        """See `SparkSource.read`. Linked as `_partition=<hex>/_offset=<ordinal>/`, a file's columns cost next to nothing."""
+        """See `SparkSource.read`."""
         stage = self.stage / attempt
         try:
-            self._linked(stage, ranges)
+            staging.link_files(stage, self.root, self.index.files(ranges), ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            place = GLOB.sub(r"\\\g<0>", str(stage))
+            place = staging.escape(stage)
             frame = reader.options(**self._options()).load(place)
             self._complete(frame.columns, ranges)
             self._one_a_line(spark, place)
             yield merged(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+
+    def rename_pipeline(self, old: str, number: int) -> None:
+        """See `OwnedSource.rename_pipeline`."""
+        self.index.rename(old, self.name, number)
 
     def count_records(self, ranges: Ranges) -> int | None:
         """See `SparkSource.count_records`: the footers of Parquet say it."""
@@ -224,12 +232,11 @@ class Landing:
     def translate(self, text: str) -> str:
         """See `SparkSource.translate`: the landed file instead of our link to it."""
 
-        def place(link: re.Match[str]) -> str:
-            partition, offset = names.partition(link[1]), int(link[2])
+        def name(partition: str, offset: int) -> str | None:
             files = self.index.files({partition: (offset, offset + 1)})[partition]
-            return files[offset].path if offset < len(files) else link[0]
+            return files[offset].path if offset < len(files) else None
 
-        return LINK.sub(place, text)
+        return staging.replace_links(text, name)
 
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
         """See `SparkSource.read_records`: the lines of the file."""
@@ -374,25 +381,8 @@ class Landing:
             "multiline", ""
         ).lower() == "true"
 
-    def _linked(self, stage: Path, ranges: Ranges) -> None:
-        files = self.index.files(ranges)
-        try:
-            for partition, (start, end) in ranges.items():
-                for offset, file in enumerate(files[partition][start:end], start):
-                    folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
-                    folder.mkdir(parents=True)
-                    (folder / f"file{_suffix(file.path)}").symlink_to(self.root / file.path)
-        except OSError as error:
-            raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
-
 
 def _blind(error: OSError, partition: str) -> str:
     return printable(
         f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
     )
-
-
-def _suffix(path: str) -> str:
-    """The last suffix, by which Spark finds the compression."""
-    suffix = Path(path).suffix
-    return suffix if suffix[1:].isalnum() else ""

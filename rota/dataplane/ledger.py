@@ -29,28 +29,15 @@ RECENT = 500  # versions of a table that a check reads back
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
-    """What keeps a zombie out; each can be taken away, to show in a test that it is needed."""
-
-    identity: bool = True  # the table must carry this group's id, and name this pipeline
-    tokens: bool = True  # a partition with a newer token is left alone
-    snapshot: bool = True  # commit on the handle that read the offset, not on a fresh one
-    history: bool = True  # after a failure, look for the commit in the log before trying again
-    there: bool = True  # a table that was there before is not made anew
-    lineage: bool = True  # commit only where the log still has what the claim saw, and the disk what the run wrote
-    untouched: bool = True  # a table whose rows somebody else changed is left alone
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
     """One Delta table of a group (`main` or `quarantine`): the `pipeline` of this `group` with this `meta` (the random id in
-    its meta znode) owns it."""
+    its meta znode) owns it. `editable`: people change its rows, and nobody looks for that."""
 
     path: Path
     group: str
     meta: str
-    guards: Guards = Guards()
     pipeline: str = ""
+    editable: bool = False
 
     def open(self) -> DeltaTable | None:
         """The newest version; None when there is no table."""
@@ -69,6 +56,19 @@ class Ledger:
         """See `Table.require`."""
         self.there()
 
+    def exists(self) -> bool:
+        """See `OwnedTable.exists`."""
+        return self.open() is not None
+
+    def make(self) -> None:
+        """See `OwnedTable.make`."""
+        self.found()
+
+    def check_adoptable(self) -> None:
+        """See `OwnedTable.check_adoptable`."""
+        if table := self.open():
+            self.adoptable(table)
+
     def read_schema(self) -> str | None:
         """See `Table.read_schema`."""
         table = self.open()
@@ -77,26 +77,30 @@ class Ledger:
     def there(self) -> DeltaTable:
         """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
         table = self.open()
-        if table is None and self.guards.there:
+        if table is None:
             raise EnvironmentFailed(
                 f"There is no table at {self.path}, and there was one. Nothing was written. Is its disk mounted? If the "
                 f"table was dropped on purpose, type: rota adopt"
             )
-        return table or self.found()
+        return table
 
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
         """See `Table.read_positions`."""
-        table = self.open()
+        if table := self.open():
+            self.identify(table)
+        return self.positions_in(table, partitions)
+
+    def positions_in(self, table: DeltaTable | None, partitions: Iterable[str]) -> Mapping[str, Position]:
+        """The positions at the version of the handle, whoever has the table."""
         if table is None:
             return dict.fromkeys(partitions, Position(None, None, None))
-        self.identify(table)
         at = table.transaction_version
         return {p: Position(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
 
     def identify(self, table: DeltaTable) -> None:
         """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
         pipeline."""
-        if not self.guards.identity or self.owner.owns(table) or not (adopted(table) or table.file_uris()):
+        if self.owner.owns(table) or not (adopted(table) or table.file_uris()):
             return
         raise ForeignTable(self.owner.refusal(self.path, table))
 
@@ -121,7 +125,7 @@ class Ledger:
         }
 
     def _altered(self, table: DeltaTable) -> Altered | None:
-        return altered(self.path, table) if self.guards.untouched else None
+        return None if self.editable else altered(self.path, table)
 
     def _said(self, found: Altered) -> str:
         return (
@@ -140,7 +144,7 @@ class Ledger:
             self.identify(table)
             self._untouched(table)
             seen = {p: table.transaction_version(self._token(p)) for p in tokens}
-            newer = {p: t for p, t in seen.items() if self.guards.tokens and t is not None and t > tokens[p]}
+            newer = self._newer(seen, tokens)
             mine = {p: t for p, t in tokens.items() if p not in newer}
             heard = {p: table.transaction_version(self._offset(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
             wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
@@ -154,6 +158,10 @@ class Ledger:
             except (DeltaError, OSError) as error:
                 survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
+
+    def _newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
+        """The tokens that the table has seen and that are above these."""
+        return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
 
     def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
@@ -175,7 +183,7 @@ class Ledger:
         partitions, since = tuple(batch.ranges), claimed.version
         for _ in range(TRIES):
             claimed = self._widened(claimed, batch)
-            table = claimed.snapshot if self.guards.snapshot else self.there()
+            table = claimed.snapshot
             assert isinstance(table, DeltaTable)
             self._in_place(claimed)
             self.on_disk(batch.files)
@@ -185,7 +193,7 @@ class Ledger:
                 error: Exception | None = None
             except (DeltaError, OSError) as caught:
                 error = caught
-            if self.guards.history and (version := self.landed(batch.id, since)) is not None:
+            if (version := self.landed(batch.id, since)) is not None:
                 return version
             if error is None:
                 return int(self.there().version())
@@ -218,17 +226,12 @@ class Ledger:
             limit *= 8
         return ()
 
-    def partitions(self) -> set[str]:
-        """Every partition that the log names."""
+    def list_partitions(self) -> set[str]:
+        """See `OwnedTable.list_partitions`."""
         return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
 
     def adopt(self) -> int:
-        """Takes the table over for this group and ZooKeeper, as it is, and goes on at its offsets. The greatest token it
-        has seen.
-
-        Whoever had it before is stopped at its next claim, and what it has under way at its commit. Raises ForeignTable for
-        the table of another pipeline: its offsets are of other partitions, so all would be read again.
-        """
+        """See `OwnedTable.adopt`. The offsets of another pipeline are of other partitions: all would be read again."""
         for _ in range(TRIES):
             table = self.there()
             self.adoptable(table)
@@ -254,7 +257,7 @@ class Ledger:
         if not past or past[0].group == self.group:
             return []  # the same names: the next claim under a greater token does both
         former = replace(self, group=past[0].group)
-        offsets = {p: table.transaction_version(former._offset(p)) for p in self.partitions()}
+        offsets = {p: table.transaction_version(former._offset(p)) for p in self.list_partitions()}
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
         return [Transaction(one._offset(p), at) for one, p, at in both]
 
@@ -296,7 +299,7 @@ class Ledger:
 
     def on_disk(self, files: Iterable[DataFile]) -> None:
         """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
-        if self.guards.lineage and (gone := [f.path for f in files if not (self.path / f.path).exists()]):
+        if gone := [f.path for f in files if not (self.path / f.path).exists()]:
             raise EnvironmentFailed(
                 f"{gone[0]}, which this run wrote into {self.path}, is gone: another copy took its place. Nothing was "
                 f"written; try again"
@@ -304,7 +307,7 @@ class Ledger:
 
     def _in_place(self, claimed: TableClaim) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
-        if self.guards.lineage and entry(self.path, claimed.version) != claimed.entry:
+        if entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
                 f"{self.path} is not the one of the claim: another copy took its place. Nothing was written; the next run "
                 f"looks at what is there"
@@ -335,7 +338,7 @@ class Ledger:
 
     def _unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
         newer = tuple(p for p in partitions if table.transaction_version(self._token(p)) != claimed.tokens[p])
-        if newer and self.guards.tokens:
+        if newer:
             seen = {p: table.transaction_version(self._token(p)) for p in newer}
             raise Fenced(
                 f"Commit of {', '.join(newer)} refused: the table has seen the tokens {seen}, mine are "
@@ -347,7 +350,7 @@ class Ledger:
         }  # their files, as they are
         at = {p: table.transaction_version(self._offset(p)) for p in partitions}
         moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
-        if moved and self.guards.history:
+        if moved:
             raise OffsetGap(
                 f"{self.path}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner), or its "
                 f"files were taken anew. Nothing was written; the next run reads it again",

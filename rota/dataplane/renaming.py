@@ -78,7 +78,7 @@ def standing(ledger: Ledger, old: str, partitions: Iterable[str]) -> dict[str, P
 
 def _stands(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Position]:
     """Whoever has the table."""
-    return replace(ledger, guards=replace(ledger.guards, identity=False)).read_positions(tuple(partitions))
+    return ledger.positions_in(ledger.open(), partitions)
 
 
 def carry(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rota.dataplane.ports import Ranges, Source
+from rota.dataplane.ports import OwnedSource, Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CORRUPT = "_corrupt"  # the raw text of a record that does not match the schema; null for a good one
 
 
-class SparkSource(Source, Protocol):
+class SparkSource(OwnedSource, Protocol):
     """A source whose ranges Spark reads."""
 
     @property

@@ -1,7 +1,6 @@
 """Bad input of every kind: one clear line, nothing lost, nobody else held up."""
 
 import random
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -338,7 +337,7 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
 
     monkeypatch.setattr(job, "_save", saved)
     if not guarded:
-        monkeypatch.setattr("rota.dataplane.spark_job.Bisection", partial(job.Bisection, second_look=False))
+        monkeypatch.setattr(job.Bisection, "_look_again", lambda *_: None)
     found = kinds(world.run("a", "b"))
     assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
     consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}

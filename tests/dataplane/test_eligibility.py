@@ -123,7 +123,7 @@ def test_a_run_the_backlog_and_a_click_agree(tmp_path: Path, obstacle: str) -> N
     node = register_run(world.tree, "mine", me, ["p:a"])
     rights = read_rights(world.tree, me, node, ["p:a"])
     world.tree.store.delete(node, -1)
-    click = owners(world.tree, world.pipeline, ["a"])
+    click = owners(world.tree, world.pipeline, ["p:a"])
     assert click.skipped == rights.dropped
     assert bool(obstacle) == bool(rights.dropped)
     assert [work.incarnation for work in backlog(world.tree, world.pipeline, world.ports.source)] == (

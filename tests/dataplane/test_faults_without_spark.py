@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from rota import registry
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
@@ -27,10 +26,9 @@ from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Guards, Ledger
-from rota.dataplane.tables import PipelineTable, Tables
+from rota.dataplane.ledger import Ledger
+from rota.dataplane.tables import Tables
 from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
-from rota.pipeline import Delta, Pipeline
 from rota.rights import read_rights
 from rota.skip import skip
 from tests.ablations import NO_RUN, changed
@@ -447,14 +445,8 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     """Nobody is parked and no second table is founded where the disk was mounted, also not for a partition that is new:
     once it is mounted again, all goes on without a hand."""
 
-    def tables(pipeline: Pipeline, group: str, meta: str) -> Tables:
-        main, aside = (
-            PipelineTable(world.table / n, group, meta, Guards(there=there), pipeline.name)
-            for n in ("main", "quarantine")
-        )
-        return Tables(world.table, main, aside)
-
-    monkeypatch.setitem(registry.TABLES, Delta, tables)
+    if not there:
+        monkeypatch.setattr(Ledger, "there", Ledger.found)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")

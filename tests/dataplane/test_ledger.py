@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 
 from rota.dataplane import columns, footers, replacing
-from rota.dataplane.ledger import Guards, Ledger
+from rota.dataplane.ledger import Ledger
 from rota.dataplane.ports import Batch, TableClaim
 from rota.dataplane.table import KEYS
 from rota.errors import BadTransform, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
@@ -193,8 +194,12 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
     assert damage(table.path, expected(p=2, q=6)) == NO_DAMAGE
 
 
-def test_without_looking_into_the_history_it_is_written_twice(tmp_path: Path, interfere: Callable[..., None]) -> None:
-    table = ledger(tmp_path, guards=Guards(history=False))
+def test_without_looking_into_the_history_it_is_written_twice(
+    tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for look in ("landed", "_unmoved"):
+        monkeypatch.setattr(Ledger, look, lambda *_: None)
+    table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(LOST[1]))
@@ -226,26 +231,30 @@ def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callab
 
 def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
     """delta-rs compares no versions of transactions: only the handle on which the offset was read fences."""
-    table = ledger(tmp_path, guards=Guards(snapshot=False))
+    table = ledger(tmp_path)
     zombie = table.claim({"p": 1}, {"p": 0})
     late, newer = batch(table, zombie), table.claim({"p": 2}, {"p": 0})
     table.commit(newer, batch(table, newer))
-    table.commit(zombie, late)
+    table.commit(replace(zombie, snapshot=table.open()), late)
     wrong = damage(table.path, expected(p=2))
     assert (wrong["doubled"], wrong["overlaps"], wrong["backwards"]) == (2, 2, 1)
 
 
-def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path) -> None:
-    table = ledger(tmp_path, guards=Guards(tokens=False))
+def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_newer", lambda *_: {})
+    table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
         table.commit(claimed, batch(table, claimed))
     assert damage(table.path, expected(p=6))["backwards"] == 1
 
 
-def test_without_identity_another_zookeeper_writes_into_the_table(tmp_path: Path) -> None:
+def test_without_identity_another_zookeeper_writes_into_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "identify", lambda *_: None)
     for meta in (META, "1" * 32):
-        table = ledger(tmp_path, meta=meta, guards=Guards(identity=False))
+        table = ledger(tmp_path, meta=meta)
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed))
     assert len(log(table.path).said("commit")) == 2
@@ -332,8 +341,11 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
 
 
 @pytest.mark.parametrize("change", [restored, emptied], ids=["RESTORE", "DELETE"])
-def test_without_looking_at_what_others_did_rows_are_gone(tmp_path: Path, change: Callable[[Ledger], None]) -> None:
-    table = filled(tmp_path, guards=Guards(untouched=False))
+def test_without_looking_at_what_others_did_rows_are_gone(
+    tmp_path: Path, change: Callable[[Ledger], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "_altered", lambda *_: None)
+    table = filled(tmp_path)
     change(table)
     go_on(table)
     assert damage(table.path, expected(p=8))["lost"] == 4
@@ -421,10 +433,14 @@ def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before(tmp_path: Path, guarded: bool) -> None:
+def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
-    table = ledger(tmp_path, guards=Guards(lineage=guarded))
+    if not guarded:
+        monkeypatch.setattr(Ledger, "_in_place", lambda *_: None)
+    table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
     shutil.copytree(table.path, tmp_path / "copy")
@@ -444,9 +460,14 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 @pytest.mark.parametrize("verb", ["commit", "replay", "bad records of a replay"])
-def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(tmp_path: Path, verb: str, guarded: bool) -> None:
+def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, guarded: bool
+) -> None:
     """A table that names files that are not there is read by nobody any more."""
-    table = filled(tmp_path, guards=Guards(lineage=guarded))
+    if not guarded:
+        for look in ("_in_place", "on_disk"):
+            monkeypatch.setattr(Ledger, look, lambda *_: None)
+    table = filled(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     shutil.copytree(table.path, tmp_path / "copy")
     made = batch(table, claimed if verb == "commit" else TableClaim(None, 0, "", "", {}, {"p": 2}, {}))

@@ -87,7 +87,7 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     if not guarded:
         past = Ledger.read_log
         monkeypatch.setattr(
-            Ledger, "past", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
+            Ledger, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
     committed = _Run._committed
 
