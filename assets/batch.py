@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from rota.backlog import Owners
     from rota.consume import Event
     from rota.coordination.tree import Tree
-    from rota.replay import NotReplayed, Replayed
+    from rota.dataplane.ports import Ports
+    from rota.replay import RefusedReplay, ReplayedRange
 
 Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
 
@@ -50,13 +51,13 @@ class Shown:
         from rota import consume
 
         partition = event.partition
-        if isinstance(event, consume.Committed):
+        if isinstance(event, consume.CommittedBatch):
             yield from self.made(partition, str(event.end), metadata.batch(event, incarnation))
-        elif isinstance(event, consume.Idle):
+        elif isinstance(event, consume.IdlePartition):
             # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
             if self.clicked:
                 yield from self.made(partition, str(event.offset), metadata.idle(event, incarnation))
-        elif isinstance(event, consume.Parked):
+        elif isinstance(event, consume.ParkedPartition):
             yield from self.skipped(partition, f"parked: {event.reason}")
         else:
             yield from self.skipped(partition, event.reason)
@@ -66,12 +67,12 @@ class Shown:
         self.context.log.warning(f"{partition} skipped: {reason}")
         yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
-    def replayed(self, event: "Replayed | NotReplayed", tree: "Tree") -> Iterator[Output]:
+    def replayed(self, event: "ReplayedRange | RefusedReplay", tree: "Tree") -> Iterator[Output]:
         """What a replay shows: its rows, beside the owner and the offset, which it leaves as they are."""
         from rota import replay
 
         partition = event.partition
-        if isinstance(event, replay.NotReplayed):
+        if isinstance(event, replay.RefusedReplay):
             self.refused[partition] = event.reason
             yield from self.skipped(partition, event.reason)
             return
@@ -94,20 +95,17 @@ class Shown:
             return Owners({incarnation: tuple(partitions)}, {})
         return owners(tree, self.pipeline, partitions)
 
-    def checked(self, tree: "Tree", mine: Sequence[str]) -> Iterator[Output]:
+    def checked(self, tree: "Tree", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
         """The outcome of each check, read back from the table's log and the checkpoints."""
-        from rota.dataplane.landing import Landing
-        from rota.dataplane.ledger import Tables
         from rota.rewritten import rewritten
 
-        main = Tables.of(self.pipeline, tree.group, tree.meta().id).main
-        past = main.recent()
-        wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.standing(mine)))
+        source, main = ports.source, ports.main
+        past = main.read_recent_log()
+        wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.read_positions(mine)))
         *lasting, unparked, unchanged, whole = checks.specs(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):
             yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
         waiting = checks.parked(tree.parked(), self.pipeline)
         yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        source = Landing.of(self.pipeline)
         yield checks.result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.result(whole, source.left_out(), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

@@ -12,7 +12,7 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.coordination.records import Checkpoint, Parked
     from rota.coordination.tree import Read
-    from rota.dataplane.table import Past, Standing
+    from rota.dataplane.ports import LogEntry, Position
     from rota.rebalance import Rebalanced
 
 
@@ -69,7 +69,7 @@ def served(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluat
     )
 
 
-def stale(past: Iterable["Past"]) -> dict[str, str]:
+def stale(past: Iterable["LogEntry"]) -> dict[str, str]:
     """Partition -> the commit whose token is older than one before it; empty when none is."""
     newest: dict[str, tuple[int, int]] = {}
     found: dict[str, str] = {}
@@ -83,7 +83,7 @@ def stale(past: Iterable["Past"]) -> dict[str, str]:
     return found
 
 
-def gaps(past: Iterable["Past"]) -> dict[str, str]:
+def gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
     """Partition -> the commit that does not start where the one before it ended; empty when offsets follow. What a person
     skipped is in the log, so it is no gap."""
     ends: dict[str, int] = {}
@@ -98,7 +98,7 @@ def gaps(past: Iterable["Past"]) -> dict[str, str]:
     return found
 
 
-def ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Standing"]) -> dict[str, str]:
+def ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Position"]) -> dict[str, str]:
     """Partition -> what its checkpoint and its table say, where the checkpoint is further on."""
     said = {p: (one.record.offset, table[p].offset or 0) for p, one in checkpoints.items()}
     return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}

@@ -8,10 +8,10 @@ import dagster as dg
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
-    from rota.consume import Committed, Idle
+    from rota.consume import CommittedBatch, IdlePartition
     from rota.coordination.tree import OwnView
     from rota.rebalance import Rebalanced
-    from rota.replay import Replayed
+    from rota.replay import ReplayedRange
 
 MOST = 500  # rows of a table on the page; the rest is in ZooKeeper and `rota status`
 
@@ -65,7 +65,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
 
 
-def batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str, Any]]:
+def batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any]]:
     """What a batch shows on `ownership`, `records` and `checkpoints`; a healed one was committed by an earlier run."""
     healed = {"healed": True, "committed by run": done.run_id} if done.healed else {}
     return (
@@ -84,7 +84,7 @@ def batch(done: "Committed", incarnation: str) -> Sequence[Mapping[str, Any]]:
     )
 
 
-def idle(at: "Idle", incarnation: str) -> Sequence[Mapping[str, Any]]:
+def idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
     """The same for a partition with nothing new, which somebody asked for by hand."""
     return (
         _owner(incarnation, at.token, at.epoch),
@@ -93,7 +93,7 @@ def idle(at: "Idle", incarnation: str) -> Sequence[Mapping[str, Any]]:
     )
 
 
-def replayed(done: "Replayed", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
+def replayed(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
     """The same for a replay: the rows are new, the owner and the offset are what they were."""
     what = {"replayed": f"[{done.start}, {done.end})"}
     return (

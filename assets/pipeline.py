@@ -71,23 +71,25 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
     ) -> Iterator[object]:
         from rota.consume import consume as verb
+        from rota.registry import open_ports
         from rota.replay import replay
 
         shown = batch.Shown(context, pipeline)
         mine = shown.announced(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
+            ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
-                for done in replay(tree, pipeline, ranges, context.run.run_id, spark.connect):
+                for done in replay(tree, ports, ranges, context.run.run_id):
                     yield from shown.replayed(done, tree)
             else:
                 share = shown.shares(tree, config.incarnation, mine)
                 for partition, reason in share.skipped.items():
                     yield from shown.skipped(partition, reason)
                 for incarnation, partitions in share.by_incarnation.items():
-                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, spark.connect):
+                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
                         yield from shown.of(event, incarnation)
-            yield from shown.checked(tree, mine)
+            yield from shown.checked(tree, ports, mine)
         shown.all_replayed()
 
     return consume

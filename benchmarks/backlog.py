@@ -16,10 +16,11 @@ from pathlib import Path
 
 from benchmarks.bookkeeping import build_group
 from rota import Pipeline, delta, files
-from rota.consume import Committed, consume
+from rota.consume import CommittedBatch, consume
 from rota.coordination.tree import Tree
 from rota.dataplane import session
 from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.registry import open_ports
 
 
 def write_files(folder: Path, partitions: int, per: int) -> None:
@@ -66,8 +67,9 @@ def main() -> int:
             store, worker = build_group(pipeline)
             tree = Tree(store.connect(), "bench")
             commit = ""
-            for event in consume(tree, pipeline, worker, sorted(tree.owned()), "bench", lambda _: spark):
-                if isinstance(event, Committed) and event.commit_id != commit:
+            ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)
+            for event in consume(tree, pipeline, worker, sorted(tree.owned()), "bench", ports):
+                if isinstance(event, CommittedBatch) and event.commit_id != commit:
                     commit = event.commit_id
                     commits.append(time.monotonic() - began)
             apart = [after - before for before, after in pairwise(commits)]

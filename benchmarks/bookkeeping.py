@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from rota import Pipeline, delta, files
-from rota.consume import Committed, consume
+from rota.consume import CommittedBatch, consume
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
 from rota.dataplane import session
+from rota.registry import open_ports, open_source
 
 SCHEMA = "id long, key long, value double, device string"
 
@@ -62,9 +63,7 @@ def build_group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
     tree = Tree(server.connect(), "bench")
     tree.found()
     worker = join(tree, "w1", Live())
-    from rota.backlog import discover
-
-    keys = discover(pipeline)
+    keys = open_source(pipeline).list_keys()
     partitions = frozenset(pipeline.partition(k) for k in keys)
     tree.update(tree.paths.assign("w1"), Slots, lambda _: Slots(slots=(Slot(epoch=1, partitions=partitions),)))
     tree.update(tree.paths.head, Head, lambda _: Head(epoch=1))
@@ -108,9 +107,10 @@ def make_rota_job(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Calla
         tree = Tree(server.connect(), "bench")
         partitions = sorted(tree.owned())
         began = time.monotonic()
-        events = list(consume(tree, pipeline, worker, partitions, "bench", lambda _: spark))
+        ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)
+        events = list(consume(tree, pipeline, worker, partitions, "bench", ports))
         took = int((time.monotonic() - began) * 1e6)
-        assert sum(e.rows for e in events if isinstance(e, Committed)) == rows, events
+        assert sum(e.rows for e in events if isinstance(e, CommittedBatch)) == rows, events
         return took
 
     return run

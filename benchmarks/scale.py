@@ -36,7 +36,7 @@ from rota.dataplane.compacting import compact, due
 from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
-from rota.dataplane.table import Batch, DataFile
+from rota.dataplane.ports import Batch, DataFile
 from rota.pipeline import Delta, Files, Pipeline
 
 CHUNK = 20_000
@@ -91,15 +91,15 @@ def measure_table(folder: Path, partitions: int) -> None:
     """Of each step of a run that asks main."""
     table, wanted = open_table(folder), name_partitions(partitions)
     print_least_time("open", lambda: DeltaTable(table.path))
-    print_least_time(f"look at {partitions:,} partitions", lambda: table.standing(wanted))
-    print_least_time("what others altered", lambda: table.altered(wanted))
+    print_least_time(f"look at {partitions:,} partitions", lambda: table.read_positions(wanted))
+    print_least_time("what others altered", lambda: table.find_foreign_commits(wanted))
     tokens = iter(range(2, 10))
     claim = lambda: table.claim(dict.fromkeys(wanted, next(tokens)), dict.fromkeys(wanted, 0))  # noqa: E731
     print_least_time(f"claim of {partitions:,} partitions", claim)
     print_peak_and_exit()
 
 
-def open_source(folder: Path) -> Landing:
+def open_landing(folder: Path) -> Landing:
     """Its landing folder is empty: what a listing costs is not measured here."""
     source = Files(str(folder / "land"), "json", "n int", settle=0.0)
     return Landing.of(Pipeline(source=source, table=Delta(str(folder / "table")), name="p"))
@@ -114,24 +114,24 @@ def build_index(folder: Path, files: int, partitions: int) -> None:
     def new(partition: str, _: object) -> list[Landed]:
         return [Landed(f"{partition[2:]}/events-2026-11-21-{n:09}.json", 1000 + n, 10**18 + n) for n in range(per)]
 
-    open_source(folder).index.extend(name_partitions(partitions), new)
+    open_landing(folder).index.extend(name_partitions(partitions), new)
 
 
 def measure_index(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
-    one, wanted, end = open_source(folder), name_partitions(partitions), files // partitions
-    print_least_time("the first look of a process", lambda: one.latest(wanted), 1)
-    print_least_time("each further look", lambda: one.latest(wanted))
-    print_least_time("a look at one partition", lambda: one.latest(wanted[:1]))
+    one, wanted, end = open_landing(folder), name_partitions(partitions), files // partitions
+    print_least_time("the first look of a process", lambda: one.read_ends(wanted), 1)
+    print_least_time("each further look", lambda: one.read_ends(wanted))
+    print_least_time("a look at one partition", lambda: one.read_ends(wanted[:1]))
     ranges = dict.fromkeys(wanted, (end - 1, end))
 
     def run() -> None:
-        one.given(wanted)
-        one.fix(wanted)
-        one.capped(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
-        one.broken(ranges)
+        one.read_assigned_ends(wanted)
+        one.assign_offsets(wanted)
+        one.plan_jobs(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
+        one.find_broken(ranges)
         one.index.files(ranges)  # for the links
-        one.broken(ranges)
+        one.find_broken(ranges)
 
     print_least_time("the looks of a run", run)
 
@@ -170,9 +170,9 @@ def measure_log(folder: Path) -> None:
     """Of a look."""
     table = open_table(folder)
     print_least_time("open", lambda: DeltaTable(table.path))
-    print_least_time("look", lambda: table.standing(("p",)))
-    print_least_time("what others altered", lambda: table.altered(("p",)))
-    print_least_time("the newest 500 commits", table.recent)
+    print_least_time("look", lambda: table.read_positions(("p",)))
+    print_least_time("what others altered", lambda: table.find_foreign_commits(("p",)))
+    print_least_time("the newest 500 commits", table.read_recent_log)
     print_peak_and_exit()
 
 

@@ -13,9 +13,9 @@ from rota.coordination import adopt as coordination
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
-from rota.dataplane.ledger import Tables
 from rota.errors import CoordinationError
 from rota.pipeline import Pipeline
+from rota.registry import open_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Adopted:
 
 def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
-    main = Tables.of(pipeline, tree.group, "").main  # whose it is does not matter here
+    main = open_tables(pipeline, tree.group, "").main  # whose it is does not matter here
     return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
@@ -37,7 +37,7 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
     """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive, ForeignTable
     where one is the table of another pipeline: a name is changed by `rota rename`, for its offsets go with it."""
     meta, greatest, checkpoints = coordination.legible(tree), 0, dict[str, Checkpoint | None]()
-    found = {one.name: (one, Tables.of(one, tree.group, meta.id)) for one in pipelines}
+    found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}
     ledgers = [ledger for _, tables in found.values() for ledger in (tables.main, tables.quarantine)]
     for ledger in ledgers:
         if table := ledger.open():
@@ -48,7 +48,7 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
                 greatest = max(greatest, ledger.adopt())
         known = _partitions(tree, pipeline)
         consumed = tree.checkpoints(known)
-        for p, stands in tables.main.standing(tuple(known | tables.main.partitions())).items():
+        for p, stands in tables.main.read_positions(tuple(known | tables.main.partitions())).items():
             if stands.offset is not None:
                 greatest = max(greatest, stands.token or 0)
                 checkpoints[p] = Checkpoint(

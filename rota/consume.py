@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import end_run, narrow_run, portions, register_run
@@ -20,26 +19,28 @@ from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
-from rota.dataplane.job import Failed, Job, Ranges, Written
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
-from rota.dataplane.source import Source
-from rota.dataplane.table import Batch, Claimed, Past, Standing
+from rota.dataplane.ports import (
+    Batch,
+    FailedPartition,
+    LogEntry,
+    Ports,
+    Position,
+    Ranges,
+    TableClaim,
+    WrittenFiles,
+)
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
-from rota.restored import forgotten
-from rota.rights import Rights, rights, still
+from rota.restored import find_lost_offsets
+from rota.rights import Rights, holds, read_rights
 from rota.shift import Shift, by_turn
-
-if TYPE_CHECKING:
-    from rota.dataplane.session import Connect, SparkSession
 
 log = logging.getLogger(__name__)
 BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     """A batch that is in the table. `healed`: an earlier run committed it and could not say so."""
 
     partition: str
@@ -58,7 +59,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdlePartition:
     """There is nothing new; the partition stands at `offset`."""
 
     partition: str
@@ -68,7 +69,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedPartition:
     """This run does not work on the partition, for `reason`."""
 
     partition: str
@@ -76,7 +77,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedPartition:
     """The partition failed by its own fault: it waits until `retry_at` (server seconds; None: a person must act)."""
 
     partition: str
@@ -85,7 +86,7 @@ class Parked:
     retry_at: float | None
 
 
-Event = Committed | Idle | Dropped | Parked
+Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 
 
 def consume(
@@ -94,15 +95,14 @@ def consume(
     incarnation: str,
     partitions: Sequence[str],
     run_id: str,
-    connect: "Connect",
-    settings: Mapping[str, str] | None = None,
+    ports: Ports,
 ) -> Iterator[Event]:
-    """One event or more for each partition, after what it tells of is in the table. `connect(endpoint)` gives a session.
+    """One event or more for each partition, after what it tells of is in the table.
 
     Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
     """
     for some in portions(partitions):
-        yield from _batched(tree, pipeline, incarnation, some, run_id, connect, settings or {})
+        yield from _batched(tree, pipeline, incarnation, some, run_id, ports)
 
 
 def _batched(
@@ -111,23 +111,19 @@ def _batched(
     incarnation: str,
     partitions: tuple[str, ...],
     run_id: str,
-    connect: "Connect",
-    settings: Mapping[str, str],
+    ports: Ports,
 ) -> Iterator[Event]:
     """As many as one run's node may name."""
     node = register_run(tree, run_id, incarnation, partitions)
     try:
-        held = rights(tree, incarnation, node, partitions)
+        held = read_rights(tree, incarnation, node, partitions)
         if held.dropped:
             with suppress(CoordinationError):  # a hand-over waits a little longer without it
                 narrow_run(tree, node, held.held)
         for partition, reason in held.dropped.items():
-            yield Dropped(partition, reason)
+            yield DroppedPartition(partition, reason)
         if held.held:
-            tables = Tables.of(pipeline, tree.group, tree.meta().id)
-            yield from _Run(tree, pipeline, Landing.of(pipeline), tables, held, run_id, node, incarnation).events(
-                connect, settings
-            )
+            yield from _Run(tree, pipeline, ports, held, run_id, node, incarnation).events()
     finally:
         with suppress(CoordinationError):
             end_run(tree, node)
@@ -139,56 +135,52 @@ class _Run:
 
     tree: Tree
     pipeline: Pipeline
-    source: Source
-    tables: Tables
+    ports: Ports
     rights: Rights
     run_id: str
     node: str
     incarnation: str
 
-    def events(self, connect: "Connect", settings: Mapping[str, str]) -> Iterator[Event]:
+    def events(self) -> Iterator[Event]:
         """What became of each partition."""
-        standing = self.tables.main.standing(tuple(self.rights.held))
+        standing = self.ports.main.read_positions(tuple(self.rights.held))
         absent = not any(one.table for one in standing.values())
         known = not absent or self._consumed()
         if absent and known:
-            self.tables.main.there()  # it is not, and says so
+            self.ports.main.require()  # it is not, and says so
         stopped = list(self._restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
         at_founding = self._there_at_founding(standing)
-        latest = self.source.fix((*held, *at_founding))
+        latest = self.ports.source.assign_offsets((*held, *at_founding))
         yield from (self._unseen(p, standing[p].offset or 0) for p in held if p not in latest)
         held = {p: o for p, o in held.items() if p in latest}
         if not held:
             return
-        starts = {p: self.source.first(n, later=p not in at_founding) for p, n in latest.items()}
-        claimed = self.tables.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
+        starts = {p: self.ports.source.choose_start(n, later=p not in at_founding) for p, n in latest.items()}
+        claimed = self.ports.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
-            yield Dropped(
+            yield DroppedPartition(
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._healed(claimed, latest)
-        jobs = self.source.capped(by_turn(self.rights, claimed.offsets), latest)
+        jobs = self.ports.source.plan_jobs(by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
                 self._unpark(p)  # what it was parked for is mended
-            yield Idle(p, claimed.offsets[p], held[p].token, self.rights.epoch)
+            yield IdlePartition(p, claimed.offsets[p], held[p].token, self.rights.epoch)
         if jobs:
-            from rota.dataplane.session import joined
+            yield from self._worked(jobs, claimed, latest)
 
-            spark = joined(connect, self.rights.endpoint, self.pipeline.module, settings)
-            yield from self._worked(spark, jobs, claimed, latest)
-
-    def _there_at_founding(self, standing: Mapping[str, Standing]) -> frozenset[str]:
+    def _there_at_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
         """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
         one that appears later is new as a whole, also under `start="latest"`."""
-        same = self.source.first(1, later=False) == self.source.first(1, later=True)
-        if same or all(one.offset is not None for one in standing.values()) or self.tables.main.past():
+        same = self.ports.source.choose_start(1, later=False) == self.ports.source.choose_start(1, later=True)
+        if same or all(one.offset is not None for one in standing.values()) or self.ports.main.read_log():
             return frozenset()
-        return frozenset(map(self.pipeline.partition, self.source.keys()))
+        return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
 
     def _consumed(self) -> bool:
         """Whether the checkpoint of any partition of the pipeline names a table."""
@@ -196,61 +188,67 @@ class _Run:
         keys = record.keys if record else ()
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
-    def _restored(self, standing: Mapping[str, Standing]) -> Iterator[Parked | Dropped]:
+    def _restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
-        main = self.tables.main
-        touched, lost = main.altered(self.rights.held), forgotten(self.source, main, standing)
+        main = self.ports.main
+        touched, lost = (
+            main.find_foreign_commits(self.rights.held),
+            find_lost_offsets(self.ports.source, main, standing),
+        )
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
-            if token > own.token and still(self.tree, own):
+            if token > own.token and holds(self.tree, own):
                 raise ForeignTable(
-                    f"{main.path} has seen token {token} of {p}, above {own.token} of its rightful owner: this "
+                    f"{main.location} has seen token {token} of {p}, above {own.token} of its rightful owner: this "
                     f"ZooKeeper was restored. Nothing was written. Type: rota adopt"
                 )
             was = self.rights.checkpoints[p].record if p in self.rights.checkpoints else None
             if was and was.offset > offset:
-                reason = f"the checkpoint is at {was.offset} and {main.path} at {offset}: an older table was restored"
+                reason = (
+                    f"the checkpoint is at {was.offset} and {main.location} at {offset}: an older table was restored"
+                )
                 yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
             elif was and was.table not in ("", standing[p].table):
-                yield self._park(p, f"{main.path} is not the table it was. Type: rota adopt", offset, final=True)
+                yield self._park(p, f"{main.location} is not the table it was. Type: rota adopt", offset, final=True)
             elif reason := touched.get(p) or lost.get(p) or "":
                 yield self._park(p, reason, offset, final=True)
 
-    def _unseen(self, partition: str, offset: int) -> Parked | Dropped:
+    def _unseen(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
         """What cannot be looked at waits; what can be again since is left to the next run."""
-        if reason := self.source.unseen(partition):
+        if reason := self.ports.source.explain_unreadable(partition):
             return self._park(partition, reason, offset, final=False)
-        return Dropped(partition, "it could not be looked at a moment ago; the next run looks again")
+        return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
 
-    def _healed(self, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Committed]:
+    def _healed(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
 
         A partition without checkpoint tells of its last batch at most.
         """
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
-        past = self.tables.main.reaching({p: at for p, at in known.items() if at < claimed.offsets[p]})
+        past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
         for p, at in sorted(known.items()):
-            untold = [one for one in past if one.passed(p, at)]
+            untold = [one for one in past if one.goes_beyond(p, at)]
             yield from (_told(one, p, latest[p]) for one in reversed(untold))
             self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 
-    def _worked(
-        self, spark: "SparkSession", jobs: tuple[Ranges, ...], claimed: Claimed, latest: Mapping[str, int]
-    ) -> Iterator[Event]:
+    def _worked(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
-        folder, limit = self.tables.folder, self.pipeline.deadline
-        job = Job(self.pipeline, self.source, folder, spark, claimed.columns, self.run_id, limit, shorten=True)
-        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs)
-        for piece in job.run(*jobs, still=shift.still):
+        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock)
+        pieces = self.ports.job.run(
+            jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=shift.still
+        )
+        for piece in pieces:
             for event in self._came(piece, claimed, latest):
                 shift.done(event.partition)
                 yield event
-        yield from (Dropped(p, reason) for p, reason in shift.lost.items())
+        yield from (DroppedPartition(p, reason) for p, reason in shift.lost.items())
 
-    def _came(self, piece: Written | Failed, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _came(
+        self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, latest: Mapping[str, int]
+    ) -> Iterator[Event]:
         """What became of a piece of work."""
-        if isinstance(piece, Failed):
+        if isinstance(piece, FailedPartition):
             final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
             yield self._park(piece.partition, str(piece.error), claimed.offsets[piece.partition], final=final)
             return
@@ -258,7 +256,7 @@ class _Run:
             yield self._park(partition, str(error), claimed.offsets[partition], final=True)
         yield from self._published(piece, claimed, latest)
 
-    def _published(self, piece: Written, claimed: Claimed, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _published(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 4 to 6 for one piece; whoever was overtaken is left out, the others go in."""
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         while kept:
@@ -266,7 +264,7 @@ class _Run:
                 committed = self._committed(piece, kept, claimed)
             except (Fenced, OffsetGap) as error:
                 out = {p for p in kept if p in tuple(error.facts["partitions"])}  # type: ignore[arg-type]
-                yield from (Dropped(p, str(error)) for p in sorted(out))
+                yield from (DroppedPartition(p, str(error)) for p in sorted(out))
                 if isinstance(error, Fenced):
                     self._refused(out)
                 kept = {p: r for p, r in kept.items() if p not in out}
@@ -279,21 +277,22 @@ class _Run:
                         self._unpark(p)
                     yield _told(committed, p, latest[p], healed=False)
                 self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
-                self.tables.compact(committed.version)
+                for table in (self.ports.main, self.ports.quarantine):
+                    table.compact(committed.version)
                 return
 
-    def _committed(self, piece: Written, kept: Ranges, claimed: Claimed) -> Past:
+    def _committed(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
         """Step 4. Bad records first, under ids of their own; they count once main's log names their attempt."""
         files = tuple(f for f in piece.files if f.partition in kept)
-        rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.rows(), piece.bad))
+        rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
         batch = Batch(
             uuid.uuid4().hex, self.run_id, self.incarnation, piece.attempt, self.rights.epoch, kept, files, rows, bad,
             piece.seconds,
         )  # fmt: skip
         if bad:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
-        version = self.tables.main.commit(claimed, batch)
-        return Past(
+        version = self.ports.main.commit(claimed, batch)
+        return LogEntry(
             version=version,
             at=0.0,
             op="commit",
@@ -309,20 +308,20 @@ class _Run:
             seconds=piece.seconds,
         )
 
-    def _set_aside(self, piece: Written, batch: Batch, base: Claimed) -> None:
-        table, ranges = self.tables.quarantine, batch.ranges
+    def _set_aside(self, piece: WrittenFiles, batch: Batch, base: TableClaim) -> None:
+        table, ranges = self.ports.quarantine, batch.ranges
         side = table.claim({p: base.tokens[p] for p in ranges}, {p: r[0] for p, r in ranges.items()})
         if side.newer:
             names = ", ".join(side.newer)
             raise Fenced(
-                f"Bad records of {names} refused: {table.path} has seen a newer owner. Nothing was written; it goes on",
+                f"Bad records of {names} refused: {table.location} has seen a newer owner. Nothing was written; it goes on",
                 partitions=tuple(side.newer),
             )
         files = tuple(f for f in piece.bad_files if f.partition in ranges)
         aside = replace(batch, id=uuid.uuid4().hex, files=files, rows=batch.bad, bad={}, op="quarantine")
         table.commit(side, aside, follows=False)
 
-    def _checkpoint(self, offsets: Mapping[str, int], last: Past | None, table: str) -> None:
+    def _checkpoint(self, offsets: Mapping[str, int], last: LogEntry | None, table: str) -> None:
         """Step 5. Not being able to is no failure: the table has it, and the next run reads the table."""
         try:
             seen = self.tree.checkpoints(offsets)
@@ -335,34 +334,34 @@ class _Run:
         except CoordinationError as error:
             log.warning("checkpoints=%s left_to=the next run reason=%s", ",".join(offsets), error)
 
-    def _record(self, partition: str, offset: int, last: Past | None, table: str) -> Checkpoint:
+    def _record(self, partition: str, offset: int, last: LogEntry | None, table: str) -> Checkpoint:
         return Checkpoint(
             offset=offset,
             token=self.rights.held[partition].token,
             run_id=last.run if last else self.run_id,
             rows=last.rows.get(partition, 0) if last else 0,
-            seconds=last.share(partition) if last else 0.0,
+            seconds=last.seconds_of(partition) if last else 0.0,
             epoch=last.epoch if last else self.rights.epoch,
             table=table,
         )
 
-    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> Parked | Dropped:
+    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> ParkedPartition | DroppedPartition:
         """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset.
 
         A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
         lost its session, by another run of the same."""
         if self._outrun(partition, offset):
-            return Dropped(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
+            return DroppedPartition(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
             record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._checks(partition))
         except Conflict as error:
-            return Dropped(partition, f"it failed ({reason}), but is this run's no more: {error}")
-        return Parked(partition, record.reason, record.failures, record.retry_at)
+            return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
+        return ParkedPartition(partition, record.reason, record.failures, record.retry_at)
 
     def _outrun(self, partition: str, offset: int) -> bool:
         """Whether the table is past this offset by now."""
-        return (self.tables.main.standing((partition,))[partition].offset or 0) > offset
+        return (self.ports.main.read_positions((partition,))[partition].offset or 0) > offset
 
     def _checks(self, partition: str) -> tuple[Check, Check]:
         """What holds as long as this run has its right to the partition."""
@@ -375,14 +374,14 @@ class _Run:
 
     def _refused(self, partitions: Iterable[str]) -> None:
         """Writes the refusals down where people look; best effort."""
-        for p, standing in self.tables.main.standing(tuple(partitions)).items():
+        for p, standing in self.ports.main.read_positions(tuple(partitions)).items():
             token, newer = self.rights.held[p].token, standing.token or 0
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
-def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> Committed:
+def _told(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
     start, end = batch.ranges[partition]
-    return Committed(
+    return CommittedBatch(
         partition=partition,
         start=start,
         end=end,
@@ -392,7 +391,7 @@ def _told(batch: Past, partition: str, latest: int, *, healed: bool = True) -> C
         token=batch.tokens[partition],
         epoch=batch.epoch,
         table_version=batch.version,
-        seconds=batch.share(partition),
+        seconds=batch.seconds_of(partition),
         run_id=batch.run,
         commit_id=batch.commit,
         healed=healed,

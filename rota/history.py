@@ -144,9 +144,9 @@ def told(tree: "Tree") -> Story:
 
 def commits_of(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
     """A tick for each partition of each batch in the log of the pipeline's table."""
-    from rota.dataplane.ledger import Tables
+    from rota.registry import open_tables
 
-    past = Tables.of(pipeline, group, meta).main.past()
+    past = open_tables(pipeline, group, meta).main.read_log()
     return [Tick(one.at, p, one.run, one.rows.get(p, 0)) for one in past if one.op == "commit" for p in one.ranges]
 
 

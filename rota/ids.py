@@ -99,6 +99,13 @@ def is_key(text: str) -> bool:
         return False
 
 
+def is_partition_or_key(text: str) -> bool:
+    """Whether the text is a partition id or the key of one; quick, for sets of many."""
+    if len(text) <= MAX_PARTITION and _ASCII_KEY.fullmatch(text) and "..." not in text:
+        return True
+    return is_partition(text) or (is_key(text) and len(text.encode()) <= MAX_PARTITION)
+
+
 def escape(name: str) -> str:
     """The key of what a source calls a partition; see law 2. Raises ConfigError for text that is no name of a file."""
     if _ASCII_KEY.fullmatch(name) and "..." not in name:

@@ -20,10 +20,10 @@ from typing import Any
 
 from rota.dataplane import session
 from rota.dataplane.endpoint import LIGHT, OPTIONS, SparkServer, SparkSettings, archive
-from rota.dataplane.job import Failed, Job
-from rota.dataplane.landing import Landing
+from rota.dataplane.ports import FailedPartition
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Delta, Files, Format, Pipeline
+from rota.registry import open_ports
 
 PATIENCE = 180.0  # seconds for the server to start, and again to write the archive as it ends
 ROWS = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(50)]
@@ -67,13 +67,14 @@ def _server(scratch: Path, unseen: Path) -> Iterator[str]:
 
 def _train(url: str, scratch: Path) -> None:
     """What a worker's Spark does first: a batch of each format, with a bad record where there can be one."""
-    spark = session.joined(session.opened, url, None)
+    spark = session.opened(url)
     for format in ("json", "csv", "parquet"):
         pipeline = _pipeline(format, scratch)
-        source = Landing.of(pipeline)
-        ranges = {p: (0, end) for p, end in source.fix(tuple(map(pipeline.partition, source.keys()))).items()}
-        for piece in Job(pipeline, source, scratch / format, spark, None).run(ranges):
-            if isinstance(piece, Failed):
+        ports = open_ports(pipeline, pipeline.group, connect=lambda _: spark)
+        ends = ports.source.assign_offsets(tuple(map(pipeline.partition, ports.source.list_keys())))
+        ranges = {p: (0, end) for p, end in ends.items()}
+        for piece in ports.job.run([ranges], endpoint=url, run_id="prepare", schema=None, whole=True):
+            if isinstance(piece, FailedPartition):
                 raise EnvironmentFailed(f"Spark fails at a {format} file ({piece.error}). Check Java with `rota check`")
     spark.stop()
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.backlog import discover
 from rota.coordination.look import Basis, basis
 from rota.coordination.look import Look as Seen
 from rota.coordination.look import look as look_at
@@ -27,6 +26,7 @@ from rota.core.values import Codes
 from rota.errors import RotaError
 from rota.ids import partition_id, worker_of
 from rota.pipeline import Catalog, Group
+from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
     problems = {f"group {group}": other} if other else {}
     for pipeline in catalog.of_group(group):
         try:
-            tree.grow(pipeline.name, discover(pipeline), pipeline.requires)
+            tree.grow(pipeline.name, open_source(pipeline).list_keys(), pipeline.requires)
         except (RotaError, OSError) as error:
             problems[pipeline.name] = str(error)
     seen = basis(tree)

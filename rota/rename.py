@@ -10,11 +10,11 @@ from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
 from rota.dataplane import renaming
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
 from rota.dataplane.table import renamed_id
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of
 from rota.pipeline import Pipeline
+from rota.registry import open_tables
 
 
 def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
@@ -26,7 +26,7 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     new = pipeline.name
     if checked_id("pipeline", old) == new:
         raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
-    tables, index = Tables.of(pipeline, tree.group, tree.meta().id), Landing.of(pipeline).index
+    tables, index = open_tables(pipeline, tree.group, tree.meta().id), Landing.of(pipeline).index
     if renaming.done(tables.main, old):
         return None
     log = (p for p in tables.main.partitions() if pipeline_of(p) == old)

@@ -7,25 +7,16 @@ size and time, so that whoever dies in between leaves a file that still shows as
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rota.coordination.tree import Tree
-from rota.dataplane import replacing
-from rota.dataplane.job import Failed, Job, Ranges, Written
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
-from rota.dataplane.table import Batch
+from rota.dataplane.ports import Batch, FailedPartition, Ports, Ranges, Source, WrittenFiles
 from rota.errors import DataError
-from rota.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from rota.dataplane.session import Connect
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedRange:
     """The rows of [start, end) are those of this replay now."""
 
     partition: str
@@ -40,52 +31,40 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class NotReplayed:
+class RefusedReplay:
     """Nothing of the partition was changed, for `reason`."""
 
     partition: str
     reason: str
 
 
-def replay(
-    tree: Tree,
-    pipeline: Pipeline,
-    ranges: Mapping[str, tuple[int, int]],
-    run_id: str,
-    connect: "Connect",
-    settings: Mapping[str, str] | None = None,
-) -> Iterator[Replayed | NotReplayed]:
-    """One event for each partition, after the table has its rows. `ranges` maps partitions to half-open ranges.
-
-    Raises EnvironmentFailed, ForeignTable (nothing was written).
-    """
-    source, tables = Landing.of(pipeline), Tables.of(pipeline, tree.group, tree.meta().id)
-    refused = _early(tables, ranges)
-    source = source.as_now({p: r for p, r in ranges.items() if p not in refused})
-    refused |= _not_whole(source, {p: r for p, r in ranges.items() if p not in refused})
-    yield from (NotReplayed(p, reason) for p, reason in refused.items())
+def replay(tree: Tree, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
+    """One event for each partition, after the table has its rows. Raises EnvironmentFailed, ForeignTable (nothing was
+    written)."""
+    refused = _refuse_early(ports, ranges)
+    ports = ports.reread({p: r for p, r in ranges.items() if p not in refused})
+    refused |= _find_incomplete(ports.source, {p: r for p, r in ranges.items() if p not in refused})
+    yield from (RefusedReplay(p, reason) for p, reason in refused.items())
     wanted = {p: r for p, r in ranges.items() if p not in refused}
     if not wanted:
         return
-    from rota.dataplane.session import joined
-
-    spark = joined(connect, _endpoint(tree, wanted), pipeline.module, settings)
-    table = tables.main.open()
-    schema = table.schema().to_json() if table else None
-    for piece in Job(pipeline, source, tables.folder, spark, schema, run_id).run(wanted):
-        if isinstance(piece, Failed):
-            yield NotReplayed(piece.partition, str(piece.error))
+    endpoint, schema = _endpoint(tree, wanted), ports.main.read_schema()
+    for piece in ports.job.run([wanted], endpoint=endpoint, run_id=run_id, schema=schema, whole=True):
+        if isinstance(piece, FailedPartition):
+            yield RefusedReplay(piece.partition, str(piece.error))
             continue
-        yield from (NotReplayed(p, str(error)) for p, error in piece.refused.items())
-        yield from _published(source, tables, piece, run_id)
+        yield from (RefusedReplay(p, str(error)) for p, error in piece.refused.items())
+        yield from _publish(ports, piece, run_id)
 
 
-def _early(tables: Tables, ranges: Ranges) -> dict[str, str]:
-    """The partitions whose range is none, or was not consumed yet, with the reason."""
-    standing = tables.main.standing(tuple(ranges))
+def _refuse_early(ports: Ports, ranges: Ranges) -> dict[str, str]:
+    """The partitions whose range cannot be replayed, whatever the source has now, with the reason."""
+    if not ports.source.can_replay:
+        return dict.fromkeys(ranges, "its source gives each record once: nothing of it can be read again")
+    positions = ports.main.read_positions(tuple(ranges))
     refused: dict[str, str] = {}
     for p, (start, end) in ranges.items():
-        offset = standing[p].offset or 0
+        offset = positions[p].offset or 0
         if not 0 <= start < end:
             refused[p] = f"[{start}, {end}) is no range. Give 0 <= from < to"
         elif end > offset:
@@ -93,8 +72,8 @@ def _early(tables: Tables, ranges: Ranges) -> dict[str, str]:
     return refused
 
 
-def _not_whole(source: Landing, ranges: Ranges) -> dict[str, str]:
-    return {p: f"the source no longer has the whole range: {why}" for p, why in source.broken(ranges).items()}
+def _find_incomplete(source: Source, ranges: Ranges) -> dict[str, str]:
+    return {p: f"the source no longer has the whole range: {why}" for p, why in source.find_broken(ranges).items()}
 
 
 def _endpoint(tree: Tree, ranges: Ranges) -> str | None:
@@ -105,24 +84,22 @@ def _endpoint(tree: Tree, ranges: Ranges) -> str | None:
     return next((e for i in (*owners, *live) if i and (e := live.get(i))), None)
 
 
-def _published(source: Landing, tables: Tables, piece: Written, run_id: str) -> Iterator[Replayed | NotReplayed]:
+def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
     kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
     if not kept:
         return
-    rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.rows(), piece.bad))
+    rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
     files = tuple(f for f in piece.files if f.partition in kept)
     batch = Batch(uuid.uuid4().hex, run_id, "", piece.attempt, 0, kept, files, rows, bad, piece.seconds)
     try:
         if bad:
             aside = tuple(f for f in piece.bad_files if f.partition in kept)
             ranges = {p: kept[p] for p in bad}
-            replacing.append(
-                tables.quarantine, replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={})
-            )
-        version = replacing.replace(tables.main, batch)
-        source.index.keep(tuple(kept))
+            ports.quarantine.append(replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={}))
+        version = ports.main.replace(batch)
+        ports.source.keep_identities(tuple(kept))
     except DataError as error:
-        yield from (NotReplayed(p, str(error)) for p in kept)
+        yield from (RefusedReplay(p, str(error)) for p in kept)
         return
     for p, (start, end) in kept.items():
-        yield Replayed(p, start, end, rows[p], bad.get(p, 0), version, piece.seconds, run_id, batch.id)
+        yield ReplayedRange(p, start, end, rows[p], bad.get(p, 0), version, piece.seconds, run_id, batch.id)

@@ -8,19 +8,17 @@ import uuid
 
 from rota.coordination import mending
 from rota.coordination.tree import Tree
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
-from rota.dataplane.table import Batch
+from rota.dataplane.ports import Batch, Ports
 from rota.errors import ConfigError, RotaError
-from rota.pipeline import Pipeline
-from rota.restored import forgotten
+from rota.restored import find_lost_offsets
 
 
-def retry(tree: Tree, partition: str, pipeline: Pipeline | None, who: str = "") -> tuple[str, ...]:
-    """Lets the partition go on at the next look; the files that are taken as they are now. `pipeline` is None where its
-    file is not to be had here. Raises ConfigError where one of the files is still being written: then nothing changed."""
+def retry(tree: Tree, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:
+    """Lets the partition go on at the next look; the files that are taken as they are now. `ports` is None where the
+    pipeline's file is not to be had here. Raises ConfigError where one of the files is still being written: then nothing
+    changed."""
     try:
-        taken = _taken(tree, partition, pipeline, who) if pipeline else ()
+        taken = _taken(partition, ports, who) if ports else ()
     except ConfigError:
         raise
     except RotaError:
@@ -29,26 +27,22 @@ def retry(tree: Tree, partition: str, pipeline: Pipeline | None, who: str = "") 
     return taken
 
 
-def _taken(tree: Tree, partition: str, pipeline: Pipeline, who: str) -> tuple[str, ...]:
-    source = Landing.of(pipeline)
-    main = Tables.of(pipeline, tree.group, tree.meta().id).main
-    standing = main.standing((partition,))[partition]
-    if standing.offset is None or standing.token is None or forgotten(source, main, {partition: standing}):
+def _taken(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
+    source, main = ports.source, ports.main
+    standing = main.read_positions((partition,))[partition]
+    if standing.offset is None or standing.token is None or find_lost_offsets(source, main, {partition: standing}):
         return ()
-    unread = range(standing.offset, source.given((partition,))[partition])
-    changed = source.rewritten({partition: unread})[partition]
+    unread = range(standing.offset, source.read_assigned_ends((partition,))[partition])
+    changed = source.find_rewritten({partition: unread})[partition]
     if not changed:
         return ()
-    if moving := source.moving(partition, changed):
-        raise ConfigError(
-            f"{partition}: {', '.join(moving)} changed less than {source.declared.settle:g} s ago. Once nobody writes it "
-            f"any more: rota retry {partition}"
-        )
-    now = source.as_now({partition: (unread.start, unread.stop)})
+    if unsettled := source.explain_unsettled(partition, changed):
+        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {partition}")
+    now = ports.reread({partition: (unread.start, unread.stop)})
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:
         return ()
     here = {partition: (standing.offset, standing.offset)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
-    now.index.keep((partition,))
-    return tuple(source.place(partition, offset) for offset in changed)
+    now.source.keep_identities((partition,))
+    return tuple(source.locate(partition, offset) for offset in changed)

@@ -9,15 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 
-from rota.dataplane.landing import Landing
-from rota.dataplane.table import Past
+from rota.dataplane.ports import LogEntry, Source
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 NAMED = 3  # ranges of a partition to replay
 
 
 def rewritten(
-    source: Landing, past: Iterable[Past], only: str | None = None, most: int | None = LOOKED
+    source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = LOOKED
 ) -> dict[str, str]:
     """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
     many files are looked at, all if None."""
@@ -25,18 +24,18 @@ def rewritten(
     consumed = ((p, offset) for p, offset in _consumed(past) if only in (None, p))
     for partition, offset in islice(consumed, most):
         offsets[partition].append(offset)
-    found = {p: sorted(changed) for p, changed in source.rewritten(offsets).items() if changed}
+    found = {p: sorted(changed) for p, changed in source.find_rewritten(offsets).items() if changed}
     return {p: _told(source, p, changed) for p, changed in found.items()}
 
 
-def _consumed(past: Iterable[Past]) -> Iterator[tuple[str, int]]:
+def _consumed(past: Iterable[LogEntry]) -> Iterator[tuple[str, int]]:
     for one in (p for p in past if p.op == "commit"):
         for partition, (start, end) in one.ranges.items():
             yield from ((partition, offset) for offset in reversed(range(start, end)))
 
 
-def _told(source: Landing, partition: str, changed: list[int]) -> str:
-    first = f"{source.place(partition, changed[0])} (offset {changed[0]})"
+def _told(source: Source, partition: str, changed: list[int]) -> str:
+    first = f"{source.locate(partition, changed[0])} (offset {changed[0]})"
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     spans = [f"from {start} to {end}" for start, end in _spans(changed)]
     rest = ", and so on" if len(spans) > NAMED else ""

@@ -7,15 +7,14 @@ what it is done with, or does not begin any more, it no longer names. Once it go
 the run.
 """
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from rota.coordination.membership import narrow_run
 from rota.coordination.tree import Tree
-from rota.dataplane.job import Ranges
+from rota.dataplane.ports import Ranges
 from rota.errors import CoordinationError
-from rota.rights import Rights, rights
+from rota.rights import Rights, read_rights
 
 SHIFT = 600.0  # seconds
 
@@ -27,10 +26,18 @@ def by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
 
 
 class Shift:
-    """One run's jobs; `held` is what it may work on since it began."""
+    """One run's jobs; `held` is what it may work on since it began. `clock` gives monotonic seconds."""
 
-    def __init__(self, tree: Tree, node: str, incarnation: str, held: Rights, jobs: Iterable[Ranges]) -> None:
-        self.tree, self.node, self.incarnation, self.held = tree, node, incarnation, held
+    def __init__(
+        self,
+        tree: Tree,
+        node: str,
+        incarnation: str,
+        held: Rights,
+        jobs: Iterable[Ranges],
+        clock: Callable[[], float],
+    ) -> None:
+        self.tree, self.node, self.incarnation, self.held, self.clock = tree, node, incarnation, held, clock
         self._left = {p for ranges in jobs for p in ranges}
         self.lost: dict[str, str] = {}  # the partitions that were not begun, with the reason
         self._began: float | None = None
@@ -44,12 +51,12 @@ class Shift:
     def still(self, ranges: Ranges) -> Ranges:
         """What of the next job is begun; of the rest `lost` tells. Raises Unavailable."""
         if self._began is None:
-            self._began = time.monotonic()
+            self._began = self.clock()
             return ranges  # its right was looked at a moment ago
-        if self._fruitful and time.monotonic() - self._began > SHIFT:
+        if self._fruitful and self.clock() - self._began > SHIFT:
             lost = dict.fromkeys(ranges, "left to the next run: this one has worked long enough")
         else:
-            now = rights(self.tree, self.incarnation, self.node, ranges)
+            now = read_rights(self.tree, self.incarnation, self.node, ranges)
             moved = [p for p in ranges if now.held.get(p) != self.held.held[p]]
             lost = {p: now.dropped.get(p, "it was given away and came back meanwhile") for p in moved}
         self.lost |= lost

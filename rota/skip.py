@@ -11,40 +11,36 @@ from contextlib import suppress
 
 from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
-from rota.dataplane.table import Batch
+from rota.dataplane.ports import Batch, Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
-from rota.pipeline import Pipeline
-from rota.restored import forgotten
+from rota.restored import find_lost_offsets
 
 
-def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
+def skip(tree: Tree, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
     """The offsets [start, end) that were skipped; `to` None: the one that it is parked for. The partition is unparked.
 
     Raises ConfigError for a partition that no run ever looked at, one that is not parked where it stands, or a `to` behind
     it or beyond its end, or an index that forgot what was consumed; Fenced and OffsetGap if a run or a new owner was
     faster, ForeignTable.
     """
-    source = Landing.of(pipeline)
-    main = Tables.of(pipeline, tree.group, tree.meta().id).main
-    standing = main.standing((partition,))[partition]
+    source, main = ports.source, ports.main
+    standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None:
         raise ConfigError(f"No run ever looked at {partition}: there is nothing to skip. See `rota status`")
-    if reason := forgotten(source, main, {partition: standing}).get(partition):
+    if reason := find_lost_offsets(source, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
     end = standing.offset + 1 if to is None else to
-    _within(partition, standing.offset, _seen(source, source.latest, partition), end)
+    _within(partition, standing.offset, _seen(source, source.read_ends, partition), end)
     if to is None and (why := _not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
             f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
         )
-    _within(partition, standing.offset, _seen(source, source.fix, partition), end)
+    _within(partition, standing.offset, _seen(source, source.assign_offsets, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
-            f"{partition} was taken over just now: {main.path} has seen token {claimed.newer[partition]}. Nothing was "
+            f"{partition} was taken over just now: {main.location} has seen token {claimed.newer[partition]}. Nothing was "
             f"skipped; see `rota why {partition}`",
             partitions=(partition,),
         )
@@ -55,11 +51,11 @@ def skip(tree: Tree, pipeline: Pipeline, partition: str, to: int | None = None, 
     return ranges[partition]
 
 
-def _seen(source: Landing, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
+def _seen(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
     """The latest offset by `look`. Raises ConfigError where the partition cannot be looked at."""
     found = look((partition,))
     if partition not in found:
-        raise ConfigError(f"{partition} cannot be skipped: {source.unseen(partition) or 'try again'}")
+        raise ConfigError(f"{partition} cannot be skipped: {source.explain_unreadable(partition) or 'try again'}")
     return found[partition]
 
 
@@ -75,9 +71,11 @@ def _within(partition: str, offset: int, latest: int, end: int) -> None:
         raise ConfigError(f"{partition} stands at {offset} already; {end} is not beyond it. Give a greater --to")
 
 
-def _named(source: Landing, partition: str, offset: int) -> str:
+def _named(source: Source, partition: str, offset: int) -> str:
     """The file behind the offset, if it has one already."""
-    return f" ({source.place(partition, offset)})" if offset < source.given((partition,))[partition] else ""
+    return (
+        f" ({source.locate(partition, offset)})" if offset < source.read_assigned_ends((partition,))[partition] else ""
+    )
 
 
 def _not_parked(tree: Tree, partition: str, offset: int) -> str:

@@ -42,6 +42,7 @@ def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> 
     No run_key and no cursor: a key once used is never launched again, even if its run failed.
     """
     from rota.backlog import backlog as lagging
+    from rota.registry import open_source
 
     if not tree.there():
         return  # the membership sensor founds it
@@ -52,7 +53,7 @@ def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> 
         if (whose := run.tags.get("incarnation")) and whose not in live:
             runs.cancel(instance, run)
     busy = {run.tags.get("incarnation") for run in open_runs}
-    for work in lagging(tree, pipeline):
+    for work in lagging(tree, pipeline, open_source(pipeline)):
         if work.incarnation not in busy and not runs.rest(instance, job, incarnation=work.incarnation):
             yield request(pipeline, work.incarnation, work.worker, tuple(work.lags))
 

@@ -218,12 +218,12 @@ def _records(tree: "Tree") -> Iterator[Probe]:
 
 def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
     """Each pipeline whose source has partitions for which the group has no room."""
-    from rota.backlog import discover
     from rota.coordination.room import lacking
+    from rota.registry import open_source
 
     for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
         with suppress(RotaError, OSError):  # of the source: it has a probe of its own
-            if why := lacking(tree, pipeline.name, discover(pipeline)):
+            if why := lacking(tree, pipeline.name, open_source(pipeline).list_keys()):
                 yield Probe(f"room for {pipeline.name}", False, why)
 
 
@@ -255,27 +255,26 @@ def _schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[
 
 
 def _source(pipeline: "Pipeline") -> str:
-    from rota.backlog import discover, left_out
+    from rota.registry import open_source
     from rota.settings import folder
 
-    place, keys = folder(pipeline.source.path), discover(pipeline)
+    source = open_source(pipeline)
+    place, keys = folder(pipeline.source.path), source.list_keys()
     if not place.is_dir():
         raise ConfigError(f"{place} is not there. Make the folder, mount its disk, or mend the path of files(...)")
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    aside = [f"{path} ({why})" for path, why in left_out(pipeline).items()]
+    aside = [f"{path} ({why})" for path, why in source.list_ignored().items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
     return f"{place} has {len(keys)} partitions{some}{rest}"
 
 
 def _files(pipeline: "Pipeline") -> str:
     """Whether any file changed after it was consumed, however long ago."""
-    from rota.dataplane.landing import Landing
-    from rota.dataplane.ledger import Ledger
+    from rota.registry import open_ports
     from rota.rewritten import rewritten
-    from rota.settings import folder
 
-    main = Ledger(folder(pipeline.table.path) / "main", pipeline.group, "")
-    if found := rewritten(Landing.of(pipeline), main.past(), most=None):
+    ports = open_ports(pipeline, pipeline.group)
+    if found := rewritten(ports.source, ports.main.read_log(), most=None):
         raise ConfigError("; ".join(f"{partition}: {why}" for partition, why in sorted(found.items())))
     return "no file changed after it was consumed"
 

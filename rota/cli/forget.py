@@ -51,7 +51,7 @@ def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
 
 def _vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -> None:
     """Raises ConfigError while one of the partitions is in its pipeline's source, or might be."""
-    from rota.backlog import discover
+    from rota.registry import open_source
 
     found = catalog()
     for name in sorted({ids[p] for p in partitions if p in ids}):
@@ -60,7 +60,7 @@ def _vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -
                 f"{name}.py cannot be loaded, so its source cannot be asked. Mend it or take it away first"
             )
         declared = [one for one in found.of_group(group) if one.name == name]
-        here = {one.partition(key) for one in declared for key in discover(one)}
+        here = {one.partition(key) for one in declared for key in open_source(one).list_keys()}
         if still := here.intersection(partitions):
             raise ConfigError(
                 f"{min(still)} is still in the source of {name}. Take its folder away first, then forget it"

@@ -58,6 +58,7 @@ def catalog() -> "Catalog":
 def lags(tree: "Tree") -> dict[str, int]:
     """Partition -> how many offsets are unread; nothing of a pipeline whose source cannot be seen from here."""
     from rota import backlog
+    from rota.registry import open_source
 
     found: dict[str, int] = {}
     with suppress(ConfigError):
@@ -65,7 +66,7 @@ def lags(tree: "Tree") -> dict[str, int]:
             record = tree.partitions().get(pipeline.name)
             ids = [pipeline.partition(key) for key in record.keys] if record else []
             with suppress(RotaError):
-                behind = backlog.lags(tree, pipeline, ids)
+                behind = backlog.lags(tree, open_source(pipeline), ids)
                 found.update({p: latest - offset for p, (offset, latest) in behind.items()})
     return found
 
@@ -73,12 +74,11 @@ def lags(tree: "Tree") -> dict[str, int]:
 def rewritten(tree: "Tree", partition: str) -> str | None:
     """What changed in its landing folder after it was consumed; None also where its source cannot be seen from here."""
     from rota import rewritten
-    from rota.dataplane.landing import Landing
-    from rota.dataplane.ledger import Tables
+    from rota.registry import open_ports
 
     with suppress(RotaError):
         for pipeline in catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
-                main = Tables.of(pipeline, tree.group, tree.meta().id).main
-                return rewritten.rewritten(Landing.of(pipeline), main.past(), partition, most=None).get(partition)
+                ports = open_ports(pipeline, tree.group, tree.meta().id)
+                return rewritten.rewritten(ports.source, ports.main.read_log(), partition, most=None).get(partition)
     return None

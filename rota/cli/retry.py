@@ -8,10 +8,12 @@ import click
 
 from rota.cli import view
 from rota.cli.group import catalog, group_option, opened
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 from rota.settings import known
 
 if TYPE_CHECKING:
+    from rota.coordination.tree import Tree
+    from rota.dataplane.ports import Ports
     from rota.pipeline import Pipeline
 
 GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights:UA"
@@ -50,7 +52,8 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
         for partition in partitions:
             if partition in waiting:
                 try:
-                    taken = retry(tree, partition, pipelines.get(ids.get(partition, "")), getpass.getuser())
+                    ports = _open(tree, pipelines.get(ids.get(partition, "")))
+                    taken = retry(tree, partition, ports, getpass.getuser())
                 except ConfigError as error:
                     left.append(str(error))
                     continue
@@ -62,6 +65,19 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
         raise ConfigError(" ".join(left))
     if pipeline is not None:
         view.done(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
+
+
+def _open(tree: "Tree", pipeline: "Pipeline | None") -> "Ports | None":
+    """The ports of the pipeline; None where its file is not to be had here, or the group's record cannot be read. Raises
+    ConfigError."""
+    from rota.registry import open_ports
+
+    try:
+        return open_ports(pipeline, tree.group, tree.meta().id) if pipeline else None
+    except ConfigError:
+        raise
+    except RotaError:
+        return None  # the run that goes on says what is wrong
 
 
 def _declared(group: str) -> "Mapping[str, Pipeline]":

@@ -17,11 +17,13 @@ from rota.settings import known
 @group_option
 def command(partition: str, to: int | None, group: str) -> None:
     """Moves PARTITION on past what cannot be consumed; what was skipped is recorded in the table's log and is lost."""
+    from rota.registry import open_ports
     from rota.skip import skip
 
     with opened(group) as tree:
         ids = tree.ids()
         pipeline = ids[known("partition", partition, ids)]
         pipelines = {p.name: p for p in catalog().of_group(group)}
-        start, end = skip(tree, pipelines[known("pipeline", pipeline, pipelines)], partition, to, getpass.getuser())
+        ports = open_ports(pipelines[known("pipeline", pipeline, pipelines)], tree.group, tree.meta().id)
+        start, end = skip(tree, ports, partition, to, getpass.getuser())
     view.done(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable
 from struct import Struct
 
-from rota.ids import MAX_PARTITION, is_key
+from rota.ids import MAX_PARTITION, is_partition_or_key
 
 MAX_IDS = 100_000
 _MAX_RAW = MAX_IDS * (MAX_PARTITION + 2)
@@ -20,7 +20,7 @@ _MAGIC = b"IDS1"
 def pack(ids: Iterable[str]) -> bytes:
     """The ids, each once. Raises ValueError on a bad id or more than MAX_IDS."""
     names = set(ids)
-    if bad := next((name for name in names if not _fits(name)), None):
+    if bad := next((name for name in names if not is_partition_or_key(name)), None):
         raise ValueError(f"bad id {bad!r}")
     ordered = sorted(name.encode() for name in names)
     if len(ordered) > MAX_IDS:
@@ -33,11 +33,6 @@ def pack(ids: Iterable[str]) -> bytes:
         before = name
     body = zlib.compress(bytes(raw), 6)
     return _HEADER.pack(_MAGIC, len(ordered), zlib.crc32(body)) + body
-
-
-def _fits(name: str) -> bool:
-    """Whether it is a partition id or the key of one: every id is written as a key may be."""
-    return is_key(name) and len(name.encode()) <= MAX_PARTITION
 
 
 def _shared(a: bytes, b: bytes) -> int:
@@ -79,7 +74,8 @@ def _ids(raw: bytes, count: int) -> tuple[str, ...]:
             raise ValueError("count mismatch")
         same, more = raw[place], raw[place + 1]
         name = before[:same] + raw[place + 2 : place + 2 + more]
-        if same > len(before) or len(name) != same + more or name <= before or not _fits(text := name.decode()):
+        text = name.decode()
+        if same > len(before) or len(name) != same + more or name <= before or not is_partition_or_key(text):
             raise ValueError("ids out of order or malformed")
         found.append(text)
         before, place = name, place + 2 + more

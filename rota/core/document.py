@@ -148,9 +148,8 @@ def _read_id(where: str, value: Any) -> str:
 
 def _read_partition_id(where: str, value: Any) -> str:
     if not isinstance(value, str) or not (is_id(value) or is_partition(value)):
-        _refuse(
-            where, value, "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
-        )
+        valid = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -; or PIPELINE:KEY as rota shows it"
+        _refuse(where, value, valid)
     return value
 
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.dataplane.columns import SPLIT
-from rota.dataplane.table import OFFSET, PARTITION, DataFile
+from rota.dataplane.ports import DataFile
+from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import BadTransform, EnvironmentFailed
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"

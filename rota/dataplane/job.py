@@ -22,8 +22,8 @@ import shutil
 import time
 import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf, sqrt
 from pathlib import Path
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 
 from rota.dataplane import columns, failures, footers, parsing, quarantine
 from rota.dataplane.deadline import limited
-from rota.dataplane.source import Source
-from rota.dataplane.table import DataFile
+from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
+from rota.dataplane.source import SparkSource
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.pipeline import Pipeline
 
@@ -40,46 +40,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-Ranges = Mapping[str, tuple[int, int]]
 LEAST = 60.0  # seconds that a job has in a search, if the deadline is not shorter
 ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
 LATE = 2  # the same of those that hang: time is dear
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What one successful job wrote for `ranges`; `refused` are partitions of it that must not be committed, and why."""
-
-    attempt: str
-    ranges: Ranges
-    files: tuple[DataFile, ...]
-    seconds: float
-    bad: Mapping[str, int] = field(default_factory=dict)
-    bad_files: tuple[DataFile, ...] = ()
-    refused: Mapping[str, DataError] = field(default_factory=dict)
-
-    def rows(self) -> dict[str, int]:
-        """Rows written for each partition of the job."""
-        counts = dict.fromkeys(self.ranges, 0)
-        for file in self.files:
-            counts[file.partition] += file.rows
-        return counts
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A partition whose data or transform failed, or that failed like the environment (EnvironmentFailed) all alone."""
-
-    partition: str
-    error: RotaError
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
+class Bisection:
     """How a run of `pipeline` turns ranges of `source` into files below `folder` (`main/`, `quarantine/`)."""
 
     pipeline: Pipeline
-    source: Source
+    source: SparkSource
     folder: Path
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
@@ -88,33 +59,33 @@ class Job:
     shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
     second_look: bool = True  # at the files, after they were read; taken away, to show in a test that it is needed
 
-    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[Written | Failed]:
+    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[WrittenFiles | FailedPartition]:
         """Every partition of the jobs that is `still` to be worked on, as its job begins, comes out once, written or failed.
         Raises EnvironmentFailed.
 
         Pieces come as they are done; O(bad x log n) jobs of Spark's for one of these.
         """
         left, worked, hopeless = list(jobs), False, False
-        waiting: list[Failed] = []  # they failed like the environment, and nobody got through yet
+        waiting: list[FailedPartition] = []  # they failed like the environment, and nobody got through yet
         while left:
             ranges, *left = left
             broken, intact = self._parted(still(ranges))
             yield from broken
             out = {one.partition for one in broken}
-            alone: list[Failed] = []
+            alone: list[FailedPartition] = []
             whole = {p: (start, end) for p, (start, end) in intact.items() if start < end}
             for piece in self._bisected(whole, self.deadline) if whole else ():
-                out |= {piece.partition} if isinstance(piece, Failed) else set(piece.ranges)
-                if isinstance(piece, Failed) and isinstance(piece.error, EnvironmentFailed):
+                out |= {piece.partition} if isinstance(piece, FailedPartition) else set(piece.ranges)
+                if isinstance(piece, FailedPartition) and isinstance(piece.error, EnvironmentFailed):
                     alone.append(piece)
                     if not worked and len(alone) >= (LATE if piece.error.facts.get("late") else ALONE):
                         break
                     continue
-                worked = worked or isinstance(piece, Written)
+                worked = worked or isinstance(piece, WrittenFiles)
                 yield piece
             waiting += alone
             if worked:
-                yield from (Failed(one.partition, _own(one.partition, one.error)) for one in waiting)
+                yield from (FailedPartition(one.partition, _own(one.partition, one.error)) for one in waiting)
                 waiting = []
             elif alone and (hopeless or not left):
                 break
@@ -126,10 +97,10 @@ class Job:
         if waiting:
             raise waiting[0].error
 
-    def _bisected(self, ranges: Ranges, seconds: float) -> Iterator[Written | Failed]:
+    def _bisected(self, ranges: Ranges, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
         seconds = self.deadline if self._whole(ranges) else seconds
         result = self._tried(ranges, seconds)
-        if isinstance(result, Written):
+        if isinstance(result, WrittenFiles):
             yield from self._accepted(result, seconds)
             return
         if not isinstance(result, DataError) and not self._despite_spark(result):
@@ -143,7 +114,7 @@ class Job:
             if intact:
                 yield from self._bisected(intact, seconds)
         elif result.facts.get("everywhere") or self._whole(ranges):
-            yield from (Failed(p, _addressed(result, p)) for p in ranges)
+            yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
         elif len(ranges) == 1:
             yield from self._bisected(self._shorter(ranges), seconds)
         else:
@@ -158,7 +129,7 @@ class Job:
     def _draw(self, partition: str) -> bytes:
         return sha256(f"{self.run_id} {partition}".encode()).digest()
 
-    def _accepted(self, result: Written, seconds: float) -> Iterator[Written | Failed]:
+    def _accepted(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
         """What was written, and what a refused partition comes to without its second half."""
         again = self._shorter({p: result.ranges[p] for p in result.refused})
         if kept := {p: r for p, r in result.ranges.items() if p not in again}:
@@ -172,12 +143,12 @@ class Job:
         """The first half of each range that may be shortened and has two offsets or more."""
         return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
 
-    def _parted(self, ranges: Ranges) -> tuple[list[Failed], Ranges]:
+    def _parted(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
         """The partitions whose source changed or cannot be looked at, and the ranges that can be read: where that may
         be, up to there."""
-        broken = self.source.broken(ranges)
+        broken = self.source.find_broken(ranges)
         intact = {p: (a, self._unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
-        failed = [Failed(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
+        failed = [FailedPartition(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
         out = {one.partition for one in failed}
         return failed, {p: r for p, r in intact.items() if p not in out}
 
@@ -186,12 +157,14 @@ class Job:
         if not self.shorten:
             return start
         ends = range(start + 1, end + 1)
-        return start + bisect_left(ends, True, key=lambda e: partition in self.source.broken({partition: (start, e)}))
+        return start + bisect_left(
+            ends, True, key=lambda e: partition in self.source.find_broken({partition: (start, e)})
+        )
 
     def _despite_spark(self, error: RotaError) -> bool:
         return isinstance(error, EnvironmentFailed) and failures.alive(self.spark)
 
-    def _tried(self, ranges: Ranges, seconds: float) -> Written | RotaError:
+    def _tried(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
             with limited(self.spark, seconds):
@@ -202,15 +175,15 @@ class Job:
             place = self._place(one, *ranges[one]) if one else ""
             if isinstance(error, RotaError) and error.facts.get("late"):
                 return _late(seconds, place)
-            return failures.judged(error, self.spark, one, self.source.told, place)
+            return failures.judged(error, self.spark, one, self.source.translate, place)
 
     def _place(self, partition: str, start: int, end: int) -> str:
         """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
         if end - start > 1:
             return f" in offsets {start} to {end - 1}"
-        return f" in offset {start} ({self.source.place(partition, start)})"
+        return f" in offset {start} ({self.source.locate(partition, start)})"
 
-    def _written(self, ranges: Ranges, attempt: str) -> Written:
+    def _written(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as frame:
             parsed = parsing.parsed(frame)
@@ -223,19 +196,19 @@ class Job:
             files = footers.read(self.folder / "main", attempt, ranges)
             written = parsing.observed(rows).get(parsing.ROWS, 0)
             parsing.same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
-            if self.second_look and (broken := self.source.broken(ranges)):
+            if self.second_look and (broken := self.source.find_broken(ranges)):
                 raise next(iter(broken.values()))
             tally = parsed.tally() if sure else None
             self._as_many(tally, ranges)
             if not self.source.corruptible or (tally and not tally.bad):
-                return Written(attempt, ranges, files, time.monotonic() - began)
+                return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
             aside = self.folder / "quarantine"
             bad = quarantine.gathered(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
-        return Written(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+        return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
 
     def _as_many(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
         """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""
-        if tally and (held := self.source.held(ranges)) is not None:
+        if tally and (held := self.source.count_records(ranges)) is not None:
             parsing.same(tally.records, held, "records that Spark read", "the files of the source hold")
 
     def _transformed(self, frame: "DataFrame") -> "DataFrame":

@@ -8,12 +8,11 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import bz2
 import gzip
 import json
-import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -22,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.dataplane import lines, listing, names
 from rota.dataplane.columns import lacking, merged, rows
-from rota.dataplane.fileindex import FileIndex, Landed
+from rota.dataplane.fileindex import FileIndex, Landed, without_copy
+from rota.dataplane.ports import Ranges
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
@@ -82,17 +82,22 @@ class Landing:
         return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
 
     @property
+    def can_replay(self) -> bool:
+        """See `Source.can_replay`: whether the files are still there is asked of each range."""
+        return True
+
+    @property
     def corruptible(self) -> bool:
         """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
         return self.declared.format != "parquet"
 
-    def keys(self) -> tuple[str, ...]:
-        """See `Source.keys`: the folders below the root whose partition ids are not too long."""
+    def list_keys(self) -> tuple[str, ...]:
+        """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
         names_found = self._listed(lambda: sorted(names.key(f) for f in listing.folders(self.root)))
         return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
-    def left_out(self) -> Mapping[str, str]:
-        """See `Source.left_out`: by path below the landing folder."""
+    def list_ignored(self) -> Mapping[str, str]:
+        """See `Source.list_ignored`: by path below the landing folder."""
         found = self._listed(lambda: sorted(listing.left_out(self.root)))
         folders = self._listed(lambda: sorted(listing.folders(self.root)))
         return dict(found) | {
@@ -108,33 +113,40 @@ class Landing:
         except OSError as error:
             raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
 
-    def latest(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.latest`."""
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`."""
         return self.index.latest(partitions, self._new)
 
-    def given(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.given`."""
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_assigned_ends`."""
         return self.index.given(partitions)
 
-    def fix(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.fix`."""
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.assign_offsets`."""
         return self.index.extend(partitions, self._new)
 
-    def unseen(self, partition: str) -> str:
-        """See `Source.unseen`."""
+    def explain_lost(self, partition: str, end: int) -> str:
+        """See `Source.explain_lost`."""
+        return (
+            f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
+            f"rota retry {partition}. {without_copy(self.index.path.parent)}"
+        )
+
+    def explain_unreadable(self, partition: str) -> str:
+        """See `Source.explain_unreadable`."""
         try:
             self._landed(partition, frozenset())
         except OSError as error:
             return _blind(error, partition)
         return ""
 
-    def first(self, latest: int, *, later: bool) -> int:
-        """See `Source.first`: `earliest`, `latest` or an offset, as declared. In a folder that appears later all is new."""
+    def choose_start(self, latest: int, *, later: bool) -> int:
+        """See `Source.choose_start`: as declared, and with `latest` the first one where the folder appeared later."""
         start = self.declared.start
         return {"earliest": 0, "latest": 0 if later else latest}[start] if isinstance(start, str) else start
 
-    def capped(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], ...]:
-        """See `Source.capped`."""
+    def plan_jobs(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """See `Source.plan_jobs`."""
         room = min(self.declared.max_files, self.declared.max_job_files)
         unread = {p: (at, min(latest[p], at + room)) for p, at in starts.items()}
         files = self.index.files(unread)
@@ -150,36 +162,40 @@ class Landing:
             jobs[-1][p] = at, at + len(taken)
         return tuple(jobs)
 
-    def broken(self, ranges: Mapping[str, tuple[int, int]]) -> Mapping[str, RotaError]:
-        """See `Source.broken`."""
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """See `Source.find_broken`."""
         files = self.index.files(ranges)
         errors = {p: self._broken(p, files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
-    def rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
-        """Of these offsets those whose file is there and is not what the index says."""
+    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
+        """See `Source.find_rewritten`."""
         asked = {p: sorted(of) for p, of in offsets.items()}
         files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
         there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
         return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
 
-    def moving(self, partition: str, offsets: Iterable[int]) -> tuple[str, ...]:
-        """Of the files of these offsets those that have not rested for `settle` seconds."""
+    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
+        """See `Source.explain_unsettled`: the files that have not rested for `settle` seconds."""
         files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
-        rested = {f.path for f in _rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
+        rested = {f.path for f in listing.rested(self.root, folder, frozenset(), self.declared.settle, self.clock())}
         now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
-        return tuple(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
+        moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
+        return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
 
-    def as_now(self, ranges: Mapping[str, tuple[int, int]]) -> "Landing":
-        """The same files under the same offsets, those of the ranges with the size and time of now; `index.keep` writes
-        them down. One that is gone, or cannot be looked at, stays as it was, and `broken` tells of it."""
+    def keep_identities(self, partitions: tuple[str, ...]) -> None:
+        """See `Source.keep_identities`."""
+        self.index.keep(partitions)
+
+    def as_now(self, ranges: Ranges) -> "Landing":
+        """See `SparkSource.as_now`: the files of the ranges have the size and time of now."""
         files = self.index.files(ranges)
         now = {p: {o: self._again(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
     @contextmanager
-    def read(self, spark: "SparkSession", ranges: Mapping[str, tuple[int, int]], attempt: str) -> "Iterator[DataFrame]":
-        """See `Source.read`. Linked as `_partition=<hex>/_offset=<ordinal>/`, a file's two columns cost next to nothing."""
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
+        """See `SparkSource.read`. Linked as `_partition=<hex>/_offset=<ordinal>/`, a file's columns cost next to nothing."""
         stage = self.stage / attempt
         try:
             self._linked(stage, ranges)
@@ -193,24 +209,20 @@ class Landing:
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
-    def held(self, ranges: Mapping[str, tuple[int, int]]) -> int | None:
-        """See `Source.held`: the footers of Parquet say it."""
+    def count_records(self, ranges: Ranges) -> int | None:
+        """See `SparkSource.count_records`: the footers of Parquet say it."""
         if self.declared.format != "parquet":
             return None
         files = self.index.files(ranges)
         return rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
 
-    def place(self, partition: str, offset: int) -> str:
+    def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
         files = self.index.files({partition: (offset, offset + 1)})[partition]
         return files[offset].path if offset < len(files) else "a file that the index knows no more"
 
-    def path(self, partition: str, offset: int) -> Path:
-        """The file itself."""
-        return self.root / self.place(partition, offset)
-
-    def told(self, text: str) -> str:
-        """See `Source.told`: the landed file instead of our link to it."""
+    def translate(self, text: str) -> str:
+        """See `SparkSource.translate`: the landed file instead of our link to it."""
 
         def place(link: re.Match[str]) -> str:
             partition, offset = names.partition(link[1]), int(link[2])
@@ -219,9 +231,9 @@ class Landing:
 
         return LINK.sub(place, text)
 
-    def records(self, partition: str, offset: int) -> Iterator[str]:
-        """See `Source.records`: the lines of the file."""
-        path = self.path(partition, offset)
+    def read_records(self, partition: str, offset: int) -> Iterator[str]:
+        """See `SparkSource.read_records`: the lines of the file."""
+        path = self.root / self.locate(partition, offset)
         opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
         if self._multiline:
             return
@@ -232,8 +244,8 @@ class Landing:
         except OSError:
             return  # compressed in another way: the record is kept, its line is not known
 
-    def reason(self, raw: str) -> str:
-        """See `Source.reason`."""
+    def explain_bad(self, raw: str) -> str:
+        """See `SparkSource.explain_bad`."""
         if self.declared.format == "json":
             try:
                 json.loads(raw)
@@ -255,13 +267,13 @@ class Landing:
         try:
             return self._landed(partition, known)
         except OSError:
-            self.keys()  # raises where it is not the partition's own fault
+            self.list_keys()  # raises where it is not the partition's own fault
             return None
 
     def _landed(self, partition: str, known: frozenset[str]) -> list[Landed]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
         folder = names.folder(key_of(partition))
-        return sorted(_rested(self.root, folder, known, self.declared.settle, self.clock()))
+        return sorted(listing.rested(self.root, folder, known, self.declared.settle, self.clock()))
 
     def _fitting(self, files: tuple[Landed, ...]) -> list[int]:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
@@ -274,7 +286,7 @@ class Landing:
         try:
             reason = self._changed(files, start, end)
         except OSError as error:
-            self.keys()  # raises where it is not the partition's own fault
+            self.list_keys()  # raises where it is not the partition's own fault
             return EnvironmentFailed(_blind(error, partition))
         return SourceChanged(reason, partition=partition) if reason else None
 
@@ -320,7 +332,7 @@ class Landing:
         except OSError:
             return False
 
-    def _complete(self, columns: Sequence[str], ranges: Mapping[str, tuple[int, int]]) -> None:
+    def _complete(self, columns: Sequence[str], ranges: Ranges) -> None:
         """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
         if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
             return
@@ -351,7 +363,7 @@ class Landing:
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], one[2]
             raise DataError(
-                f"{self.place(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
+                f"{self.locate(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
                 f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
                 partition=partition,
             )
@@ -362,7 +374,7 @@ class Landing:
             "multiline", ""
         ).lower() == "true"
 
-    def _linked(self, stage: Path, ranges: Mapping[str, tuple[int, int]]) -> None:
+    def _linked(self, stage: Path, ranges: Ranges) -> None:
         files = self.index.files(ranges)
         try:
             for partition, (start, end) in ranges.items():
@@ -372,20 +384,6 @@ class Landing:
                     (folder / f"file{_suffix(file.path)}").symlink_to(self.root / file.path)
         except OSError as error:
             raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
-
-
-def _rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
-    """By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
-    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
-    found: list[tuple[str, os.stat_result]] = []
-    for path, entry in listing.files(root, below):
-        with suppress(FileNotFoundError):  # it vanished meanwhile
-            if path not in known:
-                found.append((path, entry.stat(follow_symlinks=False)))
-    now = max([now, *(stat.st_ctime for _, stat in found)])
-    for path, stat in found:
-        if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
-            yield Landed(path, stat.st_size, stat.st_mtime_ns)
 
 
 def _blind(error: OSError, partition: str) -> str:

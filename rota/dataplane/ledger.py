@@ -17,13 +17,11 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.altered import Altered, altered, joined
-from rota.dataplane.compacting import compact, due
 from rota.dataplane.identity import Identity, adopted, names
 from rota.dataplane.opening import created, entry, opened, plain
-from rota.dataplane.table import Batch, Claimed, DataFile, Past, Standing, metadata, past
+from rota.dataplane.ports import Batch, DataFile, LogEntry, Position, TableClaim
+from rota.dataplane.table import metadata, parse_entries
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
-from rota.pipeline import Pipeline
-from rota.settings import folder
 
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
 TRIES = 100
@@ -62,6 +60,20 @@ class Ledger:
         """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
         return self.open() or created(self.path, Schema.from_json(columns.FIRST), CONFIGURATION)
 
+    @property
+    def location(self) -> str:
+        """See `Table.location`."""
+        return str(self.path)
+
+    def require(self) -> None:
+        """See `Table.require`."""
+        self.there()
+
+    def read_schema(self) -> str | None:
+        """See `Table.read_schema`."""
+        table = self.open()
+        return str(table.schema().to_json()) if table else None
+
     def there(self) -> DeltaTable:
         """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
         table = self.open()
@@ -72,14 +84,14 @@ class Ledger:
             )
         return table or self.found()
 
-    def standing(self, partitions: tuple[str, ...]) -> Mapping[str, Standing]:
-        """See `Table.standing`."""
+    def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
+        """See `Table.read_positions`."""
         table = self.open()
         if table is None:
-            return dict.fromkeys(partitions, Standing(None, None, None))
+            return dict.fromkeys(partitions, Position(None, None, None))
         self.identify(table)
         at = table.transaction_version
-        return {p: Standing(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
+        return {p: Position(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
 
     def identify(self, table: DeltaTable) -> None:
         """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
@@ -93,13 +105,13 @@ class Ledger:
         """Who the table must belong to."""
         return Identity(self.group, self.meta, self.pipeline)
 
-    def altered(self, partitions: Iterable[str]) -> dict[str, str]:
+    def find_foreign_commits(self, partitions: Iterable[str]) -> dict[str, str]:
         """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
         that a RESTORE took; empty if nothing."""
         table = self.open()
         if table is None or (found := self._altered(table)) is None:
             return {}
-        past = self.past(found.back_to) if found.back_to is not None else ()
+        past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
         spans = {p: joined(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
         said = self._said(found)
@@ -121,7 +133,7 @@ class Ledger:
         """What the first commit of this group into a table carries, so that `identify` knows it again."""
         return [] if self.owner.owns(table) else self.owner.taken(adopted(table) or 1)
 
-    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> Claimed:
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
         """See `Table.claim`. Raises ForeignTable before anything is written."""
         for _ in range(TRIES):
             table = self.there() if known else self.found()
@@ -143,7 +155,7 @@ class Ledger:
                 survivable(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
 
-    def renew(self, claimed: Claimed, partitions: tuple[str, ...]) -> Claimed:
+    def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
         table = self.there()
         self.identify(table)
@@ -152,7 +164,7 @@ class Ledger:
         tokens = {p: claimed.tokens[p] for p in partitions}
         return self._claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
-    def commit(self, claimed: Claimed, batch: Batch, follows: bool = True) -> int:
+    def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> int:
         """See `Table.commit`."""
         moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
         if moved and follows:
@@ -183,32 +195,32 @@ class Ledger:
             f"{self.path}: no commit in {TRIES} tries. Nothing of this batch was written; try again"
         )
 
-    def past(self, since: int = -1) -> tuple[Past, ...]:
-        """See `Table.past`."""
+    def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
+        """See `Table.read_log`."""
         table = self.open()
         newer = table.version() - since if table else 0
-        return tuple(past(table.history(newer))) if table and newer > 0 else ()
+        return tuple(parse_entries(table.history(newer))) if table and newer > 0 else ()
 
-    def recent(self) -> tuple[Past, ...]:
+    def read_recent_log(self) -> tuple[LogEntry, ...]:
         """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
         table = self.open()
-        return tuple(past(table.history(RECENT))) if table else ()
+        return tuple(parse_entries(table.history(RECENT))) if table else ()
 
-    def reaching(self, offsets: Mapping[str, int]) -> tuple[Past, ...]:
+    def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
         """The commits, newest first, back to where each partition stood at its offset."""
         table, limit = self.open() if offsets else None, 64
         while table:
             entries = table.history(limit)
-            found = tuple(one for one in past(entries) if one.op in ("commit", "skip"))
+            found = tuple(one for one in parse_entries(entries) if one.op in ("commit", "skip"))
             reached = {p for one in found for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
             if reached >= set(offsets) or len(entries) < limit:
-                return tuple(one for one in found if any(one.passed(p, at) for p, at in offsets.items()))
+                return tuple(one for one in found if any(one.goes_beyond(p, at) for p, at in offsets.items()))
             limit *= 8
         return ()
 
     def partitions(self) -> set[str]:
         """Every partition that the log names."""
-        return {p for one in self.past() for p in (*one.tokens, *one.ranges)}
+        return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
 
     def adopt(self) -> int:
         """Takes the table over for this group and ZooKeeper, as it is, and goes on at its offsets. The greatest token it
@@ -221,7 +233,7 @@ class Ledger:
             table = self.there()
             self.adoptable(table)
             if self.owner.owns(table) and not self._altered(table):
-                return max((t for one in self.past() for t in one.tokens.values()), default=0)
+                return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
             wanted = [*self.owner.taken((adopted(table) or 0) + 1), *self._carried(table)]
             try:
                 adoption = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="adopt")
@@ -238,7 +250,7 @@ class Ledger:
     def _carried(self, table: DeltaTable) -> list[Transaction]:
         """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
         commits lies between the reading and the adoption, and none that began before comes after."""
-        past = self.past()
+        past = self.read_log()
         if not past or past[0].group == self.group:
             return []  # the same names: the next claim under a greater token does both
         former = replace(self, group=past[0].group)
@@ -246,7 +258,7 @@ class Ledger:
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
         return [Transaction(one._offset(p), at) for one, p, at in both]
 
-    def at(self, partition: str, stands: Standing) -> list[Transaction]:
+    def at(self, partition: str, stands: Position) -> list[Transaction]:
         """What sets the partition's offset and token, as far as they are known."""
         both = ((self._offset(partition), stands.offset), (self._token(partition), stands.token))
         return [Transaction(name, number) for name, number in both if number is not None]
@@ -277,10 +289,10 @@ class Ledger:
 
     def _claimed(
         self, table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
-    ) -> Claimed:
+    ) -> TableClaim:
         version, schema = table.version(), table.schema().to_json()
         said = entry(self.path, version)
-        return Claimed(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
+        return TableClaim(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
 
     def on_disk(self, files: Iterable[DataFile]) -> None:
         """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
@@ -290,7 +302,7 @@ class Ledger:
                 f"written; try again"
             )
 
-    def _in_place(self, claimed: Claimed) -> None:
+    def _in_place(self, claimed: TableClaim) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
         if self.guards.lineage and entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
@@ -302,7 +314,7 @@ class Ledger:
         if found := self._altered(table):
             raise ForeignTable(f"{self._said(found)}. Nothing was written")
 
-    def _widened(self, claimed: Claimed, batch: Batch) -> Claimed:
+    def _widened(self, claimed: TableClaim, batch: Batch) -> TableClaim:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
         assert isinstance(claimed.snapshot, DeltaTable)
         if not columns.added(claimed.columns, (f.columns for f in batch.files)):
@@ -319,9 +331,9 @@ class Ledger:
 
     def landed(self, commit: str, since: int) -> int | None:
         """The version after `since` that carries this commit id."""
-        return next((one.version for one in self.past(since) if one.commit == commit), None)
+        return next((one.version for one in self.read_log(since) if one.commit == commit), None)
 
-    def _unmoved(self, table: DeltaTable, claimed: Claimed, partitions: tuple[str, ...]) -> None:
+    def _unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
         newer = tuple(p for p in partitions if table.transaction_version(self._token(p)) != claimed.tokens[p])
         if newer and self.guards.tokens:
             seen = {p: table.transaction_version(self._token(p)) for p in newer}
@@ -331,7 +343,7 @@ class Ledger:
                 partitions=newer,
             )
         anew = {
-            p for one in self.past(claimed.version) if one.op == "retry" for p in one.ranges
+            p for one in self.read_log(claimed.version) if one.op == "retry" for p in one.ranges
         }  # their files, as they are
         at = {p: table.transaction_version(self._offset(p)) for p in partitions}
         moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
@@ -341,28 +353,6 @@ class Ledger:
                 f"files were taken anew. Nothing was written; the next run reads it again",
                 partitions=moved,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The sibling tables of a pipeline, as its group owns them."""
-
-    folder: Path
-    main: Ledger
-    quarantine: Ledger
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "Tables":
-        """`meta` is the random id of the group's meta record."""
-        place = folder(pipeline.table.path)
-        aside = Guards(untouched=False)  # people clear it as they mend
-        main = Ledger(place / "main", group, meta, pipeline=pipeline.name)
-        return cls(place, main, replace(main, path=place / "quarantine", guards=aside))
-
-    def compact(self, version: int) -> None:
-        """Puts small files together, if the commit that made this version of `main` is one that looks."""
-        for table in (self.main, self.quarantine) if due(version) else ():
-            compact(table.path)
 
 
 def survivable(path: Path, error: Exception) -> None:

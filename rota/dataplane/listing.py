@@ -6,7 +6,10 @@ A link is left out, whatever it points to: nothing outside the root is ever read
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from rota.dataplane.fileindex import Landed
 
 HIDDEN = ("_", ".")
 ASIDE = "it lies in no partition's folder; move it into one"
@@ -29,6 +32,22 @@ def files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
     for path, entry, reason in _walked(root, below):
         if not reason:
             yield path, entry
+
+
+def rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[Landed]:
+    """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds.
+
+    By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
+    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    found: list[tuple[str, os.stat_result]] = []
+    for path, entry in files(root, below):
+        with suppress(FileNotFoundError):  # it vanished meanwhile
+            if path not in known:
+                found.append((path, entry.stat(follow_symlinks=False)))
+    now = max([now, *(stat.st_ctime for _, stat in found)])
+    for path, stat in found:
+        if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
+            yield Landed(path, stat.st_size, stat.st_mtime_ns)
 
 
 def left_out(root: Path) -> Iterator[tuple[str, str]]:

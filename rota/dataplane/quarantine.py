@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names, parsing
 from rota.dataplane.parsing import Tally
-from rota.dataplane.source import CORRUPT, Source
-from rota.dataplane.table import OFFSET, PARTITION, DataFile, Past
+from rota.dataplane.ports import DataFile, LogEntry
+from rota.dataplane.source import CORRUPT, SparkSource
+from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import DataError, TooManyBadRecords
 from rota.pipeline import Pipeline
 
@@ -57,7 +58,7 @@ class Bad:
 def gathered(
     frame: "DataFrame",
     tally: Tally | None,
-    source: Source,
+    source: SparkSource,
     pipeline: Pipeline,
     table: Path,
     attempt: str,
@@ -89,7 +90,7 @@ def gathered(
 
 
 def _counted(
-    frame: "DataFrame", tally: Tally | None, source: Source, pipeline: Pipeline
+    frame: "DataFrame", tally: Tally | None, source: SparkSource, pipeline: Pipeline
 ) -> tuple[dict[str, int], dict[str, DataError]]:
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -122,14 +123,14 @@ def _readable(raw: bytes) -> str:
     return bytes(raw).decode("utf-8", "replace")
 
 
-def _example(source: Source, partition: str, offset: int, raw: str) -> str:
+def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
     """Where one bad record stands, and why it is bad."""
-    (line,) = _positions(source.records(partition, offset), [raw])
+    (line,) = _positions(source.read_records(partition, offset), [raw])
     at = f"line {line} of " if line else ""
-    return f"such as {at}{source.place(partition, offset)} (offset {offset}), {source.reason(raw)}"
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {source.explain_bad(raw)}"
 
 
-def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source) -> None:
+def _placed(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     for file in sorted(raw.glob("*.parquet")):
@@ -138,10 +139,10 @@ def _placed(raw: Path, data: Path, partition: str, attempt: str, source: Source)
             texts[offset].append(_readable(text))
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
-        where = _positions(source.records(partition, offset), bad)
-        file_name = source.place(partition, offset)
+        where = _positions(source.read_records(partition, offset), bad)
+        file_name = source.locate(partition, offset)
         found += [
-            (partition, offset, at, file_name, source.reason(text), text, attempt)
+            (partition, offset, at, file_name, source.explain_bad(text), text, attempt)
             for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
         ]
     if not found:
@@ -170,7 +171,7 @@ def _next(places: list[int]) -> int | None:
     return places.pop(0) if len(places) > 1 else next(iter(places), None)
 
 
-def counting(past: Iterable[Past]) -> Callable[[str, int, str], bool]:
+def counting(past: Iterable[LogEntry]) -> Callable[[str, int, str], bool]:
     """Whether a quarantined row of (partition, offset, attempt) counts, given main's log, newest first."""
     ranges: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for one in (p for p in past if p.op in ("commit", "replay")):

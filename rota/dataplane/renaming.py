@@ -4,7 +4,7 @@ Law: nothing is read again and nothing is lost, wherever it stops. First `begin`
 nobody commits to it, and what is under way conflicts. Then everything else goes over; last of all `finish` gives main with
 its rows to the new name. Each step is one commit, a compare-and-set of its table's version, and does nothing the second
 time. A token goes along, so that only who claims under the new name after `begin` is above it. The log is not written anew:
-`table.past` tells what it says of the old name.
+`table.parse_entries` tells what it says of the old name.
 """
 
 import json
@@ -25,7 +25,8 @@ from rota.dataplane import footers
 from rota.dataplane.identity import RENAMING, Way, adopted, owner, under_way
 from rota.dataplane.ledger import Ledger, added_file, survivable
 from rota.dataplane.opening import local
-from rota.dataplane.table import PARTITION, Batch, DataFile, Standing, renamed_id
+from rota.dataplane.ports import Batch, DataFile, Position
+from rota.dataplane.table import PARTITION, renamed_id
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable
 
 TRIES = 100
@@ -70,14 +71,14 @@ def begin(main: Ledger, old: str, partitions: Iterable[str]) -> int:
     raise EnvironmentFailed(f"{main.path}: not begun in {TRIES} tries. Stop the group's runs and try again")
 
 
-def standing(ledger: Ledger, old: str, partitions: Iterable[str]) -> dict[str, Standing]:
+def standing(ledger: Ledger, old: str, partitions: Iterable[str]) -> dict[str, Position]:
     """What the table says of these partitions of `old`, by their ids to be; after `begin`, nobody changes it."""
     return {renamed_id(p, old, ledger.pipeline): one for p, one in _stands(ledger, partitions).items()}
 
 
-def _stands(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Standing]:
+def _stands(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Position]:
     """Whoever has the table."""
-    return replace(ledger, guards=replace(ledger.guards, identity=False)).standing(tuple(partitions))
+    return replace(ledger, guards=replace(ledger.guards, identity=False)).read_positions(tuple(partitions))
 
 
 def carry(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
@@ -103,14 +104,14 @@ def carry(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
     raise EnvironmentFailed(f"{ledger.path}: not renamed in {TRIES} tries. Stop who writes to it and try again")
 
 
-def _merged(stands: dict[str, Standing], ledger: Ledger) -> dict[str, Standing]:
+def _merged(stands: dict[str, Position], ledger: Ledger) -> dict[str, Position]:
     """With the greater token, where the new name had one in an earlier life of the table."""
     was = _stands(ledger, stands)
     known = {p: one for p, one in stands.items() if one.offset is not None}
     return {p: replace(one, token=max(one.token or 0, was[p].token or 0)) for p, one in known.items()}
 
 
-def _moves(ledger: Ledger, stands: Mapping[str, Standing]) -> list[Transaction]:
+def _moves(ledger: Ledger, stands: Mapping[str, Position]) -> list[Transaction]:
     return [move for p, one in stands.items() for move in ledger.at(p, one)]
 
 

@@ -24,7 +24,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ledger import Ledger, added_file, survivable
-from rota.dataplane.table import OFFSET, PARTITION, Batch, DataFile
+from rota.dataplane.ports import Batch, DataFile
+from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import EnvironmentFailed, OffsetGap
 
 TRIES = 100
@@ -101,7 +102,7 @@ def _fitting(ledger: Ledger, batch: Batch, *, follow: bool = True) -> DeltaTable
     table = ledger.there() if follow else ledger.found()
     ledger.identify(table)
     if follow:
-        stands = ledger.standing(tuple(batch.ranges))
+        stands = ledger.read_positions(tuple(batch.ranges))
         ahead = tuple(p for p, (_, end) in batch.ranges.items() if end > (stands[p].offset or 0))
         if ahead:
             raise OffsetGap(

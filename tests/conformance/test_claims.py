@@ -16,6 +16,7 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Check, Create, Node, Op, Set, Store
 from rota.coordination.tree import Tree
 from rota.core import reconcile
+from rota.ids import MAX_PARTITION
 from tests.conformance.worlds import MemoryWorld, World
 
 NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
@@ -109,7 +110,7 @@ def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, 
 
 
 def test_a_batch_of_the_longest_ids_fits_into_a_request(memory: MemoryServer) -> None:
-    longest = [f"{i:05}".ljust(128, "x") for i in range(AT_ONCE)]
+    longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(AT_ONCE)]
     tree = founded(memory.connect(), "g" * 128, longest)
     me = membership.join(tree, "w" * 128, Live())
     publish(tree, take_control(tree), Publication({"w" * 128: frozenset(longest)}))

@@ -310,15 +310,12 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     assert tree.grow("flights", ["AA", "ZZ"]) == ("ZZ",)
     assert tree.grow("flights", []) == ()
     assert tree.partitions()["flights"].keys == (*KEYS, "ZZ")
-    for bad in ("", "a b", "a/b", "x" * 129, "x" * 125):
+    for bad in ("", " a", "a  b", "a/b", "a,b", "%41", "x" * 129, "x" * 113, "ü" * 57):
         with pytest.raises(ConfigError, match="id"):
             tree.grow("flights", [bad])
-    tree.grow("hotels", ["eu-1"])
-    with pytest.raises(ConfigError, match="'hotels-eu-1' would be of pipelines 'hotels' and 'hotels-eu'"):
-        tree.grow("hotels-eu", ["1"])
-    many = [f"{i:05}" for i in range(99_996)]
+    many = [f"{i:05}" for i in range(99_997)]
     with pytest.raises(
-        ConfigError, match=r" for 2 of the partitions of 'many', .* many-99994, many-99995\. .* 100000 are the most"
+        ConfigError, match=r" for 2 of the partitions of 'many', .* many:99995, many:99996\. .* 100000 are the most"
     ):
         tree.grow("many", many)
     assert tree.partitions()["many"].keys == tuple(many[:-2]), "those that fit are there, in their order"

@@ -6,7 +6,7 @@ from rota.coordination import membership
 from rota.coordination.records import Live, RunNode, encode
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict
-from rota.ids import incarnation_of, parse_incarnation, worker_of
+from rota.ids import MAX_PARTITION, incarnation_of, parse_incarnation, worker_of
 from tests.conformance.worlds import World, again
 
 
@@ -57,13 +57,13 @@ def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: Tre
     incarnation = membership.join(agent, "w1", Live())
     assert [v.incarnation for v in tree.live()] == [incarnation]
     world.lose(agent.store, what)
-    path = membership.register_run(agent, "run", incarnation, ["b", "a"])
+    path = membership.register_run(agent, "run", incarnation, ["p:b", "p:a"])
     (run,) = tree.runs()
     assert (run.run_id, run.session, run.incarnation, run.partitions) == (
         "run",
         agent.store.session,
         incarnation,
-        ("a", "b"),
+        ("p:a", "p:b"),
     )
     world.lose(agent.store, what)
     membership.end_run(agent, path)
@@ -128,7 +128,7 @@ def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them
 
 def test_a_runs_node_holds_as_many_partitions_as_it_may_name() -> None:
     """Also with the longest ids; JSON of any number would be too large from some 5,000 on."""
-    longest = [f"{i:05}".ljust(128, "x") for i in range(3 * membership.MAX_RUN + 1)]
+    longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(3 * membership.MAX_RUN + 1)]
     assert [len(some) for some in membership.portions(longest)] == [*3 * [membership.MAX_RUN], 1]
     assert [p for some in membership.portions(longest) for p in some] == longest
     encode(RunNode(partitions=tuple(longest[: membership.MAX_RUN])))

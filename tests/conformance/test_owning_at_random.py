@@ -18,7 +18,7 @@ from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
 
 pytestmark = pytest.mark.fast
 
-PARTITIONS = ("p0", "p1")
+PARTITIONS = ("p:0", "p:1")
 WORKERS = 3
 
 

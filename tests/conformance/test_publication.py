@@ -55,6 +55,11 @@ class Mortal(MemoryStore):
         return super().multi(ops)
 
 
+def parts(letters: str) -> frozenset[str]:
+    """A partition a letter."""
+    return frozenset(f"s:{letter}" for letter in letters)
+
+
 def effective(tree: Tree) -> Targets:
     """What every reader would find now, straight from the records: worker -> its partitions, if any."""
     _, targets = tree.targets()
@@ -72,7 +77,7 @@ def targets(seed: int, workers: int, partitions: int) -> Targets:
     """Some assignment of all partitions to some of the workers."""
     chance = random.Random(seed)
     names = chance.sample([f"w{i}" for i in range(workers)], chance.randint(1, workers))
-    owner = {f"p{i}": chance.choice(names) for i in range(partitions)}
+    owner = {f"s:{i}": chance.choice(names) for i in range(partitions)}
     return {w: frozenset(p for p, o in owner.items() if o == w) for w in names}
 
 
@@ -110,14 +115,14 @@ def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
 
 def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: Tree) -> None:
     term = take_control(tree)
-    first = publish(tree, term, Publication({"w1": frozenset({"p"})}, basis="a"))
-    again = publish(tree, first.term, Publication({"w1": frozenset({"p"})}, basis="b", due=5.0, memory={"hits": 2}))
+    first = publish(tree, term, Publication({"w1": parts("p")}, basis="a"))
+    again = publish(tree, first.term, Publication({"w1": parts("p")}, basis="b", due=5.0, memory={"hits": 2}))
     assert (again.epoch, again.published, again.changed) == (1, False, ())
     head = tree.head()
     assert (head.record.epoch, head.record.basis, head.record.due) == (1, "b", 5.0)
     assert tree.controller().record.memory == {"hits": 2}
     before = head.version
-    same = publish(tree, again.term, Publication({"w1": frozenset({"p"})}, basis="b", due=5.0, memory={"hits": 2}))
+    same = publish(tree, again.term, Publication({"w1": parts("p")}, basis="b", due=5.0, memory={"hits": 2}))
     assert tree.head().version == before, "nothing new to note, nothing written"
     assert publish(tree, same.term, Publication({"w1": frozenset()})).epoch == 2
 
@@ -126,9 +131,9 @@ def test_it_costs_one_write_for_each_changed_worker_and_one_flip(memory: MemoryS
     store = Mortal(memory)
     tree = Tree(store, "default")
     tree.found()
-    everything = {f"w{i}": frozenset(f"p{j}" for j in range(i * 20, i * 20 + 20)) for i in range(50)}
+    everything = {f"w{i}": frozenset(f"s:{j}" for j in range(i * 20, i * 20 + 20)) for i in range(50)}
     done = publish(tree, take_control(tree), Publication(everything))
-    moved = everything | {"w0": everything["w0"] - {"p0"}, "w1": everything["w1"] | {"p0"}}
+    moved = everything | {"w0": everything["w0"] - {"s:0"}, "w1": everything["w1"] | {"s:0"}}
     store.multis = store.writes = 0
     done = publish(tree, done.term, Publication(moved))
     assert done.changed == ("w0", "w1")
@@ -137,8 +142,8 @@ def test_it_costs_one_write_for_each_changed_worker_and_one_flip(memory: MemoryS
 
 
 def test_a_worker_that_is_gone_and_returns_finds_no_old_assignment(tree: Tree) -> None:
-    done = publish(tree, take_control(tree), Publication({"w1": frozenset("a"), "w2": frozenset("b")}))
-    done = publish(tree, done.term, Publication({"w1": frozenset("ab")}))
+    done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
+    done = publish(tree, done.term, Publication({"w1": parts("ab")}))
     assert done.changed == ("w1", "w2")
     assert (back := tree.target("w2")) is not None
     assert (back.epoch, back.previous, back.partitions) == (2, 1, frozenset())
@@ -147,7 +152,7 @@ def test_a_worker_that_is_gone_and_returns_finds_no_old_assignment(tree: Tree) -
 
 def test_a_plan_that_names_a_partition_twice_is_refused() -> None:
     with pytest.raises(AssignmentError, match="two targets"):
-        Publication({"w1": frozenset("ab"), "w2": frozenset("bc")})
+        Publication({"w1": parts("ab"), "w2": parts("bc")})
 
 
 def test_a_hundred_thousand_partitions_fit_and_one_more_is_refused(memory: MemoryServer) -> None:
@@ -170,7 +175,7 @@ def test_only_the_last_two_hundred_audits_stay(memory: MemoryServer) -> None:
     tree = founded(memory)
     done = Published(0, False, take_control(tree), ())
     for number in range(205):
-        done = publish(tree, done.term, Publication({f"w{number % 2}": frozenset("p")}, audit=Audit(f"{number}.")))
+        done = publish(tree, done.term, Publication({f"w{number % 2}": parts("p")}, audit=Audit(f"{number}.")))
     assert [e.epoch for e in tree.epochs()] == list(range(6, 206))
     assert [e.epoch for e in tree.epochs(3)] == [203, 204, 205]
 
@@ -184,22 +189,22 @@ def test_a_deposed_controller_is_refused(world: World, tree: Tree) -> None:
     new = take_control(rival)
     assert new.number == old.number + 1
     with pytest.raises(Conflict) as refused:
-        publish(tree, old, Publication({"w1": frozenset("p")}))
+        publish(tree, old, Publication({"w1": parts("p")}))
     assert refused.value.path == tree.paths.controller
-    done = publish(rival, new, Publication({"w2": frozenset("p")}))
+    done = publish(rival, new, Publication({"w2": parts("p")}))
     with pytest.raises(Conflict):
-        publish(tree, old, Publication({"w2": frozenset("p")}, basis="also without a change"))
+        publish(tree, old, Publication({"w2": parts("p")}, basis="also without a change"))
     assert done.epoch == 1
-    assert effective(tree) == {"w2": frozenset("p")}
+    assert effective(tree) == {"w2": parts("p")}
 
 
 def interleaved(guards: Guards) -> int:
     """A controller is deposed after its slots and before its flip; its rival changes another worker. The damage."""
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
-    first = publish(tree, take_control(tree), Publication({"w1": frozenset("ab"), "w2": frozenset("cd")}))
+    first = publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
     rival = Tree(server.connect(), "default")
-    final = {"w1": frozenset("abc"), "w2": frozenset("d")}
+    final = {"w1": parts("abc"), "w2": parts("d")}
 
     overtaken: list[bool] = []
 
@@ -214,7 +219,7 @@ def interleaved(guards: Guards) -> int:
 
     late = Tree(Overtaken(server), "default")
     with pytest.raises(Conflict) if guards.controller else nullcontext():
-        publish(late, first.term, Publication({"w1": frozenset("a"), "w2": frozenset("bcd")}), guards)
+        publish(late, first.term, Publication({"w1": parts("a"), "w2": parts("bcd")}), guards)
     return damage(tree, final)
 
 
@@ -286,12 +291,12 @@ def died_then_went_on(guards: Guards) -> int:
     """A publisher dies after its slots; the next one has another plan, which leaves one of those workers alone."""
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
-    publish(tree, take_control(tree), Publication({"w1": frozenset("ab"), "w2": frozenset("cd"), "w3": frozenset("e")}))
+    publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd"), "w3": parts("e")}))
     doomed = Tree(Mortal(server, left=2), "default")
     with pytest.raises(Killed):
-        publish(doomed, take_control(doomed), Publication({"w1": frozenset("a"), "w2": frozenset("bcde")}))
+        publish(doomed, take_control(doomed), Publication({"w1": parts("a"), "w2": parts("bcde")}))
     assert unpublished(tree) == ("w1", "w2", "w3")
-    final = {"w1": frozenset("ab"), "w2": frozenset("c"), "w3": frozenset("de")}
+    final = {"w1": parts("ab"), "w2": parts("c"), "w3": parts("de")}
     publish(tree, take_control(tree), Publication(final), guards)
     return damage(tree, final)
 
@@ -324,13 +329,13 @@ def test_an_epoch_is_never_used_twice(memory: MemoryServer) -> None:
 
 
 def test_an_undecodable_slot_is_mended_by_the_next_publication(tree: Tree) -> None:
-    done = publish(tree, take_control(tree), Publication({"w1": frozenset("a"), "w2": frozenset("b")}))
+    done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
     tree.store.set(tree.paths.assign("w1"), b"rubbish", -1)
     assert set(tree.targets()[1]) == {"w2"}
     assert tree.paths.assign("w1") in tree.quarantined
-    done = publish(tree, done.term, Publication({"w1": frozenset("a"), "w2": frozenset("b")}))
+    done = publish(tree, done.term, Publication({"w1": parts("a"), "w2": parts("b")}))
     assert done.changed == ("w1",)
-    assert effective(tree) == {"w1": frozenset("a"), "w2": frozenset("b")}
+    assert effective(tree) == {"w1": parts("a"), "w2": parts("b")}
     assert not tree.quarantined
 
 
@@ -344,7 +349,7 @@ def test_a_lost_reply_at_any_write_is_resolved(memory: MemoryServer, what: str) 
     for number in range(1, 9):
         store = Faulty(memory, number, what)
         mine = Tree(store, "default")
-        wanted = targets(number, 3, 10) | {"w9": frozenset({f"extra{number}"})}
+        wanted = targets(number, 3, 10) | {"w9": frozenset({f"s:extra{number}"})}
         done = publish(mine, term, Publication(wanted))
         term = done.term
         assert damage(tree, {w: ids for w, ids in wanted.items() if ids}) == 0
@@ -369,7 +374,7 @@ class Faulty(MemoryStore):
 
 
 def test_a_lost_reply_of_the_flip_is_resolved_on_both_stores(world: World, tree: Tree) -> None:
-    done = publish(tree, take_control(tree), Publication({"w1": frozenset("a")}))
+    done = publish(tree, take_control(tree), Publication({"w1": parts("a")}))
     inner = tree.store.multi
     for what in ("reply", "request"):
         flipped: list[int] = []
@@ -381,7 +386,7 @@ def test_a_lost_reply_of_the_flip_is_resolved_on_both_stores(world: World, tree:
             return inner(ops)
 
         tree.store.multi = multi  # type: ignore[method-assign]
-        wanted = {"w1": frozenset({what}), "w2": frozenset("b")}
+        wanted = {"w1": frozenset({f"s:{what}"}), "w2": parts("b")}
         done = publish(tree, done.term, Publication(wanted))
         tree.store.multi = inner  # type: ignore[method-assign]
         assert flipped
@@ -400,7 +405,7 @@ def test_a_publisher_deposed_while_its_reply_was_lost_says_so(memory: MemoryServ
             return super().multi(ops)
 
     with pytest.raises(Conflict, match="Another controller took over"):
-        publish(Tree(Deposed(memory), "default"), term, Publication({"w1": frozenset("a")}))
+        publish(Tree(Deposed(memory), "default"), term, Publication({"w1": parts("a")}))
     assert effective(tree) == {}
 
 
@@ -432,8 +437,8 @@ def test_a_reader_that_races_publications_sees_only_what_was_published(memory: M
 
     def publish_some() -> None:
         for _ in range(chance.randint(0, most) if chance.random() < 0.5 else 0):
-            extra = frozenset(chance.sample("bcdefgh", chance.randint(0, 6)))
-            wanted = {"w1": frozenset("a") | extra, "w2": frozenset("bcdefgh") - extra}
+            extra = parts("".join(chance.sample("bcdefgh", chance.randint(0, 6))))
+            wanted = {"w1": parts("a") | extra, "w2": parts("bcdefgh") - extra}
             done = publish(tree, term[0], Publication(wanted))
             term[0] = done.term
             current.setdefault(done.epoch, wanted["w1"])
@@ -454,11 +459,11 @@ def test_without_the_old_slot_a_dead_publisher_leaves_workers_without_a_target()
     for keep in (True, False):
         server = MemoryServer(clock=lambda: 0.0)
         tree = founded(server)
-        publish(tree, take_control(tree), Publication({"w1": frozenset("ab"), "w2": frozenset("cd")}))
+        publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
         doomed = Tree(Mortal(server, left=2), "default")
         with pytest.raises(Killed):
-            publish(doomed, take_control(doomed), Publication({"w1": frozenset("abcd")}), Guards(keep=keep))
-        lost.append(damage(tree, {"w1": frozenset("ab"), "w2": frozenset("cd")}))
+            publish(doomed, take_control(doomed), Publication({"w1": parts("abcd")}), Guards(keep=keep))
+        lost.append(damage(tree, {"w1": parts("ab"), "w2": parts("cd")}))
     assert lost == [0, 4]
 
 
@@ -466,10 +471,10 @@ def test_a_worker_named_for_the_first_time_has_no_target_until_the_flip(memory: 
     tree = founded(memory)
     doomed = Tree(Mortal(memory, left=3), "default")
     with pytest.raises(Killed):
-        publish(doomed, take_control(doomed), Publication({"w1": frozenset("a")}))
+        publish(doomed, take_control(doomed), Publication({"w1": parts("a")}))
     assert tree.read(tree.paths.assign("w1"), Slots) is not None
     assert tree.target("w1") is None, "unknown, not empty"
-    assert tree.read(tree.paths.own("a"), Own) is not None
+    assert tree.read(tree.paths.own("s:a"), Own) is not None
 
 
 def test_it_waits_for_no_connection_that_never_comes(memory: MemoryServer) -> None:
@@ -478,9 +483,9 @@ def test_it_waits_for_no_connection_that_never_comes(memory: MemoryServer) -> No
     assert isinstance(tree.store, MemoryStore)
     tree.store.disconnect()
     with pytest.raises(Unavailable):
-        publish(tree, term, Publication({"w1": frozenset("a")}))
+        publish(tree, term, Publication({"w1": parts("a")}))
     tree.store.reconnect()
-    assert publish(tree, Term(term.number, term.version), Publication({"w1": frozenset("a")})).epoch == 1
+    assert publish(tree, Term(term.number, term.version), Publication({"w1": parts("a")})).epoch == 1
 
 
 # --- workers that are gone
@@ -547,13 +552,13 @@ def test_a_worker_that_is_live_keeps_its_node_for_the_sake_of_its_claims(
     tree.found()
     me = membership.join(mine, "w1", Live())
     members = (me,) if told else ()
-    term = publish(tree, take_control(tree), Publication({"w1": frozenset({"p"})}, members=members)).term
+    term = publish(tree, take_control(tree), Publication({"w1": parts("p")}, members=members)).term
     seen = mine.target("w1")
     assert seen is not None
-    for wanted in ({"w2": {"p"}}, {"w2": {"p", "q"}}, {"w1": {"q"}, "w2": {"p"}}):
-        made = Publication({w: frozenset(ids) for w, ids in wanted.items()}, members=members)
+    for wanted in ({"w2": "p"}, {"w2": "pq"}, {"w1": "q", "w2": "p"}):
+        made = Publication({w: parts(letters) for w, letters in wanted.items()}, members=members)
         term = publish(tree, term, made).term
-    claimed = ownership.claim_all(mine, me, {"p": 0}, seen.version)
+    claimed = ownership.claim_all(mine, me, {"s:p": 0}, seen.version)
     target = tree.target("w1")
     assert target is not None
     assert len(claimed.taken.keys() - target.partitions) == wrong

@@ -35,6 +35,7 @@ from rota.coordination.records import (
 )
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError, EnvironmentFailed, Undecodable, printable
+from rota.ids import escape, is_key, is_partition
 
 W1 = "w1@00000000000000ff"
 pytestmark = pytest.mark.fast
@@ -48,26 +49,28 @@ SAMPLES: list[Record] = [
     Loads(rates={"AA": 1.5, "UA": 0.0}, upto=77),
     Controller(term=3, absences={"w2": 12.5}, memory={"hits": {"w1": 2}}, members=(W1,)),
     Head(epoch=7, basis="abc", due=12.5),
-    Slots(slots=(Slot(epoch=6, partitions=frozenset({"a", "b"})), Slot(epoch=7, partitions=frozenset()))),
+    Slots(slots=(Slot(epoch=6, partitions=frozenset({"p:a", "p:b"})), Slot(epoch=7, partitions=frozenset()))),
     Slots(),
     Own(owner=W1),
     Own(),
     Checkpoint(offset=3, token=9, run_id="r", rows=10, seconds=0.5, epoch=7, table="t"),
-    RunNode(partitions=("a", "b")),
+    RunNode(partitions=("p:a", "p:b")),
     Parked(reason="raised ValueError", failures=2, retry_at=5.0, offset=3),
     Epoch(
         epoch=7,
         at=1.5,
         sentence="Epoch 7: w2 left.",
-        moves=(Moved(partition="a", giver="w2", taker="w1", reason="w2 left"),),
+        moves=(Moved(partition="p:a", giver="w2", taker="w1", reason="w2 left"),),
         moved=1,
         before={"w1": 1},
         after={"w1": 2},
         measures={"imbalance_after": 1.0},
     ),
-    Refusals(ring=(Refusal(partition="a", token=1, newer=2, run_id="r", at=3.0),)),
+    Refusals(ring=(Refusal(partition="p:a", token=1, newer=2, run_id="r", at=3.0),)),
 ]
-IDS = st.sets(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", fullmatch=True), max_size=60)
+PLAIN = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", fullmatch=True).filter(is_key)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)  # of files, in any script
+IDS = st.sets(PLAIN | NAMES.map(lambda name: f"p:{escape(name)}").filter(is_partition), max_size=60)
 each = pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
 
 
@@ -184,8 +187,8 @@ def test_what_would_not_fit_into_a_node_is_refused_with_the_numbers() -> None:
     keys = tuple({"".join(chance.choices("0123456789abcdef", k=60)) for _ in range(30_000)})
     with pytest.raises(ConfigError, match=r"Partitions takes \d+ bytes, above 700000"):
         encode(Partitions(keys=keys))
-    with pytest.raises(ConfigError, match="bad id 'a b'"):
-        encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"a b"})),)))
+    with pytest.raises(ConfigError, match="bad id 'a  b'"):
+        encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"a  b"})),)))
 
 
 @settings(max_examples=200, deadline=None)

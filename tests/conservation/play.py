@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.consume import Committed, Parked
+from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import names
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
@@ -59,8 +59,8 @@ def played(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession"
     parked: dict[str, str] = {}
     while True:
         events = world.run(*keys)
-        parked |= {e.partition: e.reason for e in events if isinstance(e, Parked)}
-        if not any(isinstance(e, Committed) for e in events):
+        parked |= {e.partition: e.reason for e in events if isinstance(e, ParkedPartition)}
+        if not any(isinstance(e, CommittedBatch) for e in events):
             return Played(case, world, parked)
 
 

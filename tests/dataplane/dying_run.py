@@ -12,10 +12,11 @@ from rota import consume as verb
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.tree import Tree
-from rota.dataplane import job, session
+from rota.dataplane import job
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.pipeline import load
+from rota.registry import open_ports
 
 STEPS = (
     "indexed",
@@ -82,7 +83,7 @@ def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
 
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "indexed": (Landing, "fix", dying(Landing.fix)),
+        "indexed": (Landing, "assign_offsets", dying(Landing.assign_offsets)),
         "claimed": (Ledger, "claim", dying(Ledger.claim, "main")),
         "in the job": (job, "_save", meanwhile(job._save)),
         "written": (job, "_save", dying(job._save)),
@@ -101,7 +102,9 @@ def main(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *k
     pipeline = load(Path(pipelines)).pipelines["p"]
     with connect(hosts, 1.0) as store:
         partitions = [pipeline.partition(k) for k in keys]
-        events = verb.consume(Tree(store, group), pipeline, incarnation, partitions, f"died-{group}", session.opened)
+        tree = Tree(store, group)
+        ports = open_ports(pipeline, group, tree.meta().id)
+        events = verb.consume(tree, pipeline, incarnation, partitions, f"died-{group}", ports)
         for event in events:
             sys.stdout.write(f"{type(event).__name__} {event.partition}\n")
             sys.stdout.flush()

@@ -6,7 +6,7 @@ import pytest
 
 from rota.adopt import adopt, gone
 from rota.coordination.mending import unreadable
-from rota.dataplane.ledger import Tables
+from rota.dataplane.tables import Tables
 from rota.errors import EnvironmentFailed, ForeignTable, Undecodable
 from tests.dataplane.test_faults_without_spark import consumed, no_spark
 from tests.dataplane.world import World
@@ -22,7 +22,7 @@ def test_a_group_that_was_founded_again_touches_no_table_before_it_is_adopted(tm
     world.rows("a", "1", 1)
     with pytest.raises(ForeignTable, match="rota adopt"):
         world.run("a", connect=no_spark)
-    assert main.standing(("p:a",))["p:a"].offset == 1
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
     assert dict(adopt(world.tree, [world.pipeline]).offsets) == {"p:a": 1}
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
@@ -47,5 +47,5 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     world.rows("a", "1", 1)
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.standing(("p:a",))["p:a"]
+    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.read_positions(("p:a",))["p:a"]
     assert (ours.offset, ours.token) == (1, tree.owned()["p:a"].token)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.backlog import backlog
-from rota.consume import Committed, Dropped, Idle, Parked
+from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane import job, quarantine, session
 from rota.dataplane.ledger import Ledger
@@ -50,8 +50,13 @@ def test_a_users_function_works_on_a_server_started_elsewhere_and_poison_parks_i
         world.rows(key, "0", 2)
     world.land("c", "0", ['{"n": 1, "word": "poison"}'])
     events = world.run(*"abcd")
-    assert kinds(events) == {"p:a": Committed, "p:b": Committed, "p:c": Parked, "p:d": Committed}
-    (parked,) = (e for e in events if isinstance(e, Parked))
+    assert kinds(events) == {
+        "p:a": CommittedBatch,
+        "p:b": CommittedBatch,
+        "p:c": ParkedPartition,
+        "p:d": CommittedBatch,
+    }
+    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
         "ValueError: no antidote in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p:c"
     )
@@ -70,14 +75,14 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     for failures, wait in ((1, 5.0), (2, 10.0), (3, 20.0)):
         (parked,) = world.run("a")
         assert (parked.failures, parked.retry_at) == (failures, now[0] + wait)
-        assert not backlog(world.tree, world.pipeline)
+        assert not backlog(world.tree, world.pipeline, world.ports.source)
         (dropped,) = world.run("a")
-        assert isinstance(dropped, Dropped)
+        assert isinstance(dropped, DroppedPartition)
         assert dropped.reason.startswith("it is parked: ValueError")
         now[0] += wait
-        assert [w.lags for w in backlog(world.tree, world.pipeline)] == [{"p:a": (0, 1)}]
+        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert not world.tree.parked()
 
 
@@ -109,7 +114,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     for key in "ab":
         world.rows(key, "1", 1)
     events = world.run("a", "b")
-    assert kinds(events) == {"p:a": Parked, "p:b": Parked}
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": ParkedPartition}
     assert all(said in e.reason for e in events), events
     assert all("\n" not in e.reason for e in events)
     assert all("rota retry" not in e.reason or e.reason.endswith(f"rota retry {e.partition}") for e in events)
@@ -125,7 +130,7 @@ def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> Non
         "transform=lambda df: df.selectExpr('*', 'n + 1 as m'))\n"
     )
     world.rows("a", "1", 1)
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert sorted((r["_offset"], r.get("m")) for r in log(world.table / "main").rows()) == [(0, None), (1, 1)]
 
 
@@ -137,9 +142,9 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
         world.rows("a", name, 2)
     world.land("a", "3", ['{"n": 1, "word": "poison"}'])
     while not world.tree.parked():
-        assert {type(e) for e in world.run("a")} <= {Committed, Parked}
+        assert {type(e) for e in world.run("a")} <= {CommittedBatch, ParkedPartition}
     assert "in offset 3 (a/3.json)" in world.tree.parked()["p:a"].record.reason
-    assert skip(world.tree, world.pipeline, "p:a") == (3, 4)
+    assert skip(world.tree, world.ports, "p:a") == (3, 4)
     world.until_idle("a")
     found = damage(world.table / "main", {"p:a": dict.fromkeys((0, 1, 2, 4), 2)})
     assert found == {**NO_DAMAGE, "gaps": 1}
@@ -151,7 +156,7 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
 def set_aside(world: World) -> list[tuple[object, ...]]:
     """The quarantined rows that count: partition, offset, line, file."""
     ledger = Ledger(world.table / "main", "g", world.tree.meta().id)
-    counts = quarantine.counting(ledger.past())
+    counts = quarantine.counting(ledger.read_log())
     rows = log(world.table / "quarantine").rows()
     good = [r for r in rows if counts(r["_partition"], r["_offset"], r["_attempt"])]
     return sorted((r["_partition"], r["_offset"], r["_position"], r["_file"], r["_raw"]) for r in good)
@@ -162,7 +167,7 @@ def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
     world.rows("b", "0", 3)
     good = [f'{{"n": {i}, "word": "w"}}' for i in range(20)]
     world.land("a", "0", [*good, '{"n": 1, "wo', *good, '{"n": "x", "word": "w"}', '{"n": 1, "wo'])
-    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, Committed)}
+    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch)}
     assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p:a": (40, 3), "p:b": (3, 0)}
     assert set_aside(world) == [
         ("p:a", 0, 21, "a/0.json", '{"n": 1, "wo'),
@@ -182,8 +187,8 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
         lines = ["n,word", *(["x,y,z"] * bad), *(["1,good"] * (3 - bad))]
         world.land(key, "0", lines, ".csv")
     events = world.run("a", "b")
-    assert kinds(events) == {"p:a": Parked, "p:b": Committed}
-    (parked,) = (e for e in events if isinstance(e, Parked))
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": CommittedBatch}
+    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
         "2 of 3 records of p:a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), a field is not "
         "of its declared type, or the number of fields is wrong. Nothing was written. Mend the files or the schema, then: "
@@ -194,7 +199,7 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
     assert damage(world.table / "main", {"p:b": {0: 2}}) == NO_DAMAGE
     world.write(CSV.replace("0.34", "0.7"))
     unpark(world.tree, "p:a")
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:a", 2), ("p:a", 3), ("p:b", 2)]
 
 
@@ -206,7 +211,7 @@ def test_a_bad_record_beside_columns_of_any_type_and_name(world: World, column: 
     )
     world.give("a")
     world.land("a", "0", ['{"n": 1}', "{torn", '{"n": 2}'])
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:a", 2)]
     assert damage(world.table / "main", {"p:a": {0: 2}}) == NO_DAMAGE
 
@@ -218,13 +223,13 @@ def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: Wor
     for name, lines in enumerate((good, good, bad, good)):
         world.land("a", str(name), lines, ".csv")
     while not world.tree.parked():
-        assert {type(e) for e in world.run("a")} <= {Committed, Parked}
+        assert {type(e) for e in world.run("a")} <= {CommittedBatch, ParkedPartition}
     assert damage(world.table / "main", {"p:a": {0: 3, 1: 3}}) == NO_DAMAGE
     reason = world.tree.parked()["p:a"].record.reason
     assert reason.startswith("9 of 10 records of p:a are bad")
     assert "line 3 of a/2.csv (offset 2)" in reason
-    assert skip(world.tree, world.pipeline, "p:a") == (2, 3)
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert skip(world.tree, world.ports, "p:a") == (2, 3)
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
 
 
 def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -> None:
@@ -233,8 +238,8 @@ def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -
     world.land("a", "0", ["word,n", "w,1"], ".csv")
     world.land("b", "0", ["n,word", "1,w"], ".csv")
     events = world.run("a", "b")
-    assert kinds(events) == {"p:a": Parked, "p:b": Committed}
-    (reason,) = (e.reason for e in events if isinstance(e, Parked))
+    assert kinds(events) == {"p:a": ParkedPartition, "p:b": CommittedBatch}
+    (reason,) = (e.reason for e in events if isinstance(e, ParkedPartition))
     assert "CSV header does not conform to the schema" in reason
     assert "a/0.csv" in reason  # the landed file, not our link to it
     assert "stage" not in reason
@@ -274,7 +279,7 @@ def test_a_parquet_file_without_a_declared_column_parks_unless_null_is_wanted(wo
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"n": pa.array([1], pa.int32()), name: ["w"]}), file)
     events = world.until_idle("a", "b")
-    parked = [e.reason for e in events if isinstance(e, Parked)]
+    parked = [e.reason for e in events if isinstance(e, ParkedPartition)]
     if wanted:
         assert not parked
     else:
@@ -309,9 +314,9 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
     assert "b/1.json (offset 1) changed" in events["p:b"].reason
     assert all(e.retry_at is None for e in events.values())
     for key in "ab":
-        assert skip(world.tree, world.pipeline, f"p:{key}", who="tests") == (1, 2)
-    assert kinds(world.run("a", "b")) == {"p:a": Committed, "p:b": Committed}
-    assert kinds(world.run("a", "b")) == {"p:a": Idle, "p:b": Idle}
+        assert skip(world.tree, world.ports, f"p:{key}", who="tests") == (1, 2)
+    assert kinds(world.run("a", "b")) == {"p:a": CommittedBatch, "p:b": CommittedBatch}
+    assert kinds(world.run("a", "b")) == {"p:a": IdlePartition, "p:b": IdlePartition}
     assert [c["rota.run"] for c in log(world.table / "main").said("skip")] == ["tests", "tests"]
     found = damage(world.table / "main", {f"p:{k}": {0: 2, 2: 2} for k in "ab"})
     assert (found["lost"], found["doubled"]) == (0, 0)
@@ -333,10 +338,10 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
 
     monkeypatch.setattr(job, "_save", saved)
     if not guarded:
-        monkeypatch.setattr("rota.consume.Job", partial(job.Job, second_look=False))
+        monkeypatch.setattr("rota.dataplane.spark_job.Bisection", partial(job.Bisection, second_look=False))
     found = kinds(world.run("a", "b"))
-    assert found == {"p:a": Parked if guarded else Committed, "p:b": Committed}
-    consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is Committed}
+    assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
+    consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}
     assert damage(world.table / "main", consumed) == {**NO_DAMAGE, "lost": 0 if guarded else 1}
 
 
@@ -358,5 +363,5 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     finally:
         kill(server)
     assert not world.tree.parked()
-    assert kinds(world.run("a")) == {"p:a": Committed}
+    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE

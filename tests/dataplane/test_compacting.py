@@ -51,7 +51,7 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
     replacing.replace(table, again(table, 3, 41))  # type: ignore[arg-type]
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
-    assert not table.altered(["p"])
+    assert not table.find_foreign_commits(["p"])
 
 
 @given(st.integers(0, EVERY), st.integers(1, 2))

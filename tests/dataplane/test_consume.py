@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.backlog import backlog, discover, owners
-from rota.consume import Committed, Dropped, Idle
+from rota.backlog import backlog, owners
+from rota.consume import CommittedBatch, DroppedPartition, IdlePartition
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.tree import Tree
 from rota.errors import EnvironmentFailed, ForeignTable
@@ -26,16 +26,16 @@ def test_what_lands_is_consumed_once(world: World) -> None:
     for key, files in (("carrier=AA", 3), ("b", 1)):
         for i in range(files):
             world.rows(key, str(i), 10)
-    assert discover(world.pipeline) == ("b", "carrier=AA")
+    assert world.ports.source.list_keys() == ("b", "carrier=AA")
     world.give("carrier=AA", "b")
-    (work,) = backlog(world.tree, world.pipeline)
+    (work,) = backlog(world.tree, world.pipeline, world.ports.source)
     assert (work.worker, work.lags) == ("w1", {"p:b": (0, 1), "p:carrier=AA": (0, 3)})
     events = world.run("carrier=AA", "b")
-    assert all(isinstance(e, Committed) for e in events), events
+    assert all(isinstance(e, CommittedBatch) for e in events), events
     told = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
     assert told == {"p:carrier=AA": (0, 3, 30, 0, 0), "p:b": (0, 1, 10, 0, 0)}
-    assert not backlog(world.tree, world.pipeline)
-    assert {type(e) for e in world.run("carrier=AA", "b")} == {Idle}
+    assert not backlog(world.tree, world.pipeline, world.ports.source)
+    assert {type(e) for e in world.run("carrier=AA", "b")} == {IdlePartition}
     world.rows("b", "later", 5)
     (event, _) = sorted(world.run("carrier=AA", "b"), key=lambda e: e.partition)
     assert (event.start, event.end, event.rows) == (1, 2, 5)
@@ -59,14 +59,14 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
     world.tree.grow("p", ("d",))
     found = owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
     assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p:a",)]
-    assert found.skipped["p:b"] == "it is on its way from w1 to another worker"
+    assert found.skipped["p:b"] == "epoch 3 gives it to another worker than w1"
     assert found.skipped["p:d"] == "nobody owns it"
     events = world.run(*"abcd")
-    dropped = {e.partition: e.reason for e in events if isinstance(e, Dropped)}
+    dropped = {e.partition: e.reason for e in events if isinstance(e, DroppedPartition)}
     assert set(dropped) == {"p:b", "p:c", "p:d"}
     assert "gives it to another worker" in dropped["p:b"]
     assert "w2@" in dropped["p:c"]
-    assert [e.partition for e in events if isinstance(e, Committed)] == ["p:a"]
+    assert [e.partition for e in events if isinstance(e, CommittedBatch)] == ["p:a"]
 
 
 def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
@@ -74,7 +74,7 @@ def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
     world.give("a", incarnation=world.join("w1", tree))
     world.rows("a", "0", 1)
     tree.store.close()
-    assert [e.reason for e in world.run("a")] == [f"{world.incarnation} is gone"]
+    assert [e.reason for e in world.run("a")] == [f"its owner {world.incarnation} is gone"]
     assert not world.table.exists()
 
 
@@ -86,8 +86,8 @@ def test_of_two_runs_the_elder_works(world: World) -> None:
     world.rows("b", "0", 1)
     register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
     kinds = {e.partition: e for e in world.run("a", "b")}
-    assert kinds["p:a"] == Dropped("p:a", "run elder works on it")
-    assert isinstance(kinds["p:b"], Committed)
+    assert kinds["p:a"] == DroppedPartition("p:a", "run elder works on it")
+    assert isinstance(kinds["p:b"], CommittedBatch)
 
 
 # --- where it starts, how much it takes -----------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_a_batch_is_capped_and_the_rest_is_lag(world: World) -> None:
     for i in range(5):
         world.rows("a", str(i), 1)
     world.give("a")
-    committed = [e for e in world.until_idle("a") if isinstance(e, Committed)]
+    committed = [e for e in world.until_idle("a") if isinstance(e, CommittedBatch)]
     assert [(e.start, e.end, e.lag) for e in committed] == [(0, 2, 3), (2, 4, 1), (4, 5, 0)]
 
 
@@ -110,9 +110,11 @@ def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World
     world.rows("a", "2", 0)
     world.give("a")
     if start == "latest":
-        assert [w.lags for w in backlog(world.tree, world.pipeline)] == [{"p:a": (0, 3)}]  # nobody looked yet
-        assert [type(e) for e in world.run("a")] == [Idle]
-        assert not backlog(world.tree, world.pipeline)
+        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [
+            {"p:a": (0, 3)}
+        ]  # nobody looked yet
+        assert [type(e) for e in world.run("a")] == [IdlePartition]
+        assert not backlog(world.tree, world.pipeline, world.ports.source)
     world.rows("a", "3", 1)
     world.until_idle("a")
     assert sum(words(world).values()) == rows
@@ -124,7 +126,7 @@ def test_latest_skips_what_is_there_at_first_and_nothing_of_a_folder_that_appear
     for key in "ab":
         world.rows(key, "0", 4)
     world.give("a")
-    assert [type(e) for e in world.run("a")] == [Idle]
+    assert [type(e) for e in world.run("a")] == [IdlePartition]
     world.rows("c", "0", 2)  # appears before anybody ran b
     world.give("a", "b", "c")
     world.rows("b", "1", 1)
@@ -157,13 +159,13 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
         told = world.run("a", "b")
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 1}
     events = world.run("a", "b")
-    healed = {e.partition: e for e in events if isinstance(e, Committed)}
+    healed = {e.partition: e for e in events if isinstance(e, CommittedBatch)}
     assert {p: (e.start, e.end, e.rows, e.healed) for p, e in healed.items()} == {
         "p:a": (1, 2, 4, True), "p:b": (0, 1, 3, True),
     }  # fmt: skip
-    assert {e.commit_id for e in told if isinstance(e, Committed)} == {e.commit_id for e in healed.values()}
+    assert {e.commit_id for e in told if isinstance(e, CommittedBatch)} == {e.commit_id for e in healed.values()}
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 2, "p:b": 1}
-    assert [type(e) for e in world.run("a", "b")] == [Idle, Idle]
+    assert [type(e) for e in world.run("a", "b")] == [IdlePartition, IdlePartition]
 
 
 def overtaken(world: World, *keys: str) -> None:
@@ -186,7 +188,11 @@ def test_a_zombie_writes_nothing_and_its_other_partitions_go_in(world: World) ->
         world.rows(key, "0", 2)
     overtaken(world, "a", "b")
     events = world.run("a", "b", "c")
-    assert {e.partition: type(e) for e in events} == {"p:a": Dropped, "p:b": Dropped, "p:c": Committed}
+    assert {e.partition: type(e) for e in events} == {
+        "p:a": DroppedPartition,
+        "p:b": DroppedPartition,
+        "p:c": CommittedBatch,
+    }
     assert damage(world.table / "main", {f"p:{k}": {0: 2} for k in "abc"}) == NO_DAMAGE
     refused = {r.partition: r for r in world.tree.refusals().ring}
     assert set(refused) == {"p:a", "p:b"}
@@ -200,10 +206,10 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     first, zombie = world.incarnation, world.tree.owned(("p:a",))["p:a"]
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
-    from rota.dataplane.ledger import Tables
-    from rota.rights import rights
+    from rota.dataplane.tables import Tables
+    from rota.rights import read_rights
 
-    held = rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
+    held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
     tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
     assert tables.main.claim({"p:a": zombie.token}, {"p:a": 0}).newer == {"p:a": held.token}
     assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
@@ -240,7 +246,7 @@ def test_adopt_goes_on_where_the_tables_stand(world: World, tmp_path: Path) -> N
     adopted = adopt(other.tree, [other.pipeline])
     assert adopted.offsets == {"p:a": 1}
     other.rows("a", "1", 3)
-    assert [(e.start, e.end) for e in other.run("a") if isinstance(e, Committed)] == [(1, 2)]
+    assert [(e.start, e.end) for e in other.run("a") if isinstance(e, CommittedBatch)] == [(1, 2)]
     with pytest.raises(ForeignTable):
         world.run("a")
     assert damage(world.table / "main", {"p:a": {0: 2, 1: 3}}) == NO_DAMAGE
@@ -257,7 +263,7 @@ def test_an_older_table_parks_its_partitions(world: World) -> None:
     shutil.copytree(world.folder / "backup", world.table)
     (parked,) = world.run("a")
     assert "an older table was restored" in parked.reason
-    assert not backlog(world.tree, world.pipeline)
+    assert not backlog(world.tree, world.pipeline, world.ports.source)
 
 
 def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
@@ -275,7 +281,7 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
     assert not world.tree.parked()
     assert gone(world.tree, world.pipeline) == ("p:a",)
     assert adopt(world.tree, [world.pipeline]).anew == ("p:a",)
-    assert [(e.start, e.end) for e in world.run("a") if isinstance(e, Committed)] == [(0, 2)]
+    assert [(e.start, e.end) for e in world.run("a") if isinstance(e, CommittedBatch)] == [(0, 2)]
     assert damage(world.table / "main", {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
@@ -291,7 +297,7 @@ def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: Wo
     with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="Spark"):
         world.run("a", connect=lambda _: session.opened(f"sc://127.0.0.1:{free_port()}"))
     assert not world.tree.parked()
-    assert [type(e) for e in world.run("a")] == [Committed]
+    assert [type(e) for e in world.run("a")] == [CommittedBatch]
 
 
 def test_an_endpoint_where_nobody_answers_is_one_line_at_once(world: World) -> None:

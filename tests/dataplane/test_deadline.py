@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.consume import Committed, Parked
+from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import deadline, failures
 from rota.dataplane.deadline import limited
 from rota.errors import EnvironmentFailed
@@ -44,22 +44,22 @@ def poisoned(world: World) -> None:
 
 
 def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
-    assert isinstance(hanging(world, deadline=60.0).run("a")[0], Committed), "Spark is warm"
+    assert isinstance(hanging(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
     hanging(world)
     world.rows("a", "1", 5)
     poisoned(world)
     events = {e.partition: e for e in world.run("a", "b")}
     parked = events["p:b"]
-    assert isinstance(parked, Parked), parked
+    assert isinstance(parked, ParkedPartition), parked
     assert parked.retry_at is None
     assert parked.reason == (
         "p:b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
         "transform, or give the pipeline a longer deadline, then: rota retry p:b; or: rota skip p:b"
     )
-    assert isinstance(events["p:a"], Committed)
+    assert isinstance(events["p:a"], CommittedBatch)
     assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
     assert failures.alive(world.connect(None)), "its slot was given back"
-    assert skip(world.tree, world.pipeline, "p:b") == (0, 1), "the advice"
+    assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
 
 
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
     poisoned(hanging(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
-    assert len({e.commit_id for e in events if isinstance(e, Committed)}) == 1, events
+    assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
     assert not world.tree.parked()
 
 

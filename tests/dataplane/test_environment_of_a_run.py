@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.consume import Committed
+from rota.consume import CommittedBatch
 from rota.dataplane import failures, session
 from rota.dataplane.failures import why
 from rota.errors import EnvironmentFailed
@@ -36,7 +36,7 @@ def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: Worl
     assert not world.tree.parked()
     assert not world.tree.runs()
     world.pipeline = plain
-    assert {type(e) for e in world.run("a", "b")} == {Committed}
+    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
     assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
@@ -52,7 +52,7 @@ def test_a_worker_without_endpoint_works_in_the_runs_own_process(tmp_path: Path)
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "Committed 7\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "CommittedBatch 7\n"), done.stderr
 
 
 JAVA = """Job aborted

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from rota import registry
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
-from rota.consume import Committed, Dropped, Event, Idle, Parked, _Run, consume
+from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
 from rota.coordination import checkpoint, membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
@@ -26,10 +27,11 @@ from rota.coordination.tree import Tree
 from rota.dataplane import replacing
 from rota.dataplane.failures import judged
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Guards, Ledger, Tables
+from rota.dataplane.ledger import Guards, Ledger
+from rota.dataplane.tables import PipelineTable, Tables
 from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
-from rota.pipeline import Pipeline
-from rota.rights import rights
+from rota.pipeline import Delta, Pipeline
+from rota.rights import read_rights
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
@@ -88,7 +90,7 @@ def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest
         (world.folder / "land/a/0.json").unlink()
 
     events = world.run("a", incarnation=zombie, connect=paused(overtaken))
-    assert [type(e) for e in events] == [Dropped if guarded else Parked], events
+    assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
     assert bool(world.tree.parked()) != guarded
 
 
@@ -108,8 +110,9 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
             tree.store.sync()
         (world.folder / "land/a/0.json").unlink()
 
-    events = list(consume(tree, world.pipeline, world.incarnation, ["p:a"], "run", paused(expired)))
-    assert [type(e) for e in events] == [Dropped if guarded else Parked], events
+    ports = world.open_ports(connect=paused(expired))
+    events = list(consume(tree, world.pipeline, world.incarnation, ["p:a"], "run", ports))
+    assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
     assert bool(world.tree.parked()) != guarded
 
 
@@ -129,7 +132,7 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
         (world.folder / "land/a/0.json").unlink()
 
     (event,) = world.run("a", connect=paused(outrun))
-    assert isinstance(event, Dropped if guarded else Parked)
+    assert isinstance(event, DroppedPartition if guarded else ParkedPartition)
     assert bool(world.tree.parked()) != guarded
 
 
@@ -141,7 +144,7 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     world.give("a")
     zombie = world.open()
     node = register_run(zombie, "zombie", world.incarnation, ["p:a"])
-    held = rights(zombie, world.incarnation, node, ["p:a"]).held["p:a"]
+    held = read_rights(zombie, world.incarnation, node, ["p:a"]).held["p:a"]
     consumed(world, "p:a", 1)
     shutil.copytree(world.table, world.folder / "copy")
     consumed(world, "p:a", 2)
@@ -163,7 +166,7 @@ def test_the_rightful_run_parks_what_vanished(world: World) -> None:
     world.rows("a", "0", 1)
     world.give("a")
     (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
-    assert isinstance(event, Parked)
+    assert isinstance(event, ParkedPartition)
     assert world.tree.parked()["p:a"].record.reason == (
         "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
         "for good: rota skip p:a"
@@ -188,11 +191,10 @@ def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: st
     store = world.tree.store
     store.set(path, b"\xff", -1) if store.get(path) else store.create(path, b"\xff")
     left = {"p:a"} if kind != "live" else {"p:a", "p:b"}
-    if kind != "checkpoint":  # a click leaves it to the run, which reads it anyway
-        found = owners(world.tree, world.pipeline, ["p:a", "p:b"])
-        assert set(found.skipped) == left
-        assert all("cannot be read" in why for why in found.skipped.values()), found.skipped
-    assert {p for w in backlog(world.tree, world.pipeline) for p in w.lags} == {"p:a", "p:b"} - left
+    found = owners(world.tree, world.pipeline, ["p:a", "p:b"])
+    assert set(found.skipped) == left
+    assert all("cannot be read" in why for why in found.skipped.values()), found.skipped
+    assert {p for w in backlog(world.tree, world.pipeline, world.ports.source) for p in w.lags} == {"p:a", "p:b"} - left
     seen: list[str | None] = []
 
     def connect(endpoint: str | None) -> Any:
@@ -206,7 +208,7 @@ def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: st
         assert kind != "live"
     else:
         assert kind == "live"
-        assert {e.partition for e in events if isinstance(e, Dropped)} == left
+        assert {e.partition for e in events if isinstance(e, DroppedPartition)} == left
         assert not seen
 
 
@@ -222,23 +224,23 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
         world.rows("a", name, 1)
     world.give("a", "b")
     main = consumed(world, "p:a", 2)
-    assert [type(e) for e in world.run("a")] == [Committed, Idle]
+    assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition]
     DeltaTable(main.path).restore(1)
     before = DeltaTable(main.path).version()
     world.rows("a", "2", 1)
     read: list[int] = []
-    past = Ledger.past
-    monkeypatch.setattr(Ledger, "past", lambda self, since=-1: read.append(since) or past(self, since))
+    past = Ledger.read_log
+    monkeypatch.setattr(Ledger, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
     event, other = world.run("a", "b", connect=paused(lambda: None))
     assert read == [1]
-    assert isinstance(other, Parked), other
-    assert isinstance(event, Parked), event
+    assert isinstance(other, ParkedPartition), other
+    assert isinstance(event, ParkedPartition), event
     assert event.retry_at is None
     assert "(RESTORE) changed rows" in event.reason
     assert "rota adopt" in event.reason
     assert "(of p:a: 0 to 2)" in event.reason
     with pytest.raises(ForeignTable, match="RESTORE"):
-        skip(world.tree, world.pipeline, "p:a")
+        skip(world.tree, world.ports, "p:a")
     assert DeltaTable(main.path).version() == before
     adopt(world.tree, [world.pipeline])
     assert not world.tree.parked()
@@ -261,7 +263,7 @@ def test_a_lost_index_stops_the_partition(world: World) -> None:
     for name in ("2", "3"):
         world.rows("a", name, 1)
     (event,) = world.run("a", connect=paused(lambda: None))
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert "index" in event.reason
     assert not (world.table / "index").exists()
 
@@ -277,20 +279,20 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
     for name in ("1", "4"):  # the first late, both new
         world.rows("a", name, 1)
     (event,) = world.run("a", connect=paused(lambda: None))
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     if not guarded:
-        monkeypatch.setattr("rota.skip.forgotten", lambda *_: {})
+        monkeypatch.setattr("rota.skip.find_lost_offsets", lambda *_: {})
     for to in (99, 3):
         with suppress(ConfigError):
-            skip(world.tree, world.pipeline, "p:a", to=to)
+            skip(world.tree, world.ports, "p:a", to=to)
     unpark(world.tree, "p:a")  # rota retry
     read = ["a/2.json", "a/3.json"]
     try:
         (event,) = world.run("a", connect=no_spark)
-        assert isinstance(event, Parked), event
+        assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
         source = Landing.of(world.pipeline)
-        read += [source.place("p:a", offset) for offset in range(2, source.given(("p:a",))["p:a"])]
+        read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
     assert (world.table / "index").exists() != guarded
@@ -306,7 +308,7 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     shutil.rmtree(world.table / "index")
     world.rows("a", "1", 1)
     (event,) = world.run("a", connect=paused(lambda: None))
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert f"move {world.table} away, then rota adopt" in event.reason
     world.table.rename(world.folder / "aside")
     adopt(world.tree, [world.pipeline])
@@ -314,13 +316,13 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
         world.run("a", connect=no_spark)
     source = Landing.of(world.pipeline)
     main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
-    assert [source.place("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
-    assert main.standing(("p:a",))["p:a"].offset == 0
+    assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
+    assert main.read_positions(("p:a",))["p:a"].offset == 0
 
 
 def consumed(world: World, partition: str, end: int) -> Ledger:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
-    Landing.of(world.pipeline).fix((partition,))
+    Landing.of(world.pipeline).assign_offsets((partition,))
     main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
     token = world.tree.owned((partition,))[partition].token
     claimed = main.claim({partition: token}, {partition: 0})
@@ -334,11 +336,11 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
     world.give("a")
     main = consumed(world, "p:a", 1)
     with pytest.raises(ConfigError, match="nothing"):
-        skip(world.tree, world.pipeline, "p:a")
+        skip(world.tree, world.ports, "p:a")
     world.rows("a", "1", 1)
     with pytest.raises(ConfigError, match="2"):
-        skip(world.tree, world.pipeline, "p:a", to=5)
-    assert main.standing(("p:a",))["p:a"].offset == 1
+        skip(world.tree, world.ports, "p:a", to=5)
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,10 +354,10 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
         main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
         return {"p:a": 2}
 
-    monkeypatch.setattr(Landing, "fix", meanwhile)
+    monkeypatch.setattr(Landing, "assign_offsets", meanwhile)
     with pytest.raises(Fenced, match=r"p:a was taken over just now: .* Nothing was skipped; see `rota why p:a`"):
-        skip(world.tree, world.pipeline, "p:a", to=2)
-    assert main.standing(("p:a",))["p:a"].offset == 1
+        skip(world.tree, world.ports, "p:a", to=2)
+    assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
@@ -366,9 +368,11 @@ def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
     clicked, former = world.open(), world.open()
     register_run(clicked, "clicked", incarnation, ["p:a"])
     register_run(former, "former", "w1@0000000000000abc", ["p:b"])
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p:b": (0, 1)}]
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:b": (0, 1)}]
     clicked.store.close()
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p:a": (0, 1), "p:b": (0, 1)}]
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [
+        {"p:a": (0, 1), "p:b": (0, 1)}
+    ]
 
 
 def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
@@ -382,7 +386,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     world.give(*"abcde")
 
     def due() -> list[str]:
-        (work,) = backlog(world.tree, world.pipeline)
+        (work,) = backlog(world.tree, world.pipeline, world.ports.source)
         return list(work.lags)
 
     assert due() == ["p:c", "p:a"]
@@ -404,7 +408,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     for key in "bde":
         consumed(world, f"p:{key}", 1)
     events = world.run(*"bde", connect=no_spark)
-    assert [e.partition for e in events if isinstance(e, Idle)] == ["p:b", "p:d", "p:e"]
+    assert [e.partition for e in events if isinstance(e, IdlePartition)] == ["p:b", "p:d", "p:e"]
     assert registered == [("p:b", "p:d"), ("p:b", "p:d"), ("p:e",)]
 
 
@@ -429,7 +433,7 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: b
     if mount_point:
         land.rmdir()
     away.rename(land)
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline)] == [{"p:a": (0, 1)}]
+    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["guarded", "without the guard"])
@@ -440,11 +444,14 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     """Nobody is parked and no second table is founded where the disk was mounted, also not for a partition that is new:
     once it is mounted again, all goes on without a hand."""
 
-    def tables(cls: type[Tables], pipeline: Pipeline, group: str, meta: str) -> Tables:
-        main, aside = (Ledger(world.table / n, group, meta, Guards(there=there)) for n in ("main", "quarantine"))
+    def tables(pipeline: Pipeline, group: str, meta: str) -> Tables:
+        main, aside = (
+            PipelineTable(world.table / n, group, meta, Guards(there=there), pipeline.name)
+            for n in ("main", "quarantine")
+        )
         return Tables(world.table, main, aside)
 
-    monkeypatch.setattr(Tables, "of", classmethod(tables))
+    monkeypatch.setitem(registry.TABLES, Delta, tables)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
@@ -464,8 +471,8 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     if there:
         mount.rmdir()
         away.rename(mount)
-        assert [type(e) for e in world.run("a")] == [Idle]
-        assert main.standing(("p:a",))["p:a"].offset == 1
+        assert [type(e) for e in world.run("a")] == [IdlePartition]
+        assert main.read_positions(("p:a",))["p:a"].offset == 1
 
 
 @contextmanager
@@ -488,7 +495,7 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    Landing.of(world.pipeline).fix(("p:a",))
+    Landing.of(world.pipeline).assign_offsets(("p:a",))
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
     main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
@@ -500,9 +507,9 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
     ):
         main.commit(claimed, made)
     assert not world.tree.parked()
-    assert main.standing(("p:a",))["p:a"].offset == 0
+    assert main.read_positions(("p:a",))["p:a"].offset == 0
     main.commit(main.renew(claimed, ("p:a",)), made)
-    assert [type(e) for e in world.run("a")] == [Committed, Idle], "it is told now"
+    assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition], "it is told now"
     assert damage(main.path, {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
@@ -529,18 +536,18 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
     source = Landing.of(world.pipeline)
-    assert source.fix(("p:a",)) == {"p:a": 1}
-    assert source.left_out() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
+    assert source.assign_offsets(("p:a",)) == {"p:a": 1}
+    assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
 
 
 def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other(world: World) -> None:
     """Its name went into the reason, no record could hold that, and every run of its worker ended in a traceback."""
     world.rows("good", "0", 1)
     (world.folder / "land" / os.fsdecode(b"caf\xe9")).write_text("a file fails for root too")
-    world.give("good", "caf_e9")
+    world.give("good", "caf%E9")
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
-        world.run("good", "caf_e9", connect=no_spark)  # the good one got as far as Spark
-    parked = world.tree.parked()["p:caf_e9"].record
+        world.run("good", "caf%E9", connect=no_spark)  # the good one got as far as Spark
+    parked = world.tree.parked()["p:caf%E9"].record
     assert r"land/caf\udce9 cannot be looked at (Not a directory)" in parked.reason
 
 
@@ -556,7 +563,7 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     (landed / "a").write_text("a file fails for root too")
 
     def due() -> list[str]:
-        return [p for work in backlog(world.tree, world.pipeline) for p in work.lags]
+        return [p for work in backlog(world.tree, world.pipeline, world.ports.source) for p in work.lags]
 
     assert due() == ["p:a", "p:b"]
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
@@ -566,13 +573,13 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     assert parked.retry_at is not None
     assert due() == ["p:b"]
     with pytest.raises(ConfigError, match=r"p:a cannot be skipped: .*/land/a cannot be looked at"):
-        skip(world.tree, world.pipeline, "p:a")
+        skip(world.tree, world.ports, "p:a")
     world.server.clock = lambda: parked.retry_at or 0.0
     (landed / "a").unlink()
     (landed / "_a").rename(landed / "a")
     assert due() == ["p:a", "p:b"], "only a run can say that it is mended"
     (event,) = world.run("a")
-    assert isinstance(event, Idle)
+    assert isinstance(event, IdlePartition)
     assert not world.tree.parked()
     assert due() == ["p:b"]
 
@@ -656,7 +663,7 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     main = consumed(world, "p:a", 1)
     park(world.tree, "p:a", "poison", offset=1)
     monkeypatch.setattr("rota.skip.unpark", lost)
-    assert skip(world.tree, world.pipeline, "p:a") == (1, 2)
+    assert skip(world.tree, world.ports, "p:a") == (1, 2)
     with pytest.raises(ConfigError, match=r"p:a stands at 2 \(a/2.json\) and is parked for offset 1"):
-        skip(world.tree, world.pipeline, "p:a")
-    assert main.standing(("p:a",))["p:a"].offset == 2
+        skip(world.tree, world.ports, "p:a")
+    assert main.read_positions(("p:a",))["p:a"].offset == 2

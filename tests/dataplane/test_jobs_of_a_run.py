@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota import shift
-from rota.consume import Committed, Dropped, Parked
+from rota.consume import CommittedBatch, DroppedPartition, ParkedPartition
 from rota.coordination.records import Slot, Slots
 from rota.dataplane import job
 from rota.dataplane.job import ALONE, LEAST
@@ -54,10 +54,10 @@ def test_a_job_is_within_both_caps_and_holds_at_least_one(tmp_path: Path) -> Non
     sizes = [3, 1, 1, 5, 9, 2, 1, 1, 1]
     for key, size in zip(keys, sizes, strict=True):
         land(tmp_path, f"{key[2:]}/0.json", f"{key[2:]}/1.json", text="x" * size)
-    latest = source(tmp_path).fix(tuple(keys))
+    latest = source(tmp_path).assign_offsets(tuple(keys))
     for files in (1, 2, 3, 4, 100):
         for room in (1, 2, 4, 6, 18, 100):
-            jobs = source(tmp_path, max_job_files=files, max_job_bytes=room).capped(dict.fromkeys(keys, 0), latest)
+            jobs = source(tmp_path, max_job_files=files, max_job_bytes=room).plan_jobs(dict.fromkeys(keys, 0), latest)
             assert [p for ranges in jobs for p in ranges] == keys, "each in one job, in order"
             for ranges in jobs:
                 taken = [(sizes[keys.index(p)], end) for p, (_, end) in ranges.items()]
@@ -71,8 +71,8 @@ def test_a_run_is_several_jobs_each_with_a_commit(world: World, monkeypatch: pyt
     faults = Faults(monkeypatch, lambda *_: None)
     events = world.run(*"abcde", connect=lambda _: spark())
     assert [len(one) for one in faults.jobs] == [2, 2, 1]
-    assert len({e.commit_id for e in events if isinstance(e, Committed)}) == 3
-    assert len({e.table_version for e in events if isinstance(e, Committed)}) == 3
+    assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 3
+    assert len({e.table_version for e in events if isinstance(e, CommittedBatch)}) == 3
     assert offsets(world) == dict.fromkeys("abcde", 1)
 
 
@@ -89,8 +89,10 @@ def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatc
 def test_without_bounds_no_run_gets_anywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job of all takes longer than a run may."""
     landed(world, "abcde", files=3)
-    bounded = Landing.capped
-    monkeypatch.setattr(Landing, "capped", lambda *of: ({p: r for ranges in bounded(*of) for p, r in ranges.items()},))
+    bounded = Landing.plan_jobs
+    monkeypatch.setattr(
+        Landing, "plan_jobs", lambda *of: ({p: r for ranges in bounded(*of) for p, r in ranges.items()},)
+    )
     for _ in range(9):
         Faults(monkeypatch, too_large)
         with suppress(KeyboardInterrupt):
@@ -131,10 +133,10 @@ def test_a_run_begins_no_job_after_its_shift(world: World, monkeypatch: pytest.M
     Faults(monkeypatch, lambda *_: None)
     monkeypatch.setattr(shift, "SHIFT", -1.0)
     first = run(world, "abcd")
-    assert [type(e) for e in first.values()] == [Committed, Committed, Dropped, Dropped]
-    late = [e for e in first.values() if isinstance(e, Dropped)]
+    assert [type(e) for e in first.values()] == [CommittedBatch, CommittedBatch, DroppedPartition, DroppedPartition]
+    late = [e for e in first.values() if isinstance(e, DroppedPartition)]
     assert {e.reason for e in late} == {"left to the next run: this one has worked long enough"}
-    assert {p for p, e in run(world, "abcd").items() if isinstance(e, Committed)} == {e.partition for e in late}
+    assert {p for p, e in run(world, "abcd").items() if isinstance(e, CommittedBatch)} == {e.partition for e in late}
 
 
 def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +147,8 @@ def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, mon
     landed(world, keys)
     Faults(monkeypatch, lambda p, _: "Permission denied" if p[2:] in bad else None)
     events = run(world, keys)
-    assert {p for p, e in events.items() if isinstance(e, Committed)} == {"p:y", "p:z"}
-    assert {p for p, e in events.items() if isinstance(e, Parked)} == {f"p:{k}" for k in bad}
+    assert {p for p, e in events.items() if isinstance(e, CommittedBatch)} == {"p:y", "p:z"}
+    assert {p for p, e in events.items() if isinstance(e, ParkedPartition)} == {f"p:{k}" for k in bad}
 
 
 def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +190,7 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 
     faults = Faults(monkeypatch, meanwhile)
     events = run(world, "abcd")
-    assert events["p:c"] == Dropped("p:c", "epoch 1 gives it to another worker")
+    assert events["p:c"] == DroppedPartition("p:c", "epoch 1 gives it to another worker than w1")
     assert [sorted(one) for one in faults.jobs] == [["p:a", "p:b"], ["p:d"]]
     assert named[0] == ("p:a", "p:b", "p:c", "p:d")
     assert named[-1] == ("p:d",), "a hand-over of the others waits for this run no more"
@@ -239,10 +241,10 @@ def test_what_hangs_is_found_within_five_deadlines(
     found = Hanging(monkeypatch, lambda p, of: p == "p:k01" and 0 in of)
     events = {e.partition: e for e in world.run(*keys, connect=lambda _: spark())}
     parked = events.pop("p:k01")
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedPartition)
     assert parked.retry_at is None
     assert parked.reason.startswith("p:k01 alone hangs: it was not done after 600 s in offset 0 (k01/00.json)")
-    assert {type(e) for e in events.values()} == {Committed}
+    assert {type(e) for e in events.values()} == {CommittedBatch}
     assert sum(found.seconds) < 5 * world.pipeline.deadline
     assert min(s for s in found.seconds if s) >= LEAST
 

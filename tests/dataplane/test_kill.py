@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.consume import Committed, Idle
+from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.store import Store
@@ -66,15 +66,15 @@ def test_a_run_that_dies_loses_and_doubles_nothing(
         events = world.until_idle("a", "b")
     finally:
         sessions.close()
-    assert all(isinstance(e, Committed | Idle) for e in events), events
+    assert all(isinstance(e, CommittedBatch | IdlePartition) for e in events), events
     assert damage(world.table / "main", {"p:a": {0: 20, 1: 5}, "p:b": {0: 20}}) == NO_DAMAGE
-    counts = quarantine.counting(Ledger(world.table / "main", world.group, "").past())
+    counts = quarantine.counting(Ledger(world.table / "main", world.group, "").read_log())
     aside = log(world.table / "quarantine").rows()
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in aside) == 1
     offsets = {p: c.record.offset for p, c in world.checkpoints.items()}
     assert offsets == {"p:a": 2, "p:b": 1}
-    healed = [e for e in events if isinstance(e, Committed) and e.healed]
+    healed = [e for e in events if isinstance(e, CommittedBatch) and e.healed]
     assert bool(healed) == (step in ("committed", "told")), events
-    told = {(e.partition, offset) for e in events if isinstance(e, Committed) for offset in range(e.start, e.end)}
-    told |= {(line.split()[1], 0) for line in died.stdout.splitlines() if line.startswith("Committed ")}
+    told = {(e.partition, offset) for e in events if isinstance(e, CommittedBatch) for offset in range(e.start, e.end)}
+    told |= {(line.split()[1], 0) for line in died.stdout.splitlines() if line.startswith("CommittedBatch ")}
     assert told == {("p:a", 0), ("p:b", 0), ("p:a", 1)}, "what is in the table was told, by one or the other"

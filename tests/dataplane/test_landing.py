@@ -17,9 +17,9 @@ import rota
 from rota.dataplane import fileindex, listing
 from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
 from rota.dataplane.opening import opened
-from rota.dataplane.table import Past
+from rota.dataplane.ports import LogEntry
+from rota.dataplane.tables import Tables
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rewritten import rewritten
@@ -42,20 +42,20 @@ def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
 def test_late_and_out_of_order_names_get_the_next_offsets(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/2.json", "x/3.json")
-    assert one.fix(("p:x",)) == {"p:x": 2}
+    assert one.assign_offsets(("p:x",)) == {"p:x": 2}
     land(tmp_path, "x/1.json")
-    assert one.latest(("p:x",)) == {"p:x": 3}
-    assert one.fix(("p:x",)) == {"p:x": 3}
-    assert [one.place("p:x", i) for i in range(3)] == ["x/2.json", "x/3.json", "x/1.json"]
-    assert source(tmp_path).place("p:x", 2) == "x/1.json"
+    assert one.read_ends(("p:x",)) == {"p:x": 3}
+    assert one.assign_offsets(("p:x",)) == {"p:x": 3}
+    assert [one.locate("p:x", i) for i in range(3)] == ["x/2.json", "x/3.json", "x/1.json"]
+    assert source(tmp_path).locate("p:x", 2) == "x/1.json"
 
 
 def test_looking_writes_nothing(tmp_path: Path) -> None:
     one = source(tmp_path)
-    assert one.keys() == ()
+    assert one.list_keys() == ()
     land(tmp_path, "x/1.json")
-    assert one.keys() == ("x",)
-    assert one.latest(("p:x", "p:none")) == {"p:x": 1, "p:none": 0}
+    assert one.list_keys() == ("x",)
+    assert one.read_ends(("p:x", "p:none")) == {"p:x": 1, "p:none": 0}
     assert not (tmp_path / "table").exists()
 
 
@@ -63,9 +63,9 @@ def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json", "x/_tmp.json", "x/.2.json.part", "x/_temporary/3.json", "_x/1.json")
     now = (tmp_path / "land/x/1.json").stat().st_ctime
     waiting = Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1.9})
-    assert waiting.keys() == ("x",)
-    assert waiting.fix(("p:x",)) == {"p:x": 0}
-    assert source(tmp_path).fix(("p:x",)) == {"p:x": 1}
+    assert waiting.list_keys() == ("x",)
+    assert waiting.assign_offsets(("p:x",)) == {"p:x": 0}
+    assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 1}
 
 
 def fields(one: Landing) -> dict[str, object]:
@@ -76,7 +76,9 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
     land(tmp_path, "x/1.json")
     os.utime(tmp_path / "land/x/1.json", (1, 1))
     now = (tmp_path / "land/x/1.json").stat().st_ctime
-    assert Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1}).fix(("p:x",)) == {"p:x": 0}
+    assert Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1}).assign_offsets(("p:x",)) == {
+        "p:x": 0
+    }
 
 
 def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp_path: Path) -> None:
@@ -84,24 +86,24 @@ def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp
     land(tmp_path, "x/1.json")
     rested = (tmp_path / "land/x/1.json").stat().st_ctime
     late = Landing(**{**fields(source(tmp_path, settle=0.01)), "clock": lambda: rested - 3600})
-    assert late.fix(("p:x",)) == {"p:x": 0}
+    assert late.assign_offsets(("p:x",)) == {"p:x": 0}
     wait_until(lambda: time.time() > rested + 0.05, 5)
     land(tmp_path, "x/2.json")
-    assert late.fix(("p:x",)) == {"p:x": 1}
+    assert late.assign_offsets(("p:x",)) == {"p:x": 1}
 
 
 def test_hive_style_names_and_folders_in_folders(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "carrier=AA/month=01/a.json", "carrier=AA/month=02/a.json", "a b*[1]/x.json")
-    assert one.keys() == ("a b*%5B1%5D", "carrier=AA")
-    assert one.fix(("p:carrier=AA", "p:a b*%5B1%5D")) == {"p:carrier=AA": 2, "p:a b*%5B1%5D": 1}
+    assert one.list_keys() == ("a b*%5B1%5D", "carrier=AA")
+    assert one.assign_offsets(("p:carrier=AA", "p:a b*%5B1%5D")) == {"p:carrier=AA": 2, "p:a b*%5B1%5D": 1}
 
 
 def test_a_name_too_long_for_an_id_is_left_out_and_told(tmp_path: Path) -> None:
     land(tmp_path, "x" * 130 + "/1.json", "y/1.json")
     one = source(tmp_path)
-    assert one.keys() == ("y",)
-    assert one.left_out() == {"x" * 130: listing.TOO_LONG}
+    assert one.list_keys() == ("y",)
+    assert one.list_ignored() == {"x" * 130: listing.TOO_LONG}
 
 
 def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -116,11 +118,11 @@ def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_pat
     os.mkfifo(tmp_path / "land/x/pipe.json")
     (tmp_path / os.fsdecode(b"land/x/caf\xe9.json")).write_text("{}")
     one = source(tmp_path)
-    assert one.keys() == ("x",)
-    assert one.latest(("p:x", "p:key")) == {"p:x": 2, "p:key": 0}
-    assert one.fix(("p:x",)) == {"p:x": 2}
-    assert [one.place("p:x", i) for i in range(2)] == ["x/1.json", "x/deep/2.json"]
-    assert one.left_out() == {
+    assert one.list_keys() == ("x",)
+    assert one.read_ends(("p:x", "p:key")) == {"p:x": 2, "p:key": 0}
+    assert one.assign_offsets(("p:x",)) == {"p:x": 2}
+    assert [one.locate("p:x", i) for i in range(2)] == ["x/1.json", "x/deep/2.json"]
+    assert one.list_ignored() == {
         "lone.json": listing.ASIDE,
         "key": listing.LINK,
         "x/link.json": listing.LINK,
@@ -134,10 +136,10 @@ def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_pat
 def test_a_link_in_place_of_a_file_that_has_its_offset_is_not_followed(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json")
-    one.fix(("p:x",))
+    one.assign_offsets(("p:x",))
     (tmp_path / "land/x/1.json").rename(tmp_path / "land/y/2.json")
     (tmp_path / "land/x/1.json").symlink_to(tmp_path / "land/y/2.json")
-    assert "is no regular file any more" in str(one.broken({"p:x": (0, 1)})["p:x"])
+    assert "is no regular file any more" in str(one.find_broken({"p:x": (0, 1)})["p:x"])
 
 
 def opened_all(place: str, table: str) -> None:
@@ -160,13 +162,13 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
 
 
 def test_where_a_partition_starts(tmp_path: Path) -> None:
-    assert [source(tmp_path, start=s).first(7, later=False) for s in ("earliest", "latest", 3)] == [0, 7, 3]
-    assert [source(tmp_path, start=s).first(7, later=True) for s in ("earliest", "latest", 3)] == [0, 0, 3]
+    assert [source(tmp_path, start=s).choose_start(7, later=False) for s in ("earliest", "latest", 3)] == [0, 7, 3]
+    assert [source(tmp_path, start=s).choose_start(7, later=True) for s in ("earliest", "latest", 3)] == [0, 0, 3]
 
 
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
     land(tmp_path, *(f"x/{i}.json" for i in range(5)), text="0123456789")
-    source(tmp_path).fix(("p:x",))
+    source(tmp_path).assign_offsets(("p:x",))
     for caps, end in (
         ({}, 5),
         ({"max_files": 2}, 2),
@@ -174,50 +176,50 @@ def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
         ({"max_bytes": 1}, 1),
         ({"max_job_files": 2}, 2),
     ):
-        assert source(tmp_path, **caps).capped({"p:x": 0}, {"p:x": 5}) == ({"p:x": (0, end)},)
-    assert source(tmp_path).capped({"p:x": 5}, {"p:x": 5}) == ()
+        assert source(tmp_path, **caps).plan_jobs({"p:x": 0}, {"p:x": 5}) == ({"p:x": (0, end)},)
+    assert source(tmp_path).plan_jobs({"p:x": 5}, {"p:x": 5}) == ()
 
 
 def test_a_file_that_changed_or_vanished_breaks_its_range_only(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "x/2.json", "y/1.json", "z/1.json")
-    one.fix(("p:x", "p:y", "p:z"))
+    one.assign_offsets(("p:x", "p:y", "p:z"))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
     (tmp_path / "land/y/1.json").unlink()
-    broken = one.broken({"p:x": (0, 2), "p:y": (0, 1), "p:z": (0, 1)})
+    broken = one.find_broken({"p:x": (0, 2), "p:y": (0, 1), "p:z": (0, 1)})
     assert set(broken) == {"p:x", "p:y"}
     assert "changed" in str(broken["p:x"])
     assert "vanished" in str(broken["p:y"])
-    assert not one.broken({"p:x": (0, 1)})
-    assert "asked for" in str(one.broken({"p:z": (0, 2)})["p:z"])
+    assert not one.find_broken({"p:x": (0, 1)})
+    assert "asked for" in str(one.find_broken({"p:z": (0, 2)})["p:z"])
 
 
 def test_what_is_read_again_is_kept_as_it_is_then_under_the_offset_it_has(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "x/2.json", "x/3.json", "y/1.json")
-    one.fix(("p:x", "p:y"))
+    one.assign_offsets(("p:x", "p:y"))
     land(tmp_path, "x/2.json", "x/3.json", "y/1.json", text='{"a": 2}{"a": 3}\n')
     now = one.as_now({"p:x": (1, 2), "p:y": (0, 1)})
-    assert not now.broken({"p:x": (0, 2), "p:y": (0, 1)})
-    assert set(one.broken({"p:x": (1, 2), "p:y": (0, 1)})) == {"p:x", "p:y"}, "only the reader sees them so"
+    assert not now.find_broken({"p:x": (0, 2), "p:y": (0, 1)})
+    assert set(one.find_broken({"p:x": (1, 2), "p:y": (0, 1)})) == {"p:x", "p:y"}, "only the reader sees them so"
     now.index.keep(("p:x",))
-    assert set(one.broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:y"}
-    assert "x/3.json (offset 2) changed" in str(one.broken({"p:x": (0, 3)})["p:x"]), "it was not read again"
+    assert set(one.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:y"}
+    assert "x/3.json (offset 2) changed" in str(one.find_broken({"p:x": (0, 3)})["p:x"]), "it was not read again"
     version = opened(one.index.path).version()
     now.index.keep(("p:x",))
     assert opened(one.index.path).version() == version, "nothing new is written"
-    assert [one.place("p:x", i) for i in range(3)] == ["x/1.json", "x/2.json", "x/3.json"]
-    assert one.fix(("p:x", "p:y")) == {"p:x": 3, "p:y": 1}
+    assert [one.locate("p:x", i) for i in range(3)] == ["x/1.json", "x/2.json", "x/3.json"]
+    assert one.assign_offsets(("p:x", "p:y")) == {"p:x": 3, "p:y": 1}
 
 
 def test_what_changes_while_it_is_read_again_or_is_gone_breaks_its_range(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json")
-    one.fix(("p:x", "p:y"))
+    one.assign_offsets(("p:x", "p:y"))
     (tmp_path / "land/y/1.json").unlink()
     now = one.as_now({"p:x": (0, 1), "p:y": (0, 1)})
     land(tmp_path, "x/1.json", text='{"a": 2}{"a": 3}\n')
-    broken = now.broken({"p:x": (0, 1), "p:y": (0, 1)})
+    broken = now.find_broken({"p:x": (0, 1), "p:y": (0, 1)})
     assert str(broken["p:x"]).startswith("x/1.json (offset 0) changed while it was read again")
     assert str(broken["p:y"]).startswith("y/1.json (offset 0) vanished. Bring it back, or give a range without it")
 
@@ -229,7 +231,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
     one = source(tmp_path)
     for name in "123":
         land(tmp_path, f"x/{name}.json")
-        one.fix(("p:x",))
+        one.assign_offsets(("p:x",))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
     real, armed = fileindex.FileIndex._replaced, [True]
 
@@ -240,12 +242,12 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
                 opened(one.index.path).optimize.compact()
             else:
                 land(tmp_path, "x/4.json")
-                one.fix(("p:x",))
+                one.assign_offsets(("p:x",))
         return found
 
     monkeypatch.setattr(fileindex.FileIndex, "_replaced", meanwhile)
     one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
-    assert not one.broken({"p:x": (0, 3)})
+    assert not one.find_broken({"p:x": (0, 3)})
     files = opened(one.index.path).file_uris()
     rows = sorted((r["ordinal"], r["path"]) for uri in files for r in pq.read_table(uri).to_pylist())
     assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
@@ -257,23 +259,23 @@ def grown(folder: Path, name: str) -> None:
         file.write('{"a": 2}\n')
 
 
-def commit(version: int, op: str = "commit", **ranges: tuple[int, int]) -> Past:
+def commit(version: int, op: str = "commit", **ranges: tuple[int, int]) -> LogEntry:
     spans = {f"p:{key}": span for key, span in ranges.items()}
-    return Past(version, 0.0, op, "g", "", "", "", 0, {}, spans, {}, {}, 0.0)
+    return LogEntry(version, 0.0, op, "g", "", "", "", 0, {}, spans, {}, {}, 0.0)
 
 
 def test_a_file_written_in_two_parts_around_settle_is_stopped_or_told(tmp_path: Path) -> None:
     """Before it is read it parks its partition; after that a look finds it, and a replay takes all of it."""
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json", "z/1.json")
-    one.fix(("p:x", "p:y", "p:z"))
+    one.assign_offsets(("p:x", "p:y", "p:z"))
     grown(tmp_path, "x/1.json")
-    assert "changed after it got its offset" in str(one.broken({"p:x": (0, 1)})["p:x"])
+    assert "changed after it got its offset" in str(one.find_broken({"p:x": (0, 1)})["p:x"])
     log = [commit(2, y=(0, 1), z=(0, 1))]
     assert not rewritten(one, log)
     grown(tmp_path, "y/1.json")
     (tmp_path / "land/z/1.json").unlink()
-    assert one.latest(("p:y",)) == {"p:y": 1}, "it is not new"
+    assert one.read_ends(("p:y",)) == {"p:y": 1}, "it is not new"
     assert rewritten(one, log) == {
         "p:y": "y/1.json (offset 0) changed after being consumed: what is in there now is not in the table. A replay "
         "takes it: from 0 to 1"
@@ -288,7 +290,7 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     one = source(tmp_path)
     names = [f"x/{i}.json" for i in range(8)]
     land(tmp_path, *names)
-    one.fix(("p:x",))
+    one.assign_offsets(("p:x",))
     for name in names:
         grown(tmp_path, name)
     log = [commit(4, x=(4, 8)), commit(3, "skip", x=(3, 4)), commit(2, x=(2, 3)), commit(1, "claim")]
@@ -316,15 +318,15 @@ def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) 
 
     def look(partitions: tuple[str, ...]) -> None:
         both.wait()
-        source(tmp_path).fix(partitions)
+        source(tmp_path).assign_offsets(partitions)
 
     threads = [threading.Thread(target=look, args=(ps,)) for ps in 2 * [("p:x", "p:y"), ("p:y",)]]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert source(tmp_path).fix(("p:x", "p:y")) == {"p:x": 30, "p:y": 30}
-    assert len({source(tmp_path).place("p:x", i) for i in range(30)}) == 30
+    assert source(tmp_path).assign_offsets(("p:x", "p:y")) == {"p:x": 30, "p:y": 30}
+    assert len({source(tmp_path).locate("p:x", i) for i in range(30)}) == 30
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the transaction"])
@@ -341,11 +343,11 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
         found = real(self, partition, known)
         if armed and armed.pop():
             land(tmp_path, "x/1.json")
-            assert source(tmp_path).fix(("p:x",)) == {"p:x": 2}
+            assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
         return found
 
     monkeypatch.setattr(Landing, "_new", meanwhile)
-    slow.fix(("p:x",))
+    slow.assign_offsets(("p:x",))
     rows = log(index.path).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
     assert (given[0], paths["x/2.json"]) == ((1, 1) if guarded else (2, 2))
@@ -356,9 +358,9 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
     one = source(tmp_path)
     for i in range(45):
         land(tmp_path, f"x/{i:03}.json")
-        one.fix(("p:x",))
+        one.assign_offsets(("p:x",))
     assert len(opened(one.index.path).file_uris()) < 10
-    assert [one.place("p:x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
+    assert [one.locate("p:x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
 
 
 def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
@@ -368,8 +370,8 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     monkeypatch.setattr(fileindex, "read", lambda file: seen.append(file) or real(file))
     for i in range(90):  # put together twice
         land(tmp_path, f"x/{i:03}.json")
-        one.fix(("p:x",))
-    assert one.given(("p:x",)) == {"p:x": 90}
+        one.assign_offsets(("p:x",))
+    assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
     assert sum(file.rows for file in fileindex._READ[one.index.path].values()) == 90
     assert len(seen) == len(set(seen))
 
@@ -389,10 +391,10 @@ def test_a_damaged_index_is_one_line_with_the_way_on(
     one = source(tmp_path)
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)
-        one.fix(("p:x",))
+        one.assign_offsets(("p:x",))
     damage(one.index.path)
     fileindex._READ.clear()
-    for look in (one.latest, one.fix):
+    for look in (one.read_ends, one.assign_offsets):
         with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
             look(("p:x",))
 
@@ -402,11 +404,11 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json", text='{"a": 1}\r\n{"a"\n')
     with gzip.open(tmp_path / "land/x/2.json.gz", "wt") as file:
         file.write("one\ntwo")
-    one.fix(("p:x",))
-    assert list(one.records("p:x", 0)) == ['{"a": 1}', '{"a"']
-    assert list(one.records("p:x", 1)) == ["one", "two"]
-    assert one.reason('{"a"').startswith("no JSON: ")
-    assert one.reason('{"a": "x"}') == "a field is not of its declared type"
+    one.assign_offsets(("p:x",))
+    assert list(one.read_records("p:x", 0)) == ['{"a": 1}', '{"a"']
+    assert list(one.read_records("p:x", 1)) == ["one", "two"]
+    assert one.explain_bad('{"a"').startswith("no JSON: ")
+    assert one.explain_bad('{"a": "x"}') == "a field is not of its declared type"
 
 
 def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:
@@ -428,12 +430,15 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
     land(
         tmp_path, "x/1.json", "y/1.json", "z"
     )  # a file where a folder was fails for root too, as a folder of 0700 does
-    assert one.latest(("p:x", "p:z")) == {"p:x": 1}
-    assert one.fix(("p:x", "p:y", "p:z")) == {"p:x": 1, "p:y": 1}
-    assert one.fix(("p:x", "p:z")) == {"p:x": 1}
-    assert one.keys() == ("x", "y")
-    assert "land/z cannot be looked at (Not a directory). Mend its rights, then: rota retry p:z" in one.unseen("p:z")
-    assert not one.unseen("p:x")
+    assert one.read_ends(("p:x", "p:z")) == {"p:x": 1}
+    assert one.assign_offsets(("p:x", "p:y", "p:z")) == {"p:x": 1, "p:y": 1}
+    assert one.assign_offsets(("p:x", "p:z")) == {"p:x": 1}
+    assert one.list_keys() == ("x", "y")
+    assert (
+        "land/z cannot be looked at (Not a directory). Mend its rights, then: rota retry p:z"
+        in one.explain_unreadable("p:z")
+    )
+    assert not one.explain_unreadable("p:x")
 
 
 def unlooked(file: Path) -> None:
@@ -445,15 +450,15 @@ def unlooked(file: Path) -> None:
 def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "x/2.json", "y/1.json")
-    one.fix(("p:x", "p:y"))
+    one.assign_offsets(("p:x", "p:y"))
     unlooked(tmp_path / "land/x/2.json")
-    (error,) = one.broken({"p:x": (0, 2), "p:y": (0, 1)}).values()
+    (error,) = one.find_broken({"p:x": (0, 2), "p:y": (0, 1)}).values()
     assert isinstance(error, EnvironmentFailed)
     assert str(error).startswith(f"{tmp_path}/land/x/2.json cannot be looked at (Too many levels")
     assert str(error).endswith("Mend its rights, then: rota retry p:x")
-    assert not one.broken({"p:x": (0, 1)})
+    assert not one.find_broken({"p:x": (0, 1)})
     again = one.as_now({"p:x": (0, 2), "p:y": (0, 1)})
-    assert set(again.broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:x"}
+    assert set(again.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:x"}
     assert not rewritten(one, [commit(2, x=(0, 2), y=(0, 1))])
 
 
@@ -467,15 +472,15 @@ def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
     monkeypatch.setattr(os, "scandir", stale)
-    for look in (one.latest, one.fix):
+    for look in (one.read_ends, one.assign_offsets):
         with pytest.raises(EnvironmentFailed, match="Stale file handle"):
             look(("p:x",))
     monkeypatch.undo()
-    one.fix(("p:x",))
+    one.assign_offsets(("p:x",))
     monkeypatch.setattr(os, "scandir", stale)
     unlooked(tmp_path / "land/x/1.json")
     with pytest.raises(EnvironmentFailed, match="Stale file handle"):
-        one.broken({"p:x": (0, 1)})
+        one.find_broken({"p:x": (0, 1)})
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
@@ -483,7 +488,7 @@ def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path
     """A replay takes a file as it is now: it followed a link out of the landing folder, and waited for a pipe for ever."""
     one = source(tmp_path)
     land(tmp_path, "x/0.json")
-    one.fix(("p:x",))
+    one.assign_offsets(("p:x",))
     file = tmp_path / "land" / "x" / "0.json"
     file.unlink()
     if kind == "link":
@@ -494,6 +499,8 @@ def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path
     else:
         file.mkdir()
     for look, way in ((one, "then: rota retry"), (one.as_now({"p:x": (0, 1)}), "then replay")):
-        said = str(look.broken({"p:x": (0, 1)})["p:x"])
+        said = str(look.find_broken({"p:x": (0, 1)})["p:x"])
         assert said == f"x/0.json (offset 0) is no regular file any more. Bring the file back, {way}"
-    assert not one.moving("p:x", one.rewritten({"p:x": (0,)})["p:x"]), "a retry would wait for it for ever"
+    assert not one.explain_unsettled("p:x", one.find_rewritten({"p:x": (0,)})["p:x"]), (
+        "a retry would wait for it for ever"
+    )

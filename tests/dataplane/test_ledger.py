@@ -19,7 +19,8 @@ from deltalake.exceptions import CommitFailedError
 
 from rota.dataplane import columns, footers, replacing
 from rota.dataplane.ledger import Guards, Ledger
-from rota.dataplane.table import KEYS, Batch, Claimed
+from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.table import KEYS
 from rota.errors import BadTransform, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 
@@ -30,7 +31,7 @@ def ledger(folder: Path, **more: Any) -> Ledger:
     return Ledger(folder / "main", "g", **{"meta": META, **more})
 
 
-def batch(table: Ledger, claimed: Claimed, rows: int = 1, ends: dict[str, int] | None = None, **extra: str) -> Batch:
+def batch(table: Ledger, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: str) -> Batch:
     """One row an offset, written as Spark would; two offsets a partition."""
     ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
     attempt = uuid.uuid4().hex
@@ -58,16 +59,16 @@ def expected(**offsets: int) -> dict[str, dict[int, int]]:
 
 def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
     table = ledger(tmp_path)
-    assert table.standing(("p",))["p"].offset is None
+    assert table.read_positions(("p",))["p"].offset is None
     assert not table.path.exists()
     claimed = table.claim({"p": 7, "q": 8}, {"p": 0, "q": 0})
     assert table.commit(claimed, one := batch(table, claimed)) == 2
-    assert {p: (s.offset, s.token) for p, s in table.standing(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
+    assert {p: (s.offset, s.token) for p, s in table.read_positions(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
     assert damage(table.path, expected(p=2, q=2)) == NO_DAMAGE
     (said,) = log(table.path).said("commit")
     assert {f"rota.{k}" for k in KEYS} <= set(said)
     assert json.loads(str(said["rota.tokens"])) == {"p": 7, "q": 8}
-    assert table.past()[0].commit == one.id
+    assert table.read_log()[0].commit == one.id
 
 
 def test_the_names_of_the_transactions(tmp_path: Path) -> None:
@@ -320,11 +321,11 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
         with pytest.raises(ForeignTable, match=r"version 5 \((RESTORE|DELETE)\) changed rows, .* then: rota adopt"):
             go_on(table)
     assert version(table.path) == before
-    assert ("(of p: 2 to 6)" in table.altered(["p"])["p"]) == (change is restored)
+    assert ("(of p: 2 to 6)" in table.find_foreign_commits(["p"])["p"]) == (change is restored)
     assert table.adopt() == 1
     assert table.adopt() == 1
     assert version(table.path) == before + 1, "adopted once"
-    lost = Claimed(None, 0, "", "", {}, {"p": 2}, {})
+    lost = TableClaim(None, 0, "", "", {}, {"p": 2}, {})
     replacing.replace(table, batch(table, lost, ends={"p": 6}))
     go_on(table)
     assert damage(table.path, expected(p=8)) == NO_DAMAGE
@@ -371,17 +372,17 @@ def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: P
     claimed = table.claim({"p": 1}, {"p": 0})
     table.commit(claimed, Batch("s", "who", "", "", 0, {"p": (6, 7)}, op="skip"))
     go_on(table)
-    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
+    replacing.replace(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
     restored(table)
-    assert table.altered(["p"])["p"].endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
+    assert table.find_foreign_commits(["p"])["p"].endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
 
 
 def test_what_a_restore_took_is_named_also_below_what_else_was_done(tmp_path: Path) -> None:
     table = filled(tmp_path)
     restored(table)
     DeltaTable(table.path).delete("_offset = 0")
-    assert "(DELETE) changed rows" in table.altered(["p"])["p"]
-    assert table.altered(["p"])["p"].endswith("(of p: 2 to 6)")
+    assert "(DELETE) changed rows" in table.find_foreign_commits(["p"])["p"]
+    assert table.find_foreign_commits(["p"])["p"].endswith("(of p: 2 to 6)")
 
 
 def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
@@ -390,8 +391,8 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     DeltaTable(table.path).alter.add_columns(Field("later", "long"))
     DeltaTable(table.path).create_checkpoint()
-    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
-    assert not table.altered(["p"])
+    replacing.replace(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
+    assert not table.find_foreign_commits(["p"])
     go_on(table)
     assert damage(table.path, expected(p=8)) == NO_DAMAGE
 
@@ -414,7 +415,7 @@ def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).restore(3)
     DeltaTable(table.path).optimize.compact()
-    replacing.replace(table, batch(table, Claimed(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
+    replacing.replace(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
     with pytest.raises(ForeignTable, match="RESTORE"):
         go_on(table)
 
@@ -436,7 +437,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     table.claim({"q": 1}, {"q": 0})
     with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
         table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
-    stands = table.standing(("p",))["p"].offset or 0
+    stands = table.read_positions(("p",))["p"].offset or 0
     wrong = damage(table.path, expected(p=stands))
     assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
@@ -448,7 +449,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(tmp_path: Path
     table = filled(tmp_path, guards=Guards(lineage=guarded))
     claimed = table.claim({"p": 1}, {"p": 0})
     shutil.copytree(table.path, tmp_path / "copy")
-    made = batch(table, claimed if verb == "commit" else Claimed(None, 0, "", "", {}, {"p": 2}, {}))
+    made = batch(table, claimed if verb == "commit" else TableClaim(None, 0, "", "", {}, {"p": 2}, {}))
     shutil.rmtree(table.path)
     (tmp_path / "copy").rename(table.path)
     with pytest.raises(EnvironmentFailed, match=r"which this run wrote .* is gone") if guarded else nullcontext():
@@ -468,7 +469,12 @@ def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -
         newest.write_bytes(newest.read_bytes()[:50])
     else:
         newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
-    for look in (table.past, lambda: table.altered(["p"]), table.adopt, lambda: table.standing(("p",))):
+    for look in (
+        table.read_log,
+        lambda: table.find_foreign_commits(["p"]),
+        table.adopt,
+        lambda: table.read_positions(("p",)),
+    ):
         with pytest.raises(
             EnvironmentFailed, match=r"main is no table that can be read \(.*Bring its _delta_log back"
         ) as said:

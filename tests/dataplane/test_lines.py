@@ -2,10 +2,10 @@
 
 import pytest
 
-from rota.consume import Committed, Parked
+from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import lines
 from rota.dataplane.landing import Landing
-from rota.replay import NotReplayed, replay
+from rota.replay import RefusedReplay, replay
 from rota.retry import retry
 from tests.dataplane.conftest import log
 from tests.dataplane.world import PLAIN, World
@@ -45,7 +45,7 @@ def test_what_is_not_found_is_one_record_or_in_quarantine(world: World) -> None:
     world.give("a")
     world.land("a", "0", (*SINGLE, *ASIDE))
     (event,) = world.run("a")
-    assert isinstance(event, Committed), event
+    assert isinstance(event, CommittedBatch), event
     assert {row["_raw"] for row in log(world.table / "quarantine").rows()} == set(ASIDE)
 
 
@@ -62,19 +62,19 @@ def test_the_others_go_on_and_the_mended_file_is_read(world: World) -> None:
     world.land("a", "2", ['{"n": 20}', '{"n": 21}{"n": 22}'])
     world.rows("b", "0", 3)
     events = {e.partition: e for e in world.run("a", "b")}
-    assert isinstance(events["p:a"], Committed)
+    assert isinstance(events["p:a"], CommittedBatch)
     assert events["p:a"].end == 2
-    assert isinstance(events["p:b"], Committed)
+    assert isinstance(events["p:b"], CommittedBatch)
     assert events["p:b"].rows == 3
     (event,) = world.run("a")
-    assert isinstance(event, Parked)
+    assert isinstance(event, ParkedPartition)
     assert event.retry_at is None
     assert event.reason == (
         'a/2.json (offset 2) has a line with more than one value, and Spark reads the first alone: {"n": 21}{"n": 22} ... '
         "Put each record on a line of its own, then: rota retry p:a"
     )
     world.land("a", "2", ['{"n": 20}', '{"n": 21}', '{"n": 22}'])
-    assert retry(world.tree, "p:a", world.pipeline) == ("a/2.json",)
+    assert retry(world.tree, "p:a", world.ports) == ("a/2.json",)
     world.until_idle("a")
     assert sorted(r["n"] for r in log(world.table / "main").rows() if r["_partition"] == "p:a") == [
         0, 1, 10, 11, 20, 21, 22, 30, 31, 40, 41,
@@ -86,8 +86,8 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
     world.rows("a", "0", 2)
     world.until_idle("a")
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
-    (event,) = replay(world.tree, world.pipeline, {"p:a": (0, 1)}, "again", world.connect)
-    assert isinstance(event, NotReplayed)
+    (event,) = replay(world.tree, world.ports, {"p:a": (0, 1)}, "again")
+    assert isinstance(event, RefusedReplay)
     assert event.reason.endswith("on a line of its own, then replay p:a")
 
 
@@ -107,7 +107,7 @@ def test_a_file_of_lines_that_is_read_as_one_value_says_so(world: World) -> None
     world.land("b", "0", ["[", '  {"n": 3, "word": "}{"},', '  {"n": 4}', "]"])
     world.land("c", "0", ["{", '  "n": 5,', '  "word": "w"', "}", ""])
     events = {e.partition: e for e in world.run("a", "b", "c")}
-    assert isinstance(events["p:a"], Parked)
+    assert isinstance(events["p:a"], ParkedPartition)
     assert events["p:a"].reason.startswith(
         "a/0.json (offset 0) has more than one value, and Spark reads the first alone: "
     )

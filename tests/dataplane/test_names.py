@@ -94,12 +94,12 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
     source = Files(str(tmp_path / "land"), "json", "n int", settle=0.0)
     landing = Landing.of(replace(Pipeline(source, Delta(str(tmp_path / "table"))), name="p"))
     hostile = "p:..%2Fsecret"
-    given = landing.fix((hostile, "p:good"))
+    given = landing.assign_offsets((hostile, "p:good"))
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"
     assert given["p:good"] == 1
     if guarded:
-        assert "rota forget --pipeline" in landing.unseen(hostile)
-        assert landing.latest((hostile,)) == {}
+        assert "rota forget --pipeline" in landing.explain_unreadable(hostile)
+        assert landing.read_ends((hostile,)) == {}
 
 
 @given(st.text(min_size=1, max_size=MAX_PARTITION // 4).filter(lambda t: not _surrogate(t)))

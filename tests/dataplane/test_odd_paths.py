@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from rota.consume import Committed, Idle, Parked
+from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.dataplane import fileindex
 from rota.dataplane.landing import Landing
 from rota.dataplane.names import key
@@ -22,7 +22,7 @@ from rota.dataplane.vacuum import vacuum
 from rota.demo import deltalog
 from rota.errors import ConfigError
 from rota.rename import rename
-from rota.replay import Replayed, replay
+from rota.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.test_faults_without_spark import no_spark
 from tests.dataplane.test_rename import each, filled, rows, tables
@@ -52,24 +52,24 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
         filled(world, name, key=key(odd))
     main, index = tables(world).main, Landing.of(world.pipeline).index
     p = world.pipeline.partition(key(odd))
-    assert main.past()[0].op == "commit"
-    assert main.landed(main.past()[0].commit, 0) == main.past()[0].version
-    assert not main.altered([p])
+    assert main.read_log()[0].op == "commit"
+    assert main.landed(main.read_log()[0].commit, 0) == main.read_log()[0].version
+    assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)
-        Landing.of(world.pipeline).fix((p,))
+        Landing.of(world.pipeline).assign_offsets((p,))
     assert len(DeltaTable(world.table / "index").file_uris()) < 5, "put together"
     assert [f.path for f in index.files((p,))[p]] == [
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))
     ]
     vacuum(world.table, dry_run=False)
-    assert deltalog.read(world.table / "main").version == main.past()[0].version
+    assert deltalog.read(world.table / "main").version == main.read_log()[0].version
     world.call("q")
     rename(world.tree, "p", world.pipeline)
     assert rows(world) == each(f"q:{key(odd)}", 2)
     assert len(DeltaTable(world.table / "main").to_pandas()) == 2
     somebody_appends(world.table / "main")
-    assert "(WRITE) changed rows" in tables(world).main.altered([p])[p]
+    assert "(WRITE) changed rows" in tables(world).main.find_foreign_commits([p])[p]
 
 
 def somebody_appends(table: Path) -> None:
@@ -104,18 +104,18 @@ def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: st
     world.land(SOME, f"{ALL}1", ['{"n": 1}', "bad"])
     world.give(a)
     events = world.until_idle(a)
-    assert [type(e) for e in events] == [Committed, Committed, Idle], events
+    assert [type(e) for e in events] == [CommittedBatch, CommittedBatch, IdlePartition], events
     assert damage(world.table / "main", {p: {0: 3, 1: 1}}) == NO_DAMAGE
     (aside,) = log(world.table / "quarantine").rows()
     assert (aside["_file"], aside["_position"]) == (f"{SOME}/{ALL}1.json", 2)
     world.rows(SOME, f"{ALL}0", 5)
-    (done,) = replay(world.tree, world.pipeline, {p: (0, 1)}, "again", world.connect)
-    assert isinstance(done, Replayed), done
+    (done,) = replay(world.tree, world.ports, {p: (0, 1)}, "again")
+    assert isinstance(done, ReplayedRange), done
     vacuum(world.table, timedelta(days=7), dry_run=False)
     world.join("w2")
     world.give(a)
     world.rows(SOME, f"{ALL}2", 2)
-    assert [type(e) for e in world.until_idle(a)] == [Committed, Idle]
+    assert [type(e) for e in world.until_idle(a)] == [CommittedBatch, IdlePartition]
     assert damage(world.table / "main", {p: {0: 5, 1: 1, 2: 2}}) == NO_DAMAGE
     table = DeltaTable(world.table / "main")
     files = [unquote(uri) for uri in table.file_uris()]
@@ -131,6 +131,6 @@ def test_what_spark_says_of_a_file_names_the_landed_one(tmp_path: Path, endpoint
     world.land(SOME, "x", ["no parquet"], ".parquet")
     world.give(key(SOME))
     (event,) = world.run(key(SOME))
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert f"{SOME}/x.parquet" in event.reason
     assert "stage" not in event.reason, event.reason

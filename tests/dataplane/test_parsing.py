@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.consume import Committed
+from rota.consume import CommittedBatch
 from rota.dataplane import footers, parsing, quarantine
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import files
@@ -74,7 +74,7 @@ def aside(world: World) -> list[tuple[str, str]]:
 def consumed(world: World, key: str) -> tuple[int, int]:
     """Rows and bad records of the only batch."""
     (event,) = world.run(key)
-    assert isinstance(event, Committed), event
+    assert isinstance(event, CommittedBatch), event
     return event.rows, event.bad_rows
 
 
@@ -105,7 +105,7 @@ def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, f
         lines[i % 6] = text({**GOOD, "id": i % 6, column: WRONG[column]})
         world.land(f"{i}", "0", lines, f".{format}")
     events = {e.partition: e for e in world.run(*(f"{i}" for i in range(len(columns))))}
-    assert all(isinstance(e, Committed) for e in events.values()), events
+    assert all(isinstance(e, CommittedBatch) for e in events.values()), events
     assert {columns[int(p[2:])]: e.bad_rows for p, e in events.items()} == dict.fromkeys(columns, 1)
     assert [json.loads(raw)["amount"] if format == "json" else raw for _, raw in aside(world)]
     assert len(aside(world)) == len(columns)
@@ -170,7 +170,9 @@ def test_what_parses(world: World, format: str) -> None:
         world.land(
             str(i), "0", of_csv if format == "csv" else [f'{{"c{i}": {value}}}' for value in values], f".{format}"
         )
-    found = {kinds[int(e.partition[2:])]: (e.rows, e.bad_rows) for e in world.run(*keys) if isinstance(e, Committed)}
+    found = {
+        kinds[int(e.partition[2:])]: (e.rows, e.bad_rows) for e in world.run(*keys) if isinstance(e, CommittedBatch)
+    }
     assert found == {kind: tuple(map(len, VALUES[format, kind])) for kind in kinds}
 
 
@@ -239,7 +241,7 @@ def test_a_hidden_file_of_what_spark_wrote_is_noticed(
     monkeypatch.setattr(footers, "read", hidden(footers.read))
     if not guarded:
         monkeypatch.setattr(parsing, "same", unequal)
-        assert sum(e.rows for e in world.run("a", "b") if isinstance(e, Committed)) == 2
+        assert sum(e.rows for e in world.run("a", "b") if isinstance(e, CommittedBatch)) == 2
         assert world.tree.checkpoints()["p:a"].record.offset == 1
         return
     with pytest.raises(EnvironmentFailed, match="2 rows that Spark wrote, 0 that its files hold"):
@@ -247,7 +249,7 @@ def test_a_hidden_file_of_what_spark_wrote_is_noticed(
     assert not world.tree.parked()
     assert not log(world.table / "main").said("commit")
     monkeypatch.undo()
-    assert [e.rows for e in world.run("a", "b") if isinstance(e, Committed)] == [2, 2]
+    assert [e.rows for e in world.run("a", "b") if isinstance(e, CommittedBatch)] == [2, 2]
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
@@ -345,8 +347,8 @@ def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
     for key, record in lines.items():
         world.land(key, "0", [json.dumps(record)])
     events = world.run(*lines)
-    assert {e.rows for e in events if isinstance(e, Committed)} == {1}, events
-    assert len([e for e in events if isinstance(e, Committed)]) == len(lines)
+    assert {e.rows for e in events if isinstance(e, CommittedBatch)} == {1}, events
+    assert len([e for e in events if isinstance(e, CommittedBatch)]) == len(lines)
     table = DeltaTable(world.table / "main")
     found = QueryBuilder().register("t", table).execute("select count(*) n, count(distinct d) d from t").read_all()
     assert [column[0].as_py() for column in found.columns] == [len(lines), 3]

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rota import rename as verb
 from rota.adopt import adopt
 from rota.backlog import lags
-from rota.consume import Committed, Idle
+from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
@@ -27,12 +27,14 @@ from rota.dataplane import names, quarantine, renaming, replacing
 from rota.dataplane.fileindex import FileIndex
 from rota.dataplane.identity import Identity
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger, Tables
-from rota.dataplane.table import Batch, Claimed, renamed_id
+from rota.dataplane.ledger import Ledger
+from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.table import renamed_id
+from rota.dataplane.tables import Tables
 from rota.errors import ConfigError, ForeignTable
 from rota.pipeline import load
 from rota.rename import rename
-from rota.replay import Replayed, replay
+from rota.replay import ReplayedRange, replay
 from rota.skip import skip
 from tests.dataplane.conftest import log
 from tests.dataplane.test_faults_without_spark import no_spark
@@ -55,7 +57,7 @@ def filled(world: World, *files: str, key: str = "a") -> None:
     partition = world.pipeline.partition(key)
     for name in files:
         world.rows(names.folder(key), name, 1)
-    (end,) = Landing.of(world.pipeline).fix((partition,)).values()
+    (end,) = Landing.of(world.pipeline).assign_offsets((partition,)).values()
     token = world.tree.owned((partition,))[partition].token
     main, aside = tables(world).main, tables(world).quarantine
     claimed = main.claim({partition: token}, {partition: 0})
@@ -101,9 +103,9 @@ def test_a_renamed_file_reads_nothing_again(small: World, monkeypatch: pytest.Mo
     with pytest.raises(ForeignTable, match=SAYS):
         small.run("a", connect=no_spark)
     with pytest.raises(ForeignTable, match=SAYS):
-        skip(small.tree, small.pipeline, "q:a")
+        skip(small.tree, small.ports, "q:a")
     with pytest.raises(ForeignTable, match=SAYS):
-        list(replay(small.tree, small.pipeline, {"q:a": (0, 1)}, "r", no_spark))
+        list(replay(small.tree, small.open_ports(connect=no_spark), {"q:a": (0, 1)}, "r"))
     for ledger in (tables(small).main, tables(small).quarantine):
         with pytest.raises(ForeignTable, match="is the table of pipeline 'p'"):
             ledger.claim({"q:a": 9}, {"q:a": 0})
@@ -159,7 +161,7 @@ def test_a_table_of_another_deployment_and_another_name_is_left_alone(small: Wor
     other.call("q")
     rename(other.tree, "p", other.pipeline)
     other.give("a", incarnation=other.join("w2"))
-    assert [type(e) for e in other.run("a", connect=no_spark)] == [Idle]
+    assert [type(e) for e in other.run("a", connect=no_spark)] == [IdlePartition]
     assert rows(small) == each("q:a", 2)
 
 
@@ -170,9 +172,12 @@ def settled(world: World, old: str, new: str, end: int) -> None:
     """Everything is the new name's, as it was the old one's; what lands next is read once."""
     assert rows(world) == each(f"{new}-a", end)
     assert rows(world, "quarantine") == each(f"{new}-a", end)
-    counts, (made, *_) = quarantine.counting(past := tables(world).main.past()), (p for p in past if p.op == "commit")
+    counts, (made, *_) = (
+        quarantine.counting(past := tables(world).main.read_log()),
+        (p for p in past if p.op == "commit"),
+    )
     assert counts(f"{new}-a", 0, made.attempt)
-    assert lags(world.tree, world.pipeline, [f"{new}-a"]) == {f"{new}-a": (end, end)}
+    assert lags(world.tree, world.ports.source, [f"{new}-a"]) == {f"{new}-a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
     assert world.tree.wishes().pins == {f"{new}-a": "w1"}
@@ -181,7 +186,9 @@ def settled(world: World, old: str, new: str, end: int) -> None:
     assert not world.tree.parked()
     world.give("a")
     assert world.run("a", connect=no_spark) == [
-        Idle(f"{new}-a", end, world.tree.owned((f"{new}-a",))[f"{new}-a"].token, world.tree.head().record.epoch)
+        IdlePartition(
+            f"{new}-a", end, world.tree.owned((f"{new}-a",))[f"{new}-a"].token, world.tree.head().record.epoch
+        )
     ]
     filled(world, "new")
     assert rows(world) == each(f"{new}-a", end + 1)
@@ -210,7 +217,7 @@ def test_names_may_begin_like_others_and_come_back(small: World, called: tuple[s
         small.call(name)
         assert rename(small.tree, now, small.pipeline) == 1
         assert rows(small) == each(f"{name}-a", 2)
-        past = tables(small).main.past()
+        past = tables(small).main.read_log()
         assert {p for one in past for p in (*one.ranges, *one.tokens)} == {f"{name}-a"}
         now = name
     pin(small.tree, "p:a", "w1")
@@ -290,7 +297,7 @@ def test_an_owner_of_before_the_rename_claims_anew(
     if guarded:
         assert small.tree.owned(("q:a",))["q:a"].incarnation is None
         settled_owner = small.give("a")
-        assert [type(e) for e in small.run("a", incarnation=settled_owner, connect=no_spark)] == [Idle]
+        assert [type(e) for e in small.run("a", incarnation=settled_owner, connect=no_spark)] == [IdlePartition]
         return
     with pytest.raises(ForeignTable, match=r"above .* of its rightful owner"):
         small.run("a", incarnation=owned.incarnation, connect=no_spark)
@@ -323,12 +330,12 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 
         monkeypatch.setattr(FileIndex, "_renamed_rows", kept)
     rename(small.tree, "p", small.pipeline)
-    late.fix(("p:a",))
-    assert Landing.of(small.pipeline).place("q:a", 0) == "a/1.json"
+    late.assign_offsets(("p:a",))
+    assert Landing.of(small.pipeline).locate("q:a", 0) == "a/1.json"
     small.call("p")
     rename(small.tree, "q", small.pipeline)
     assert given(small) == dict.fromkeys([("p:a", "a/0.json"), ("p:a", "a/1.json")], 1 if guarded else 2)
-    assert Landing.of(small.pipeline).place("p:a", 0) == "a/1.json" or not guarded
+    assert Landing.of(small.pipeline).locate("p:a", 0) == "a/1.json" or not guarded
 
 
 @pytest.mark.parametrize("again", [7, 8], ids=["guarded", "without the guard"])
@@ -365,11 +372,11 @@ def test_a_rename_hides_no_rows_that_somebody_took(small: World) -> None:
     small.call("q")
     rename(small.tree, "p", small.pipeline)
     small.give("a")
-    assert "(DELETE) changed rows" in tables(small).main.altered(["q:a"])["q:a"]
+    assert "(DELETE) changed rows" in tables(small).main.find_foreign_commits(["q:a"])["q:a"]
     with pytest.raises(ForeignTable, match="DELETE"):
         tables(small).main.claim({"q:a": 1 << 40}, {"q:a": 0})
     adopt(small.tree, [small.pipeline])
-    assert not tables(small).main.altered(["q:a"])
+    assert not tables(small).main.find_foreign_commits(["q:a"])
 
 
 def test_a_log_that_was_shortened_loses_no_offset(small: World) -> None:
@@ -384,7 +391,7 @@ def test_a_log_that_was_shortened_loses_no_offset(small: World) -> None:
     with pytest.raises(ForeignTable, match="is the table of pipeline"):
         adopt(small.tree, [small.pipeline])
     assert rename(small.tree, "p", small.pipeline) == 1
-    assert tables(small).main.standing(("q:a",))["q:a"].offset == 2
+    assert tables(small).main.read_positions(("q:a",))["q:a"].offset == 2
 
 
 def test_a_replay_after_a_rename_replaces_the_rows_of_before(small: World) -> None:
@@ -392,7 +399,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(small: World) -> No
     small.call("q")
     rename(small.tree, "p", small.pipeline)
     main = tables(small).main
-    replacing.replace(main, batch(main, Claimed(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
+    replacing.replace(main, batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
     assert rows(small) == each("q:a", 2)
 
 
@@ -482,18 +489,18 @@ def test_the_whole_line_goes_on_under_the_new_name(tmp_path: Path, endpoint: str
     assert str(seen()) == str(before)
     world.join("w2")
     world.give("a")
-    assert [type(e) for e in world.run("a")] == [Idle]
-    (done,) = replay(world.tree, world.pipeline, {"q:a": (0, 2)}, "again", world.connect)
-    assert isinstance(done, Replayed), done
+    assert [type(e) for e in world.run("a")] == [IdlePartition]
+    (done,) = replay(world.tree, world.ports, {"q:a": (0, 2)}, "again")
+    assert isinstance(done, ReplayedRange), done
     assert str(seen()) == str(before)
     (bad,) = (
         r
         for r in log(world.table / "quarantine").rows()
-        if quarantine.counting(tables(world).main.past())(r["_partition"], r["_offset"], r["_attempt"])
+        if quarantine.counting(tables(world).main.read_log())(r["_partition"], r["_offset"], r["_attempt"])
     )
     assert (bad["_partition"], bad["_raw"]) == ("q:a", "bad")
     world.rows("a", "2", 2)
-    assert [type(e) for e in world.until_idle("a")] == [Committed, Idle]
+    assert [type(e) for e in world.until_idle("a")] == [CommittedBatch, IdlePartition]
     assert rows(world) == {("q:a", 0): 3, ("q:a", 1): 1, ("q:a", 2): 2}
 
 
@@ -502,7 +509,7 @@ def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     small.give("a")
     small.rows("a", "0", 1)
-    (end,) = Landing.of(small.pipeline).fix(("p:a",)).values()
+    (end,) = Landing.of(small.pipeline).assign_offsets(("p:a",)).values()
     main, late = tables(small).main, tables(small).quarantine
     claimed = main.claim({"p:a": 9}, {"p:a": 0})
     main.commit(claimed, batch(main, claimed, ends={"p:a": end}))

@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
-from rota.consume import Committed
+from rota.consume import CommittedBatch
 from rota.dataplane import quarantine, replacing
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.vacuum import vacuum
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
-from rota.replay import NotReplayed, Replayed, replay
+from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.test_ledger import META, batch, ledger
 from tests.dataplane.world import World
@@ -35,8 +35,8 @@ def once(**ends: int) -> Counter[tuple[object, object]]:
     return Counter({(p, o): 1 for p, end in ends.items() for o in range(end)})
 
 
-def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, Replayed | NotReplayed]:
-    return {e.partition: e for e in replay(world.tree, world.pipeline, ranges, "again", world.connect)}
+def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, ReplayedRange | RefusedReplay]:
+    return {e.partition: e for e in replay(world.tree, world.ports, ranges, "again")}
 
 
 # --- the table alone ------------------------------------------------------------------------------------------------
@@ -51,9 +51,9 @@ def filled(folder: Path) -> Ledger:
 
 
 def again(table: Ledger, start: int, end: int) -> object:
-    from rota.dataplane.table import Claimed
+    from rota.dataplane.ports import TableClaim
 
-    stand_in = Claimed(None, 0, "", "", {}, {"p": start}, {})
+    stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
     return batch(table, stand_in, ends={"p": end})
 
 
@@ -197,9 +197,9 @@ def test_a_replay_beside_live_consumption(world: World) -> None:
     world.rows("a", "3", 1)
     checkpoints = {p: c.record for p, c in world.tree.checkpoints().items()}
     events = replayed(world, {"p:a": (1, 3), "p:b": (2, 4), "p:c": (0, 1), "p:d": (2, 2)})
-    assert isinstance(events["p:a"], Replayed)
+    assert isinstance(events["p:a"], ReplayedRange)
     assert (events["p:a"].start, events["p:a"].end, events["p:a"].rows) == (1, 3, 8)
-    reasons = {p: e.reason for p, e in events.items() if isinstance(e, NotReplayed)}
+    reasons = {p: e.reason for p, e in events.items() if isinstance(e, RefusedReplay)}
     assert reasons == {
         "p:b": "only offsets below 3 were consumed. Give a range that ends there or before",
         "p:c": "only offsets below 0 were consumed. Give a range that ends there or before",
@@ -213,7 +213,7 @@ def test_a_replay_beside_live_consumption(world: World) -> None:
         {(p, o): 4 for p in ("p:a", "p:b") for o in range(3)}
     )
     (event,) = (e for e in world.run("a", "b") if e.partition == "p:a")
-    assert isinstance(event, Committed)
+    assert isinstance(event, CommittedBatch)
     assert (event.start, event.end) == (3, 4)
 
 
@@ -224,9 +224,9 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
     world.run("a")
     (world.folder / "land/a/1.json").unlink()
     event = replayed(world, {"p:a": (0, 2)})["p:a"]
-    assert isinstance(event, NotReplayed)
+    assert isinstance(event, RefusedReplay)
     assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
-    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], Replayed)
+    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     assert sum(found(world.table / "main").values()) == 8
 
 
@@ -237,15 +237,15 @@ def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -
         world.rows("a", name, 4)
     world.run("a")
     world.rows("a", "0", 3, first=100)
-    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], Replayed)
+    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
     assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
     source = Landing.of(world.pipeline)
-    assert not source.broken({"p:a": (0, 2)})
+    assert not source.find_broken({"p:a": (0, 2)})
     world.rows("a", "2", 1)
     (event,) = world.run("a")
-    assert isinstance(event, Committed)
-    assert (event.start, event.end, source.place("p:a", 2)) == (2, 3, "a/2.json")
+    assert isinstance(event, CommittedBatch)
+    assert (event.start, event.end, source.locate("p:a", 2)) == (2, 3, "a/2.json")
 
 
 def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) -> None:
@@ -255,7 +255,7 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     replayed(world, {"p:a": (0, 1)})
     replayed(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
-    counts = quarantine.counting(Ledger(world.table / "main", "g", "").past())
+    counts = quarantine.counting(Ledger(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
     assert sum(found(world.table / "main").values()) == 20
@@ -324,7 +324,13 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
     def said() -> list[object]:
         at = [DeltaTable(path, version=v) for v in range(DeltaTable(path).version() + 1)]
         states = [(sorted(t.file_uris()), t.transaction_version("rota/g/p/offset")) for t in at]
-        return [states, DeltaTable(path).history(), table.past(), table.standing(("p", "q")), log(path).transactions]
+        return [
+            states,
+            DeltaTable(path).history(),
+            table.read_log(),
+            table.read_positions(("p", "q")),
+            log(path).transactions,
+        ]
 
     everything = said()
     assert vacuum(tmp_path, dry_run=False) == (), "somebody may have opened the table by any of them"
@@ -360,6 +366,6 @@ def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_pa
     DeltaTable(table.path).create_checkpoint()
     DeltaTable(table.path).optimize.compact()
     DeltaTable(table.path).cleanup_metadata()
-    assert table.standing(("p",))["p"].offset == 6
+    assert table.read_positions(("p",))["p"].offset == 6
     assert table.claim({"p": 4}, {"p": 0}).newer == {"p": 5}
-    assert Ledger(table.path, "g", META).past()[-1].op == "claim"
+    assert Ledger(table.path, "g", META).read_log()[-1].op == "claim"

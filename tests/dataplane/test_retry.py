@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rota.consume import Committed, Dropped, Event, Parked, _Run
+from rota.consume import CommittedBatch, DroppedPartition, Event, ParkedPartition, _Run
 from rota.coordination.parking import park
 from rota.dataplane.ledger import Ledger
 from rota.errors import ConfigError
@@ -24,12 +24,12 @@ def test_a_file_with_too_many_bad_records_is_mended_in_place(world: World) -> No
     world.give("a")
     world.land("a", "0", [*(['{"n": "x"}'] * 4), *(['{"n": 1, "word": "w"}'] * 6)])
     (parked,) = world.run("a")
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedPartition)
     assert "Mend the files or the schema, then: rota retry p:a" in parked.reason
     rewritten(world, "a", "0", 10)
-    assert retry(world.tree, "p:a", world.pipeline, "tests") == ("a/0.json",)
+    assert retry(world.tree, "p:a", world.ports, "tests") == ("a/0.json",)
     assert not world.tree.parked()
-    assert [(e.rows, e.bad_rows) for e in world.run("a") if isinstance(e, Committed)] == [(10, 0)]
+    assert [(e.rows, e.bad_rows) for e in world.run("a") if isinstance(e, CommittedBatch)] == [(10, 0)]
     assert damage(world.table / "main", {"p:a": {0: 10}}) == NO_DAMAGE
     assert [c["rota.run"] for c in log(world.table / "main").said("retry")] == ["tests"]
 
@@ -43,11 +43,11 @@ def test_of_a_file_that_changed_before_it_was_read_the_advice_works_too(world: W
     rewritten(world, "a", "1", 3)
     rewritten(world, "a", "0", 5)  # consumed: that is a replay's
     (parked,) = world.run("a")
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedPartition)
     assert (
         "a/1.json (offset 1) changed after it got its offset. To take it as it is now: rota retry p:a" in parked.reason
     )
-    assert retry(world.tree, "p:a", world.pipeline) == ("a/1.json",)
+    assert retry(world.tree, "p:a", world.ports) == ("a/1.json",)
     world.until_idle("a")
     assert damage(world.table / "main", {"p:a": {0: 2, 1: 3, 2: 2}}) == NO_DAMAGE
 
@@ -56,13 +56,13 @@ def test_one_that_is_still_written_waits(world: World) -> None:
     world.give("a")
     world.rows("a", "0", 2)
     world.land("a", "0", ["{torn"])
-    assert isinstance(world.run("a")[0], Parked)
+    assert isinstance(world.run("a")[0], ParkedPartition)
     rewritten(world, "a", "0", 2)
     world.write("pipeline = Pipeline(source=source(settle=1000.0), table=delta({table!r}))\n")
     with pytest.raises(
         ConfigError, match=r"a/0.json changed less than 1000 s ago. Once nobody writes it any more: rota r"
     ):
-        retry(world.tree, "p:a", world.pipeline)
+        retry(world.tree, "p:a", world.ports)
     assert world.tree.parked()
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_looked_at_is_left_to_the_run(world: World) -> None:
     world.rows("a", "0", 2)
     park(world.tree, "p:a", "bad")
     assert retry(world.tree, "p:a", None) == ()
-    assert retry(world.tree, "p:a", world.pipeline) == ()  # no table yet
+    assert retry(world.tree, "p:a", world.ports) == ()  # no table yet
     assert not world.tree.parked()
 
 
@@ -85,7 +85,7 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
     if not guarded:
-        past = Ledger.past
+        past = Ledger.read_log
         monkeypatch.setattr(
             Ledger, "past", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
@@ -94,12 +94,12 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     def late(run: _Run, *rest: object) -> object:
         monkeypatch.setattr(_Run, "_committed", committed)
         rewritten(world, "a", "0", 3)
-        retry(world.tree, "p:a", world.pipeline)
+        retry(world.tree, "p:a", world.ports)
         return committed(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(_Run, "_committed", late)
     events: dict[str, Event] = {e.partition: e for e in world.run("a", "b")}
-    assert isinstance(events["p:a"], Dropped if guarded else Committed), events
-    assert isinstance(events["p:b"], Committed)
+    assert isinstance(events["p:a"], DroppedPartition if guarded else CommittedBatch), events
+    assert isinstance(events["p:b"], CommittedBatch)
     world.until_idle("a", "b")
     assert damage(world.table / "main", {"p:a": {0: 3}, "p:b": {0: 2}}) == {**NO_DAMAGE, "lost": 0 if guarded else 1}

@@ -18,7 +18,8 @@ from rota.coordination.parking import park
 from rota.coordination.records import Checkpoint
 from rota.coordination.store import Create, Delete, Node, Op, Set
 from rota.coordination.tree import Tree
-from rota.dataplane.job import Failed, Job, Ranges, Written
+from rota.dataplane.job import Bisection
+from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
 from rota.errors import BadTransform
 from tests.dataplane.world import World
 from tests.sim.handover.run import consume
@@ -61,17 +62,17 @@ def listening(server: Any) -> Listening:
     return store
 
 
-class Spark(Job):
+class Spark(Bisection):
     """Writes nothing; the partitions in `poison` fail."""
 
     poison: tuple[str, ...] = ()
 
-    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[Written | Failed]:
+    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[WrittenFiles | FailedPartition]:
         (ranges,) = map(still, jobs)
         for p in (p for p in ranges if p in self.poison):
-            yield Failed(p, BadTransform("poison", partition=p))
+            yield FailedPartition(p, BadTransform("poison", partition=p))
         if good := {p: r for p, r in ranges.items() if p not in self.poison}:
-            yield Written("attempt", good, (), 0.0)
+            yield WrittenFiles("attempt", good, (), 0.0)
 
 
 CASES = {
@@ -100,8 +101,9 @@ def real(folder: Path, case: dict[str, Any], patch: pytest.MonkeyPatch) -> list[
     """What `rota/consume.py` asks and writes for a and b."""
     world = World(folder)
     world.give("a", "b")
-    patch.setattr(verb, "Job", type("Poisoned", (Spark,), {"poison": ("p:a",) if case.get("poison") else ()}))
-    patch.setattr("rota.dataplane.session.joined", lambda *_: SimpleNamespace())
+    poisoned = type("Poisoned", (Spark,), {"poison": ("p:a",) if case.get("poison") else ()})
+    patch.setattr("rota.dataplane.spark_job.Bisection", poisoned)
+    patch.setattr("rota.dataplane.spark_job.joined", lambda *_: SimpleNamespace())
     patch.setattr(membership, "MAX_RUN", case.get("portion", 1_000))
 
     def run(tree: Tree, heard: list[str]) -> list[str]:
@@ -111,9 +113,9 @@ def real(folder: Path, case: dict[str, Any], patch: pytest.MonkeyPatch) -> list[
             world.incarnation,
             ["p:a", "p:b"],
             f"run{len(heard)}",
-            lambda _: None,  # type: ignore[arg-type, return-value]
+            world.ports,
         ):
-            if isinstance(event, verb.Committed):
+            if isinstance(event, verb.CommittedBatch):
                 heard.append("told")
         return heard
 

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from rota.dataplane import columns, fileindex, quarantine
-from rota.dataplane.table import KEYS, Batch, metadata
+from rota.dataplane.ports import Batch
+from rota.dataplane.table import KEYS, metadata
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text().partition("## Tables")[2].partition("\n## ")[0]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rota.dataplane import opening, transactions
 from rota.dataplane.opening import Handle, created
-from rota.dataplane.table import Batch
+from rota.dataplane.ports import Batch
 from tests.dataplane.test_ledger import ledger
 
 IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
@@ -132,7 +132,7 @@ def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda _, one: asked.append(one))
     partitions = tuple(f"p:{i}" for i in range(50))
     claimed = table.claim(dict.fromkeys(partitions, 1), dict.fromkeys(partitions, 0))
-    assert table.standing(partitions)["p:7"].offset == 0
+    assert table.read_positions(partitions)["p:7"].offset == 0
     table.commit(claimed, Batch("c", "r", "", "", 0, dict.fromkeys(partitions, (0, 1))))
     assert not asked
     assert read == [0, 1, 1]

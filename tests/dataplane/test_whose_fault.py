@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from rota.consume import Committed, Event, Idle, Parked
+from rota.consume import CommittedBatch, Event, IdlePartition, ParkedPartition
 from rota.dataplane import failures
 from rota.dataplane.failures import judged
-from rota.dataplane.job import ALONE, Failed, Job, Written
+from rota.dataplane.job import ALONE, Bisection
 from rota.dataplane.landing import Landing
+from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.test_landing import unlooked
@@ -46,14 +47,14 @@ class Faults:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str, Range], str | None]) -> None:
         self.jobs: list[Mapping[str, Range]] = []
 
-        def written(job: Job, ranges: Mapping[str, Range], attempt: str) -> Written:
+        def written(job: Bisection, ranges: Mapping[str, Range], attempt: str) -> WrittenFiles:
             self.jobs.append(dict(ranges))
             for partition, one in ranges.items():
                 if said := fault(partition, one):
                     raise RuntimeError(said)
-            return Written(attempt, ranges, (), 0.0)
+            return WrittenFiles(attempt, ranges, (), 0.0)
 
-        monkeypatch.setattr(Job, "_written", written)
+        monkeypatch.setattr(Bisection, "_written", written)
 
 
 def landed(world: World, keys: str, files: int = 1) -> None:
@@ -112,10 +113,10 @@ def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypat
     Faults(monkeypatch, lambda p, _: "ValueError: sshd: Connection refused" if p == "p:c" else None)
     events = run(world, "abcd")
     assert {p: type(e) for p, e in events.items()} == {
-        "p:a": Committed, "p:b": Committed, "p:c": Parked, "p:d": Committed,
+        "p:a": CommittedBatch, "p:b": CommittedBatch, "p:c": ParkedPartition, "p:d": CommittedBatch,
     }  # fmt: skip
     parked = events["p:c"]
-    assert isinstance(parked, Parked)
+    assert isinstance(parked, ParkedPartition)
     assert parked.retry_at is not None
     assert "p:c alone (ValueError: sshd: Connection refused in offset 0 (c/00.json))" in parked.reason
     assert parked.reason.endswith("rota retry p:c")
@@ -135,7 +136,7 @@ def test_what_nobody_gets_through_parks_nobody_for_it(
 def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where one went through before: what died under the others is not theirs."""
     landed(world, "abcd")
-    monkeypatch.setattr(Job, "_draw", lambda _, partition: partition)
+    monkeypatch.setattr(Bisection, "_draw", lambda _, partition: partition)
     lives = [True, False]
     monkeypatch.setattr(failures, "alive", lambda _: lives.pop(0))
     faults = Faults(monkeypatch, lambda p, _: DISK if p > "p:b" else None)
@@ -178,13 +179,13 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
 ) -> None:
     """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
     landed(world, "abc", files=2)
-    Landing.of(world.pipeline).fix(("p:a", "p:b", "p:c"))
+    Landing.of(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
     Faults(monkeypatch, lambda *_: None)
     away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
     for file in away:
         unlooked(file)
     events = [e for _ in range(2) for e in run(world, "abc").values()]
-    assert {e.partition: (e.start, e.end) for e in events if isinstance(e, Committed)} == {
+    assert {e.partition: (e.start, e.end) for e in events if isinstance(e, CommittedBatch)} == {
         "p:b": (0, 1), "p:c": (0, 2),
     }  # fmt: skip
     parked = {p: one.record for p, one in world.tree.parked().items()}
@@ -193,7 +194,7 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
     for file in away:
         file.with_name(f"_{file.name}").replace(file)
     world.server.clock = lambda: max(one.retry_at or 0.0 for one in parked.values())
-    assert {p: e.end for p, e in run(world, "abc").items() if isinstance(e, Committed)} == {"p:a": 2, "p:b": 2}
+    assert {p: e.end for p, e in run(world, "abc").items() if isinstance(e, CommittedBatch)} == {"p:a": 2, "p:b": 2}
     assert not world.tree.parked()
 
 
@@ -205,11 +206,11 @@ def skipped_to_the_end(world: World) -> list[int]:
     out: list[int] = []
     for _ in range(40):
         event = run(world, "a")["p:a"]
-        if isinstance(event, Parked):
-            start, end = skip(world.tree, world.pipeline, "p:a")
+        if isinstance(event, ParkedPartition):
+            start, end = skip(world.tree, world.ports, "p:a")
             assert f"offset {start}" in event.reason
             out += range(start, end)
-        elif not isinstance(event, Committed):
+        elif not isinstance(event, CommittedBatch):
             return out
     raise AssertionError("it comes to no end")
 
@@ -220,7 +221,7 @@ def test_only_what_is_broken_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
 ) -> None:
     landed(world, "a", files=12)
-    Landing.of(world.pipeline).fix(("p:a",))
+    Landing.of(world.pipeline).assign_offsets(("p:a",))
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
     faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
@@ -234,27 +235,27 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     landed(world, "a", files=4)
-    Landing.of(world.pipeline).fix(("p:a",))
+    Landing.of(world.pipeline).assign_offsets(("p:a",))
     if kind == "vanished":
         (world.folder / "land/a/02.json").unlink()
     Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and 2 in range(*r) else None)
-    monkeypatch.setattr("rota.consume.Job", lambda *args, shorten: Job(*args))
-    assert isinstance(run(world, "a")["p:a"], Parked)
-    assert skip(world.tree, world.pipeline, "p:a") == (0, 1)
+    monkeypatch.setattr("rota.dataplane.spark_job.Bisection", lambda *args, shorten: Bisection(*args))
+    assert isinstance(run(world, "a")["p:a"], ParkedPartition)
+    assert skip(world.tree, world.ports, "p:a") == (0, 1)
 
 
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what it was asked for would be told as the whole."""
     landed(world, "a", files=4)
     source = Landing.of(world.pipeline)
-    source.fix(("p:a",))
+    source.assign_offsets(("p:a",))
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
-    (piece,) = Job(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
-    assert isinstance(piece, Failed)
+    (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
+    assert isinstance(piece, FailedPartition)
     assert "in offsets 0 to 3" in str(piece.error)
     (world.folder / "land/a/03.json").unlink()
-    (piece,) = Job(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
-    assert isinstance(piece, Failed)
+    (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
+    assert isinstance(piece, FailedPartition)
     assert "vanished" in str(piece.error)
 
 
@@ -263,31 +264,31 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
 ) -> None:
     landed(world, "a", files=1)
     Faults(monkeypatch, lambda *_: None)
-    assert isinstance(run(world, "a")["p:a"], Committed)
+    assert isinstance(run(world, "a")["p:a"], CommittedBatch)
     world.rows("a", "01", 1)
     with pytest.raises(ConfigError, match="p:a stands at 1 and is not parked: nothing is skipped"):
-        skip(world.tree, world.pipeline, "p:a")
+        skip(world.tree, world.ports, "p:a")
     source = Landing.of(world.pipeline)
-    assert source.given(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
-    source.fix(("p:a",))
+    assert source.read_assigned_ends(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
+    source.assign_offsets(("p:a",))
     with pytest.raises(ConfigError, match=r"p:a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
-        skip(world.tree, world.pipeline, "p:a")
-    assert skip(world.tree, world.pipeline, "p:a", to=2) == (1, 2)
+        skip(world.tree, world.ports, "p:a")
+    assert skip(world.tree, world.ports, "p:a", to=2) == (1, 2)
 
 
 def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
     landed(world, "a")
     Faults(monkeypatch, lambda *_: None)
-    Landing.of(world.pipeline).fix(("p:a",))
+    Landing.of(world.pipeline).assign_offsets(("p:a",))
     (world.folder / "land/a/00.json").unlink()
-    assert isinstance(run(world, "a")["p:a"], Parked)
+    assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     for name in range(1, 4):
         world.rows("a", f"{name:02}", 1)
-    assert skip(world.tree, world.pipeline, "p:a", to=4) == (0, 4)
+    assert skip(world.tree, world.ports, "p:a", to=4) == (0, 4)
     world.rows("a", "04", 1)
     event = run(world, "a")["p:a"]
-    assert isinstance(event, Committed), event
+    assert isinstance(event, CommittedBatch), event
     assert (event.start, event.end) == (4, 5)
 
 
@@ -295,11 +296,11 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
     """What lands next would get the ordinals that were skipped, and never be read."""
     landed(world, "a", files=2)
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 0 in range(*r) else None)
-    assert isinstance(run(world, "a")["p:a"], Parked)
-    assert skip(world.tree, world.pipeline, "p:a") == (0, 1)
+    assert isinstance(run(world, "a")["p:a"], ParkedPartition)
+    assert skip(world.tree, world.ports, "p:a") == (0, 1)
     shutil.rmtree(world.table / "index")
     event = run(world, "a")["p:a"]
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert "the index has given 0 offsets" in event.reason
 
 
@@ -313,7 +314,7 @@ def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, mon
 
     Faults(monkeypatch, lost)
     event = run(world, "a")["p:a"]
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert event.reason == (
         "p:a: the index has 0 files and offset 1 was asked for: an older one took its place. Bring the newer one back, "
         "then: rota retry p:a"
@@ -325,11 +326,11 @@ def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: 
     """The table's own offset is where it stands, whatever the file declares by now."""
     landed(world, "a", files=2)
     Faults(monkeypatch, lambda *_: None)
-    assert isinstance(run(world, "a")["p:a"], Committed)
+    assert isinstance(run(world, "a")["p:a"], CommittedBatch)
     shutil.rmtree(world.table / "index")
     world.write(f"pipeline = Pipeline(source=source(start={start}), table=delta({{table!r}}))\n")
     event = run(world, "a")["p:a"]
-    assert isinstance(event, Parked), event
+    assert isinstance(event, ParkedPartition), event
     assert "the index has given 0 offsets" in event.reason
 
 
@@ -338,11 +339,11 @@ def test_a_start_that_was_lowered_parks_nobody(world: World, monkeypatch: pytest
     world.write("pipeline = Pipeline(source=source(start=3), table=delta({table!r}))\n")
     Faults(monkeypatch, lambda *_: None)
     landed(world, "a")
-    assert isinstance(run(world, "a")["p:a"], Idle)
+    assert isinstance(run(world, "a")["p:a"], IdlePartition)
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
-    assert isinstance(run(world, "a")["p:a"], Idle)
+    assert isinstance(run(world, "a")["p:a"], IdlePartition)
     for name in range(1, 4):
         world.rows("a", f"{name:02}", 1)
     event = run(world, "a")["p:a"]
-    assert isinstance(event, Committed), event
+    assert isinstance(event, CommittedBatch), event
     assert (event.start, event.end) == (3, 4)

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rota.consume import Committed, Event, consume
+from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
 from rota.dataplane import session
+from rota.dataplane.ports import Ports
 from rota.machine import free_port
 from rota.pipeline import Pipeline, load
+from rota.registry import open_ports
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -122,11 +124,19 @@ class World:
                     incarnation or self.incarnation,
                     partitions,
                     f"run{self.runs}",
-                    **{"connect": self.connect, **more},
+                    self.open_ports(**more),
                 )
             )
         finally:
             tree.store.close()
+
+    def open_ports(self, **more: Any) -> Ports:
+        """The parts that the pipeline declares; sessions come from `connect`."""
+        return open_ports(self.pipeline, self.group, self.tree.meta().id, **{"connect": self.connect, **more})
+
+    @property
+    def ports(self) -> Ports:
+        return self.open_ports()
 
     def until_idle(self, *keys: str) -> list[Event]:
         """Runs until nothing is new any more."""
@@ -134,7 +144,7 @@ class World:
         while True:
             events = self.run(*keys)
             found += events
-            if not any(isinstance(e, Committed) and not e.healed for e in events):
+            if not any(isinstance(e, CommittedBatch) and not e.healed for e in events):
                 self.checkpoints = self.tree.checkpoints()
                 return found
 

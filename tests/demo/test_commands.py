@@ -23,8 +23,8 @@ from rota.coordination.records import Checkpoint, Live, Loads, Parked, Refusal, 
 from rota.coordination.tree import Tree
 from rota.core import Move
 from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Tables
-from rota.dataplane.table import Batch
+from rota.dataplane.ports import Batch
+from rota.dataplane.tables import Tables
 from rota.errors import RotaError
 from rota.pipeline import load
 from tests.demo.json_keys import documented, held
@@ -132,7 +132,7 @@ def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: 
     file.parent.mkdir(parents=True)
     file.write_text('{"n": 1}\n')
     pipeline = load(tmp_path).pipelines["flights"]
-    Landing.of(pipeline).fix(("flights:UA",))
+    Landing.of(pipeline).assign_offsets(("flights:UA",))
     main = Tables.of(pipeline, "default", group.tree.meta().id).main
     claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
     main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}))

@@ -18,7 +18,7 @@ from rota.coordination.records import Checkpoint, Parked
 from rota.coordination.store import Check
 from rota.coordination.tree import Read, Tree
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
-from rota.rights import still, target_of
+from rota.rights import holds
 from tests.sim.handover.table import Broken, Conflicted, File, Handle
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class _Run:
         tree.store.sync()
         owned = tree.owned(named)
         yield self.world.step()
-        _, target = target_of(tree, me.rpartition("@")[0])
+        view = tree.target(me.rpartition("@")[0])
+        target = view.partitions if view else frozenset()
         yield self.world.step()
         if not guards.node_first:
             yield from self._register(named)
@@ -175,7 +176,7 @@ class _Run:
         yield self.world.step()
         for p, own in held.own.items():
             if (handle.transaction(f"{p}/token") or 0) > own.token:
-                if still(self.tree, own):
+                if holds(self.tree, own):
                     self.world.checker.blame("foreign", f"{p} seems to be of a restored ZooKeeper")
                 yield self.world.step()
             was = held.checkpoints.get(p)

@@ -1,0 +1,332 @@
+"""The ports of a run: what the verbs ask of a source, of a table and of a job, and the values that they exchange.
+
+Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) touch sources, tables, Spark and the clock through
+these protocols alone, so whoever implements them can run the verbs. An implementation is found by its declaration in
+`rota/registry.py` and passes the suite of its port in `tests/dataplane/conformance/`.
+
+An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
+partition is named by its id, which the pipeline makes of the source's key.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rota.errors import DataError, RotaError
+
+Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
+
+
+# --- source ---------------------------------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """Where ranges are read. Law: an offset that was assigned means the same data for ever, for every reader.
+
+    Several runs on several machines may use one source at the same time. No method starts Spark. Each may raise
+    EnvironmentFailed where the source as a whole cannot be reached.
+    """
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether a consumed range can be read again."""
+        ...
+
+    def list_keys(self) -> tuple[str, ...]:
+        """The partition keys that exist now, sorted. Writes nothing."""
+        ...
+
+    def list_ignored(self) -> Mapping[str, str]:
+        """What lies in the source and is never read: name -> reason. Writes nothing."""
+        ...
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """The end offset (one past the newest) that a run would find now. A partition that cannot be read is left out.
+        Writes nothing."""
+        ...
+
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """Assigns offsets to what is new and returns the end offsets. Of two callers that race, each record still gets one
+        offset. A partition that cannot be read is left out."""
+        ...
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """The end offsets that were assigned so far. Less than a table has consumed means that the source lost them.
+        Writes nothing."""
+        ...
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """What to do where a table is beyond `end`, the end offset that the source has assigned."""
+        ...
+
+    def explain_unreadable(self, partition: str) -> str:
+        """Why the partition cannot be read now, with the next step; empty where it can."""
+        ...
+
+    def choose_start(self, end: int, *, later: bool) -> int:
+        """The first offset to consume of a partition that the table does not know, given its end offset. `later`: other
+        partitions were consumed before this one appeared."""
+        ...
+
+    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """What one run reads, as jobs in the order of `starts`. Each job fits the source's largest job. Each partition with
+        something new is in one job, with one offset or more and at most its largest batch."""
+        ...
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """The partitions whose range no longer holds what its offsets were assigned to (SourceChanged), or cannot be read
+        now (EnvironmentFailed)."""
+        ...
+
+    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
+        """Those of the offsets whose data is there and is not what the offset was assigned to."""
+        ...
+
+    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
+        """Which data of these offsets somebody may still be writing; empty where all are at rest."""
+        ...
+
+    def keep_identities(self, partitions: tuple[str, ...]) -> None:
+        """Records what was read again as what the offsets mean from now on. Of a source that `Ports.reread` gave."""
+        ...
+
+    def locate(self, partition: str, offset: int) -> str:
+        """Where a person finds the data of an offset, such as the name of a file."""
+        ...
+
+
+# --- table ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A written Parquet file: `path` below the table's folder, and what its footer says."""
+
+    path: str
+    partition: str
+    size: int
+    rows: int
+    modified: int  # ms
+    statistics: str  # JSON, as Delta wants it
+    columns: str  # the schema that Spark wrote into it, JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit makes visible. `id` is fresh for each attempt, each table and each set of partitions; it is not the
+    run id."""
+
+    id: str
+    run: str
+    incarnation: str
+    attempt: str
+    epoch: int
+    ranges: Ranges
+    files: tuple[DataFile, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    bad: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    op: str = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class TableClaim:
+    """A version of the table in which every token is the claimant's own: the base of the commit's compare-and-set.
+
+    `offsets` are the partitions' next unread offsets. `newer` are the partitions that were not claimed because the table
+    has seen a greater token: partition -> that token. `snapshot` and `entry` belong to the implementation.
+    """
+
+    snapshot: object
+    version: int
+    table: str  # the table's own id; another table at the same location has another
+    columns: str  # its schema, JSON
+    tokens: Mapping[str, int]
+    offsets: Mapping[str, int]
+    newer: Mapping[str, int]
+    entry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The offset and the token that the table holds for one partition; None where it does not know the partition. `table`
+    is the table's own id, None where there is no table."""
+
+    offset: int | None
+    token: int | None
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One commit as the table's log tells it. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
+
+    version: int
+    at: float
+    op: str
+    group: str
+    commit: str
+    run: str
+    attempt: str
+    epoch: int
+    tokens: Mapping[str, int]
+    ranges: Ranges
+    rows: Mapping[str, int]
+    bad: Mapping[str, int]
+    seconds: float
+
+    def goes_beyond(self, partition: str, offset: int) -> bool:
+        """Whether it brought the partition beyond this offset."""
+        return partition in self.ranges and self.ranges[partition][1] > offset
+
+    def seconds_of(self, partition: str) -> float:
+        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
+        rows = sum(self.rows.values())
+        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
+
+
+class Table(Protocol):
+    """Where batches are published. Law: offsets, tokens and rows of a batch change together, in one commit, or not at all.
+
+    The table refuses the second writer of a partition by itself, with or without ZooKeeper. Every method reads the table
+    anew. Each may raise EnvironmentFailed, and ForeignTable where the table is another group's or pipeline's; then nothing
+    was written.
+    """
+
+    @property
+    def location(self) -> str:
+        """Where a person finds the table."""
+        ...
+
+    def require(self) -> None:
+        """Raises EnvironmentFailed where there is no table."""
+        ...
+
+    def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
+        """The position of every partition asked for. Writes nothing, also where there is no table."""
+        ...
+
+    def read_schema(self) -> str | None:
+        """The columns of the table, JSON; None where there is no table."""
+        ...
+
+    def find_foreign_commits(self, partitions: Iterable[str]) -> Mapping[str, str]:
+        """Partition -> what somebody other than rota did to the rows, with the next step; empty if nothing."""
+        ...
+
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
+        """Fences every older owner: after it, a commit on a claim made before is refused.
+
+        `starts` is where a partition begins that the table does not know. It is written with the first claim, also for
+        partitions that are not claimed. Makes the table where there is none, unless it is `known` to have been there: then
+        raises EnvironmentFailed.
+        """
+        ...
+
+    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+        """Publishes the batch exactly once and returns its version, whatever was lost on the way.
+
+        `follows`: each range must start at the claim's offset. Raises Fenced where a newer owner claimed a partition,
+        OffsetGap where an offset moved, BadTransform where a column's type changed. After an error nothing was written.
+        """
+        ...
+
+    def replace(self, batch: Batch) -> int:
+        """Puts the batch's rows in place of all rows of its ranges and returns the version. Moves no offset and no token.
+        Raises OffsetGap where a range goes beyond what was consumed."""
+        ...
+
+    def append(self, batch: Batch) -> int:
+        """Adds the batch's rows and returns the version. Moves no offset and no token."""
+        ...
+
+    def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
+        """The commits after version `since`, newest first."""
+        ...
+
+    def read_recent_log(self) -> tuple[LogEntry, ...]:
+        """The newest commits, newest first: as many as a check after a run reads."""
+        ...
+
+    def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
+        """The commits that brought a partition beyond its offset given here, newest first."""
+        ...
+
+    def compact(self, version: int) -> None:
+        """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
+        ...
+
+
+# --- job ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """What one successful attempt wrote for `ranges`. `refused` are the partitions that must not be committed, and why."""
+
+    attempt: str
+    ranges: Ranges
+    files: tuple[DataFile, ...]
+    seconds: float
+    bad: Mapping[str, int] = field(default_factory=dict)
+    bad_files: tuple[DataFile, ...] = ()
+    refused: Mapping[str, DataError] = field(default_factory=dict)
+
+    def count_rows(self) -> dict[str, int]:
+        """Rows written for each partition."""
+        counts = dict.fromkeys(self.ranges, 0)
+        for file in self.files:
+            counts[file.partition] += file.rows
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition whose data or transform failed (DataError), or that alone failed like the environment
+    (EnvironmentFailed)."""
+
+    partition: str
+    error: RotaError
+
+
+class Job(Protocol):
+    """What reads ranges of the source, transforms them and writes files. Law: nothing that it writes is visible before a
+    commit names it."""
+
+    def run(
+        self,
+        jobs: Sequence[Ranges],
+        *,
+        endpoint: str | None,
+        run_id: str,
+        schema: str | None,
+        whole: bool = False,
+        recheck: Callable[[Ranges], Ranges] = dict,
+    ) -> Iterator[WrittenFiles | FailedPartition]:
+        """Runs the jobs one after the other; every partition comes out once, written or failed.
+
+        `recheck` is asked before each job what of it is still to be done; the rest comes out of no job. `endpoint` is the
+        Spark to use, None for one of this process. `schema` is the table's. `whole`: a range is written as a whole or not
+        at all; else it may come out shorter. Raises EnvironmentFailed where nothing gets through.
+        """
+        ...
+
+
+# --- together -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a run of one pipeline works with. `clock` gives monotonic seconds.
+
+    `reread` gives the same ports for a replay of ranges: their source takes what is in the ranges now for what the offsets
+    mean, and `keep_identities` records it.
+    """
+
+    source: Source
+    main: Table
+    quarantine: Table
+    job: Job
+    reread: Callable[[Ranges], "Ports"]
+    clock: Callable[[], float] = time.monotonic

@@ -1,0 +1,64 @@
+"""What a declaration in `pipelines/` means: declaration type -> implementation. The composition root of the verbs.
+
+Law: beside the implementations this is the only module that names them. A new source or table is a folder in
+`rota/dataplane/`, one line here, and its tests.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from rota.dataplane import session
+from rota.dataplane.landing import Landing
+from rota.dataplane.ports import Ports, Ranges, Source
+from rota.dataplane.source import SparkSource
+from rota.dataplane.spark_job import SparkJob
+from rota.dataplane.tables import Tables
+from rota.errors import ConfigError
+from rota.pipeline import Delta, Files, Pipeline
+
+if TYPE_CHECKING:
+    from rota.dataplane.session import Connect
+
+T = TypeVar("T")
+SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: Landing.of}
+TABLES: Mapping[type, Callable[[Pipeline, str, str], Tables]] = {Delta: Tables.of}
+
+
+def open_source(pipeline: Pipeline) -> Source:
+    """The source that the pipeline declares. Raises ConfigError where its type is not known."""
+    return _choose(SOURCES, pipeline.source)(pipeline)
+
+
+def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> Tables:
+    """The tables that the pipeline declares, as the group owns them whose random id is `meta`. Without an id they are only
+    read. Raises ConfigError where their type is not known."""
+    return _choose(TABLES, pipeline.table)(pipeline, group, meta)
+
+
+def open_ports(
+    pipeline: Pipeline,
+    group: str,
+    meta: str = "",
+    connect: "Connect" = session.opened,
+    settings: Mapping[str, str] | None = None,
+) -> Ports:
+    """What the verbs need for this pipeline; see `open_tables`. Opens nothing yet: `connect(endpoint)` gives a session once
+    a job runs. `settings` are Spark's, over ours. Raises ConfigError where a type is not known."""
+    tables = open_tables(pipeline, group, meta)
+
+    def bind(source: SparkSource) -> Ports:
+        job = SparkJob(pipeline, source, tables.folder, connect, settings or {})
+        return Ports(source, tables.main, tables.quarantine, job, reread)
+
+    def reread(ranges: Ranges) -> Ports:
+        return bind(_choose(SOURCES, pipeline.source)(pipeline).as_now(ranges))
+
+    return bind(_choose(SOURCES, pipeline.source)(pipeline))
+
+
+def _choose(known: Mapping[type, T], declared: object) -> T:
+    """The implementation of this declaration."""
+    if type(declared) not in known:
+        names = ", ".join(one.__name__ for one in known)
+        raise ConfigError(f"Nothing reads or writes {declared!r}. Known: {names}. Add its type to rota/registry.py")
+    return known[type(declared)]

@@ -1,0 +1,131 @@
+"""Who may work on a partition: one function of what was read, the same for a run, the backlog and a click."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.backlog import backlog, owners
+from rota.coordination.membership import register_run
+from rota.coordination.memory import MemoryStore
+from rota.coordination.parking import park
+from rota.coordination.records import Live, Parked
+from rota.coordination.store import Node
+from rota.coordination.tree import OwnView, RunView, Tree
+from rota.eligibility import Facts, judge, read_facts
+from rota.rights import read_rights
+from tests.dataplane.world import World
+
+ME, OTHER = "w1@7", "w2@9"
+FREE = Facts(
+    partitions=("p",),
+    owns={"p": OwnView(ME, 3, 40)},
+    epoch=5,
+    targets={"w1": frozenset({"p"})},
+    lives={ME: Live(), OTHER: Live()},
+    runs=(),
+    parked={},
+    now=100.0,
+    checkpoints={},
+    unreadable={},
+)
+CLOSED = "its record /parked/p cannot be read"
+
+
+def run(name: str, incarnation: str, czxid: int) -> RunView:
+    return RunView(name, f"id of {name}", 1, incarnation, frozenset({"p"}), czxid)
+
+
+def held(retry_at: float | None, since: float = 50.0) -> Parked:
+    return Parked(reason="bad", failures=1, since=since, retry_at=retry_at)
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing is in the way": ({}, ""),
+    "it has no own record": ({"owns": {}}, "nobody owns it"),
+    "it is free": ({"owns": {"p": OwnView(None, 3, 40)}}, "nobody owns it"),
+    "its own record cannot be read": ({"owns": {}, "unreadable": {"p": CLOSED}}, CLOSED),
+    "its owner is gone": ({"lives": {OTHER: Live()}}, f"its owner {ME} is gone"),
+    "its owner is unreadable": ({"lives": {ME: None}}, f"what its owner {ME} announces cannot be read"),
+    "the target drops it": ({"targets": {"w1": frozenset()}}, "epoch 5 gives it to another worker than w1"),
+    "the worker has no target": ({"targets": {}}, "epoch 5 gives it to another worker than w1"),
+    "there is no controller": ({"targets": None}, ""),
+    "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
+    "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
+    "it is parked for a person": ({"parked": {"p": held(None)}}, "it is parked: bad"),
+    "it is parked for a while": ({"parked": {"p": held(101.0)}}, "it is parked: bad"),
+    "its park is over": ({"parked": {"p": held(100.0)}}, ""),
+    "the clock went back behind its park": ({"parked": {"p": held(300.0, since=200.0)}}, ""),
+    "another record cannot be read": ({"unreadable": {"p": CLOSED}}, CLOSED),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), CASES.values(), ids=CASES)
+def test_one_obstacle_is_enough(change: dict[str, Any], why: str) -> None:
+    for incarnation in (None, ME):
+        judged = judge(replace(FREE, **change), incarnation)
+        assert judged.obstacles == ({"p": why} if why else {})
+        assert judged.owners == ({} if why else {"p": ME})
+
+
+def test_a_run_works_only_on_what_its_own_incarnation_owns() -> None:
+    assert judge(FREE, OTHER).obstacles == {"p": f"{ME} owns it"}
+
+
+def test_of_two_runs_of_one_incarnation_the_first_works() -> None:
+    facts = replace(FREE, runs=(run("first", ME, 1), run("second", ME, 2)))
+    assert judge(facts, ME, "first").owners == {"p": ME}
+    assert judge(facts, ME, "second").obstacles == {"p": "run id of first works on it"}
+    assert judge(facts, ME, "gone").owners == {"p": ME}, "whose node is gone waits for nobody; its writes are refused"
+
+
+class Recording(MemoryStore):
+    """Writes down the folders that are read."""
+
+    read: list[str]
+
+    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        self.read += [path.split("/")[3] for path in paths if path.count("/") > 2]
+        return super().get_many(paths)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        self.read += [path.split("/")[3]] if path.count("/") > 2 else []
+        return super().children(path)
+
+
+@pytest.mark.parametrize("whose", ["a run's", "everybody's"])
+def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> None:
+    world = World(tmp_path)
+    world.give("a")
+    store = Recording(world.server)
+    store.read = []
+    read_facts(Tree(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
+    assert store.read.index("own") < store.read.index("live")
+
+
+@pytest.mark.parametrize("obstacle", ["", "gone", "given away", "a run", "parked"])
+def test_a_run_the_backlog_and_a_click_agree(tmp_path: Path, obstacle: str) -> None:
+    world = World(tmp_path)
+    world.rows("a", "0", 1)
+    joined = world.open()
+    me = world.give("a", incarnation=world.join("w1", joined))
+    other = world.open()
+    if obstacle == "gone":
+        joined.store.close()
+    if obstacle == "given away":
+        world.give(incarnation=me)
+    if obstacle == "a run":
+        register_run(other, "elder", me, ["p:a"])
+    if obstacle == "parked":
+        park(world.tree, "p:a", "bad")
+    node = register_run(world.tree, "mine", me, ["p:a"])
+    rights = read_rights(world.tree, me, node, ["p:a"])
+    world.tree.store.delete(node, -1)
+    click = owners(world.tree, world.pipeline, ["a"])
+    assert click.skipped == rights.dropped
+    assert bool(obstacle) == bool(rights.dropped)
+    assert [work.incarnation for work in backlog(world.tree, world.pipeline, world.ports.source)] == (
+        [] if obstacle else [me]
+    )
