@@ -1,4 +1,4 @@
-# make demo | test | dev | test-fast | check: each sets everything up on first use.
+# make demo | test | dev | test-fast | check | pictures: each sets everything up on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
-.PHONY: setup java browser openssl prepare check test test-fast demo dev clean
+.PHONY: setup java browser openssl prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -59,6 +59,10 @@ demo: setup prepare
 
 dev: setup prepare
 	$(BIN)/rota up
+
+# The pictures of the docs and the printed lines of the README, by the demo's flights.
+pictures: setup prepare browser
+	$(BIN)/python docs/pictures.py
 
 clean:
 	rm -rf $(VENV) .rota

@@ -17,18 +17,17 @@ from rota.coordination import membership, ownership, wishes
 from rota.coordination.records import Live
 from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
-    MACHINES,
     Announce,
     Batch,
     Claim,
     Event,
     Exit,
-    Guards,
     Instruction,
     Join,
     Joined,
     Looked,
     Lost,
+    Machine,
     Note,
     Owner,
     Release,
@@ -36,6 +35,7 @@ from rota.core.reconcile import (
     Suspended,
     Ticked,
     Told,
+    assigned,
     batches,
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
@@ -67,18 +67,15 @@ class Agent:
         *,
         max_shutdown: float,
         session_timeout: float,
-        protocol: str = "assigned",
         clock: Callable[[], float] = time.monotonic,
-        guards: Guards | None = None,
-        writes: ownership.Guards = ownership.GUARDED,
+        machine: Machine = assigned,
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
         self.patience = PATIENCE * session_timeout
-        self.state = State(worker, max_shutdown, guards or Guards())
-        self.writes = writes
+        self.state = State(worker, max_shutdown)
         self.done: Exit | None = None
-        self._machine = MACHINES[protocol]
+        self._machine = machine
         self._session = 0
         self._assign_version: int | None = None  # of the target last read: a claim checks it
         self._pending = False  # a slot waits for the head to reach it
@@ -186,7 +183,7 @@ class Agent:
         looked = yield from self.look()
         if self.store.session != self._session:
             yield from self._feed(Lost(self.store.lost_why))
-        elif self.state.guards.prove and (took := self.clock() - looked.began) > self.patience:
+        elif (took := self.clock() - looked.began) > self.patience:
             self._suspended(f"a look took {took:.1f} s, longer than the session is surely alive: nothing is written")
             yield from self._feed(Suspended(self.clock()))
         else:
@@ -232,7 +229,7 @@ class Agent:
         if self.state.suspended is not None:
             self._read, self._settled = {}, set()
         settled = self._settled & (target or frozenset()) if self.state.leaving is None else frozenset()
-        read, torn = self._read, self.tree.quarantined
+        read, torn = self._read, self.tree.unreadable
         due = [p for p in wanted if p not in settled or now - read[p] >= PROOF]
         due.sort(key=lambda p: (read.get(p, float("-inf")), p))
         ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
@@ -265,19 +262,19 @@ class Agent:
 
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""
-        for path in sorted(self.tree.quarantined.keys() - self._unreadable):
-            self.say("unreadable", path=path, why=self.tree.quarantined[path])
-        self._unreadable = frozenset(self.tree.quarantined)
+        for path in sorted(self.tree.unreadable.keys() - self._unreadable):
+            self.say("unreadable", path=path, why=self.tree.unreadable[path])
+        self._unreadable = frozenset(self.tree.unreadable)
 
     # --- deciding and acting
 
     def _feed(self, event: Event) -> Generator[None, None, None]:
-        self.state, instructions = self._machine(self.state, event)
+        self.state, instructions = assigned(self.state, event)
         for effect in batches(instructions, ownership.AT_ONCE):
             if isinstance(effect, tuple):
                 yield
                 if isinstance(event, Looked) and not self._still_proven(event):
-                    self.state, _ = self._machine(self.state, Suspended(self.clock()))
+                    self.state, _ = assigned(self.state, Suspended(self.clock()))
                     return
                 self._write(effect)
             else:
@@ -286,8 +283,6 @@ class Agent:
 
     def _still_proven(self, look: Looked) -> bool:
         """Whether the look may still be acted upon: same session, connection good, begun not long ago."""
-        if not self.state.guards.prove:
-            return True
         fresh = self.clock() - look.began <= self.patience
         return fresh and self.store.session == self._session and self.store.active()
 
@@ -307,11 +302,11 @@ class Agent:
         if isinstance(first, Release):
             self._settled.difference_update(versions)
             seen = self._assign_version if first.reason == "revoked" else None
-            refused = ownership.release_all(self.tree, self._incarnation, versions, self.writes, seen)
+            refused = ownership.release_all(self.tree, self._incarnation, versions, seen)
             self._say_each("released", {p: {"reason": first.reason} for p in versions if p not in refused})
             self._say_each("release-refused", {p: {"why": why} for p, why in refused.items()})
             return
-        claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version, self.writes)
+        claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version)
         self._settled |= claimed.taken.keys()
         told: dict[str, Facts] = {}
         for claim in batch:

@@ -8,7 +8,6 @@ Laws:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, encode
@@ -17,19 +16,6 @@ from rota.coordination.tree import Read, Tree
 from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
-
-
-@dataclass(frozen=True, slots=True)
-class Guards:
-    """Which guards stand. `own="ephemeral"` checks the version of an ephemeral lock instead, as others do it: the tests
-    show why that is wrong."""
-
-    own: bool | Literal["ephemeral"] = True
-    run: bool = True
-    monotone: bool = True
-
-
-GUARDED = Guards()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +34,17 @@ class Entry:
         return before is not None and (after.offset < before.offset or after.token < before.token)
 
 
-def write_checkpoints(
-    tree: Tree, run: str, entries: Sequence[Entry], guards: Guards = GUARDED
-) -> dict[str, Conflict | None]:
+def write_checkpoints(tree: Tree, run: str, entries: Sequence[Entry]) -> dict[str, Conflict | None]:
     """Writes each checkpoint; partition -> None, or the Conflict that refused it. `run` is the path of the run's node.
 
     Raises Conflict if the run's own node is gone, Unavailable, Unknown (the next run heals it from the table)."""
-    done: dict[str, Conflict | None] = {}
-    if guards.monotone:
-        done |= {e.ownership.partition: _backwards(tree, e) for e in entries if e.backwards}
-        entries = [e for e in entries if not e.backwards]
+    done: dict[str, Conflict | None] = {e.ownership.partition: _backwards(tree, e) for e in entries if e.backwards}
+    entries = [e for e in entries if not e.backwards]
     tree.store.wait_active(PATIENCE)
     for start in range(0, len(entries), AT_ONCE):
         waiting = list(entries[start : start + AT_ONCE])
         while waiting:
-            ops, owners = _ops(tree, run, waiting, guards)
+            ops, owners = _ops(tree, run, waiting)
             try:
                 tree.store.multi(ops)
             except Conflict as conflict:
@@ -83,19 +65,14 @@ def _backwards(tree: Tree, entry: Entry) -> Conflict:
     return Conflict(line, path=path, index=0, cause="version")
 
 
-def _ops(tree: Tree, run: str, entries: Sequence[Entry], guards: Guards) -> tuple[list[Op], list[str | None]]:
+def _ops(tree: Tree, run: str, entries: Sequence[Entry]) -> tuple[list[Op], list[str | None]]:
     """The operations, and for each the partition that it is for (None: the run)."""
-    ops: list[Op] = [Check(run)] if guards.run else []
-    owners: list[str | None] = [None] * len(ops)
+    ops: list[Op] = [Check(run)]
+    owners: list[str | None] = [None]
     for entry in entries:
         partition, path = entry.ownership.partition, tree.paths.checkpoint(entry.ownership.partition)
         data = encode(entry.checkpoint)
-        mine: list[Op] = []
-        if guards.own is True:
-            mine.append(Check(tree.paths.own(partition), entry.ownership.version))
-        elif guards.own == "ephemeral":
-            mine.append(Check(f"{tree.paths.root}/lock/{partition}", 0))
-        mine.append(Set(path, data, entry.seen.version) if entry.seen else Create(path, data))
-        ops += mine
-        owners += [partition] * len(mine)
+        ops.append(Check(tree.paths.own(partition), entry.ownership.version))
+        ops.append(Set(path, data, entry.seen.version) if entry.seen else Create(path, data))
+        owners += [partition, partition]
     return ops, owners

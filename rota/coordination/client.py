@@ -50,13 +50,10 @@ def connect(
     *,
     connect_timeout: float = 5.0,
     call_timeout: float = 10.0,
-    deadline: bool = True,
     access: Access = NOBODY,
 ) -> "ZooKeeperStore":
-    """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds.
-
-    `deadline=False` removes the own deadline, for the test that shows what its absence does."""
-    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, deadline=deadline, access=access)
+    """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds."""
+    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, access=access)
     if store.wait_active(connect_timeout):
         return store
     store.close()
@@ -79,14 +76,12 @@ class ZooKeeperStore(Store):
         session_timeout: float = 10.0,
         *,
         call_timeout: float = 10.0,
-        deadline: bool = True,
         access: Access = NOBODY,
     ) -> None:
         self.hosts, self.session_timeout, self.call_timeout = checked_hosts(hosts), session_timeout, call_timeout
         self.access = access
         self.unwelcome = False  # whether a server ended the connection over who we are
         self.negotiated = session_timeout
-        self._deadline = deadline
         self._pid = os.getpid()
         self._session = 0
         self._proven_until = 0.0
@@ -147,7 +142,7 @@ class ZooKeeperStore(Store):
         """CONNECTED, in the process that connected, and within the own deadline."""
         if self._closed or self._pid != os.getpid() or self._client.state != KazooState.CONNECTED:
             return False
-        return not self._deadline or time.monotonic() < self._proven_until
+        return time.monotonic() < self._proven_until
 
     def wait_active(self, timeout: float) -> bool:
         """Waits until `active()`, at most `timeout` seconds."""

@@ -8,11 +8,8 @@ Laws:
 3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
 4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
    again. Where the writer itself is no longer who it was (live node, target), none is written.
-5. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
-   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token. So is
-   whoever is set free for a rename.
-
-Each guard can be removed for the tests that count the damage of its absence.
+5. A record that cannot be read is nobody's to claim or release (`repair.py`). A partition that is set free for a rename
+   or a repair fences its former owner as a claim does: by the version, and by the next token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,22 +23,6 @@ from rota.ids import worker_of
 
 AT_ONCE = 400  # partitions in one multi: with the longest ids they take less than 200 KB of a request's 900
 TRIES = 3  # of one multi whose reply is lost each time
-
-
-@dataclass(frozen=True, slots=True)
-class Guards:
-    """Which guards stand: `live` checks the writer's live node, `version` compares the own record's version, `assign`
-    that of the target under which is claimed, `dropped` that of the target under which is released, `resolve` reads back
-    after a lost reply."""
-
-    live: bool = True
-    version: bool = True
-    assign: bool = True
-    dropped: bool = True
-    resolve: bool = True
-
-
-GUARDED = Guards()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +48,6 @@ def claim_all(
     incarnation: str,
     versions: Mapping[str, int],
     assign_version: int | None = None,
-    guards: Guards = GUARDED,
 ) -> Claimed:
     """Takes each of at most `AT_ONCE` partitions whose own record is still at its version, if this incarnation is live
     and (where `assign_version` is given) the worker's target is the one that was read. Raises Unavailable, Unknown.
@@ -75,13 +55,9 @@ def claim_all(
     It does not ask who owned a record: the caller decided that it is free, gone, older, or to be forced. An owner that
     it is taken from is fenced by the version.
     """
-    checks: list[Op] = []
-    if guards.live:
-        checks.append(Check(tree.paths.live(incarnation)))
-    if guards.assign and assign_version is not None:
-        checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
+    checks = _checks(tree, incarnation, assign_version)
     token_base = tree.meta().token_base
-    nodes, refused = _set(tree, checks, Own(owner=incarnation), versions, guards)
+    nodes, refused = _set(tree, checks, Own(owner=incarnation), versions)
     taken = {p: Ownership(p, incarnation, node.version, token_base + node.mzxid) for p, node in nodes.items()}
     return Claimed(taken, refused)
 
@@ -90,16 +66,12 @@ def release_all(
     tree: Tree,
     incarnation: str,
     versions: Mapping[str, int],
-    guards: Guards = GUARDED,
     assign_version: int | None = None,
 ) -> Mapping[str, str]:
     """Sets each of at most `AT_ONCE` partitions free if its own record is still at its version and (where
     `assign_version` is given) the worker's target is the one that dropped it: a run may have begun under a newer one.
     Why those that were not set free were not. Raises Unavailable, Unknown."""
-    checks: list[Op] = [Check(tree.paths.live(incarnation))] if guards.live else []
-    if guards.dropped and assign_version is not None:
-        checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
-    return _set(tree, checks, Own(), versions, guards)[1]
+    return _set(tree, _checks(tree, incarnation, assign_version), Own(), versions)[1]
 
 
 def claim(
@@ -108,10 +80,9 @@ def claim(
     partition: str,
     own_version: int,
     assign_version: int | None = None,
-    guards: Guards = GUARDED,
 ) -> Ownership:
     """`claim_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
-    claimed = claim_all(tree, incarnation, {partition: own_version}, assign_version, guards)
+    claimed = claim_all(tree, incarnation, {partition: own_version}, assign_version)
     _one(partition, claimed.refused)
     return claimed.taken[partition]
 
@@ -121,29 +92,18 @@ def release(
     incarnation: str,
     partition: str,
     own_version: int,
-    guards: Guards = GUARDED,
     assign_version: int | None = None,
 ) -> None:
     """`release_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
-    _one(partition, release_all(tree, incarnation, {partition: own_version}, guards, assign_version))
-
-
-def free_unreadable(tree: Tree, partition: str, guards: Guards = GUARDED) -> bool:
-    """Sets the partition free if its own record cannot be read; whether that was so. Raises NotOwner where somebody was
-    faster, Unavailable, Unknown."""
-    node = tree.store.get(tree.paths.own(partition))
-    if node is None or _read(tree.paths.own(partition), node) is not None:
-        return False
-    _one(partition, _set(tree, (), Own(), {partition: node.version}, guards)[1])
-    return True
+    _one(partition, release_all(tree, incarnation, {partition: own_version}, assign_version))
 
 
 def free(tree: Tree, partition: str) -> None:
     """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
-    is left to `free_unreadable`. Raises Unavailable, Unknown."""
+    is left alone. Raises Unavailable, Unknown."""
     path = tree.paths.own(partition)
     while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.owner:
-        _set(tree, (), Own(), {partition: node.version}, GUARDED)  # refused where it changed hands: once more
+        _set(tree, (), Own(), {partition: node.version})  # refused where it changed hands: once more
 
 
 def _one(partition: str, refused: Mapping[str, str]) -> None:
@@ -151,8 +111,16 @@ def _one(partition: str, refused: Mapping[str, str]) -> None:
         raise NotOwner(f"{partition} was not taken or set free: {why}", partition=partition)
 
 
+def _checks(tree: Tree, incarnation: str, assign_version: int | None) -> list[Op]:
+    """What must hold of the writer: its live node, and its target where `assign_version` is given."""
+    checks: list[Op] = [Check(tree.paths.live(incarnation))]
+    if assign_version is not None:
+        checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
+    return checks
+
+
 def _set(
-    tree: Tree, checks: Sequence[Op], record: Own, versions: Mapping[str, int], guards: Guards
+    tree: Tree, checks: Sequence[Op], record: Own, versions: Mapping[str, int]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """Sets the own records that are at their versions, in one multi; each as it was written, and why the others were
     not. After a multi that was refused or lost all of it is read back: what moved on meanwhile is left out."""
@@ -160,18 +128,15 @@ def _set(
     refused: dict[str, str] = {}
     waiting, data, lost = dict(versions), encode(record), 0
     while waiting:
-        sets = [Set(tree.paths.own(p), data, v if guards.version else -1) for p, v in waiting.items()]
+        sets = [Set(tree.paths.own(p), data, v) for p, v in waiting.items()]
         try:
             nodes = tree.store.multi([*checks, *sets])[len(checks) :]
         except Conflict as conflict:
             there = _there(tree, waiting)
             if lost:
                 done |= _resolved(there, waiting, record)
-            refused |= {p: w for p, w in _stale(conflict, len(checks), there, waiting, guards).items() if p not in done}
+            refused |= {p: w for p, w in _stale(conflict, len(checks), there, waiting).items() if p not in done}
         except Unknown:
-            if not guards.resolve:
-                refused |= dict.fromkeys(waiting, "the reply was lost. Look again")
-                break
             settle(tree.store)
             done |= _resolved(_there(tree, waiting), waiting, record)
             if (lost := lost + 1) == TRIES and waiting.keys() - done.keys():
@@ -189,14 +154,14 @@ def _there(tree: Tree, partitions: Iterable[str]) -> dict[str, Node | None]:
 
 
 def _stale(
-    conflict: Conflict, checks: int, there: Mapping[str, Node | None], versions: Mapping[str, int], guards: Guards
+    conflict: Conflict, checks: int, there: Mapping[str, Node | None], versions: Mapping[str, int]
 ) -> dict[str, str]:
     """Why which of the partitions of a refused multi cannot be written: all, where one of its checks did not hold; else
     the one that refused it, and those that are not at their versions any more: no version comes back."""
     if conflict.index < checks:
         return dict.fromkeys(versions, str(conflict))
     culprit = tuple(versions)[conflict.index - checks]
-    moved = [p for p, node in there.items() if guards.version and (node is None or node.version != versions[p])]
+    moved = [p for p, node in there.items() if node is None or node.version != versions[p]]
     return dict.fromkeys(moved, CAUSES["version"]) | {culprit: CAUSES.get(conflict.cause, conflict.cause)}
 
 

@@ -30,7 +30,7 @@ from rota.coordination.records import (
     Slots,
     encode,
 )
-from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle
+from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle, written
 from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
 from rota.core import Move, Plan
@@ -42,20 +42,6 @@ if TYPE_CHECKING:
 
 KEEP_EPOCHS = 200
 CHUNK_OPS, CHUNK_BYTES = 400, 750_000
-
-
-@dataclass(frozen=True, slots=True)
-class Guards:
-    """Which guards stand: `controller` checks its version with every write, `clean` rewrites slots above the head,
-    `keep` leaves the effective set in the other slot, `verify` reads all back before the flip."""
-
-    controller: bool = True
-    clean: bool = True
-    keep: bool = True
-    verify: bool = True
-
-
-GUARDED = Guards()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +132,13 @@ def take_control(tree: Tree) -> Term:
     raise AssertionError("not reached")
 
 
-def publish(tree: Tree, term: Term, publication: Publication, guards: Guards = GUARDED) -> Published:
+def publish(tree: Tree, term: Term, publication: Publication) -> Published:
     """Makes the publication current. Raises Conflict if another took control: nothing of it is current then.
 
     A lost reply is resolved by reading back and, where it was not applied, by doing all of it again."""
     tree.store.wait_active(PATIENCE)
     for _ in range(TRIES):
-        attempt = _Attempt(tree, term, publication, guards)
+        attempt = _Attempt(tree, term, publication)
         try:
             return attempt.run()
         except Unknown:
@@ -166,8 +152,8 @@ def publish(tree: Tree, term: Term, publication: Publication, guards: Guards = G
 class _Attempt:
     """One attempt: reads what is there, writes what differs, flips."""
 
-    def __init__(self, tree: Tree, term: Term, publication: Publication, guards: Guards) -> None:
-        self.tree, self.term, self.publication, self.guards = tree, term, publication, guards
+    def __init__(self, tree: Tree, term: Term, publication: Publication) -> None:
+        self.tree, self.term, self.publication = tree, term, publication
         self.head = tree.head()
         self.nodes = self._read()
         self.epoch = 1 + max([self.head.record.epoch, *(s.record.newest for s in self.nodes.values() if s)])
@@ -176,7 +162,7 @@ class _Attempt:
     def _read(self) -> dict[str, Read[Slots] | None]:
         """Worker -> its slots as they are; None: there, but unreadable."""
         found: dict[str, Read[Slots] | None] = dict(self.tree.assigns())
-        for path, _ in sorted(self.tree.quarantined.items()):
+        for path, _ in sorted(self.tree.unreadable.items()):
             if path.startswith(f"{self.tree.paths.assigns}/"):
                 found[path.rpartition("/")[2]] = None
         return found
@@ -186,7 +172,7 @@ class _Attempt:
         if worker not in self.nodes:
             return bool(wanted)
         read = self.nodes[worker]
-        if read is None or (self.guards.clean and read.record.newest > self.head.record.epoch):
+        if read is None or read.record.newest > self.head.record.epoch:
             return True
         effective = read.record.effective(self.head.record.epoch)
         return effective is None or effective.partitions != wanted
@@ -198,8 +184,7 @@ class _Attempt:
             return self._settled()
         self._write(self._new_own_records())
         self._write(self._new_slots())
-        if self.guards.verify:
-            self._verify()
+        self._verify()
         term = self._flip([self._audit()], self.epoch)
         self._trim()
         return self.published(term)
@@ -234,7 +219,7 @@ class _Attempt:
         return Published(before.epoch, False, term, ())
 
     def _check(self) -> list[Op]:
-        return [Check(self.tree.paths.controller, self.term.version)] if self.guards.controller else []
+        return [Check(self.tree.paths.controller, self.term.version)]
 
     def _new_own_records(self) -> Iterator[Op]:
         """A free own record for each partition that is named for the first time."""
@@ -255,7 +240,7 @@ class _Attempt:
                 data = encode(Slots(slots=(wanted,)))
                 yield Create(path, data) if node is None else Set(path, data, node.version)
             else:
-                effective = read.record.effective(self.head.record.epoch) if self.guards.keep else None
+                effective = read.record.effective(self.head.record.epoch)
                 slots = (wanted,) if effective is None else (effective, wanted)
                 yield Set(path, encode(Slots(slots=slots)), read.version)
 
@@ -306,14 +291,13 @@ class _Attempt:
         return Head(epoch=epoch, basis=self.publication.basis, due=self.publication.due)
 
     def _flip(self, more: list[Op], epoch: int) -> Term:
-        version = self.term.version if self.guards.controller else -1
         ops = [
-            Set(self.tree.paths.controller, encode(self._controller()), version),
-            Set(self.tree.paths.head, encode(self._head(epoch)), self.head.version if self.guards.controller else -1),
+            Set(self.tree.paths.controller, encode(self._controller()), self.term.version),
+            Set(self.tree.paths.head, encode(self._head(epoch)), self.head.version),
             *more,
         ]
         node = self.tree.store.multi(ops)[0]
-        return Term(self.term.number, node.version if node else version)
+        return Term(self.term.number, written(node).version)
 
     def _audit(self) -> Op:
         audit = self.publication.audit

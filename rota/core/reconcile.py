@@ -27,17 +27,6 @@ Reason = Literal["free", "gone", "older", "forced", "revoked", "leaving"]
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
-    """Which guards stand. Each can be removed, for the tests that show the damage its absence does."""
-
-    wait: bool = True  # a live owner gets `max_shutdown` before it is forced
-    drain: bool = True  # a partition is released only when no run consumes it
-    prove: bool = True  # a look that began before the last suspension is not acted upon
-    newest: bool = True  # only the newest incarnation of a worker acts
-    cap: bool = True  # nothing is claimed beyond the cap, whatever the target says
-
-
-@dataclass(frozen=True, slots=True)
 class Owner:
     """An own record as read: the incarnation that it names (None: free) and the dataVersion it was read at."""
 
@@ -61,7 +50,6 @@ class State:
 
     worker: str
     max_shutdown: float
-    guards: Guards = Guards()
     incarnation: str | None = None
     leaving: float | None = None  # when it was told to leave
     suspended: float | None = None  # when the last suspension was noticed
@@ -97,7 +85,7 @@ class Looked:
 
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or is quarantined: it is left alone. Of those the `unread` ones had no room in this look: what
+    `owners` was not read or cannot be read: it is left alone. Of those the `unread` ones had no room in this look: what
     was known of them still holds. `busy` are the partitions of this incarnation's runs,
     read where it must let go of any. `cap` is how many partitions the
     worker may hold (None: no bound).
@@ -226,7 +214,7 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
 
 def _fresh(state: State, incarnation: str | None) -> State:
     """The same worker, with nothing of its former incarnation."""
-    return State(state.worker, state.max_shutdown, state.guards, incarnation, leaving=state.leaving)
+    return State(state.worker, state.max_shutdown, incarnation, leaving=state.leaving)
 
 
 def _lost(state: State, reason: str) -> tuple[State, tuple[Instruction, ...]]:
@@ -249,11 +237,11 @@ def _exit(state: State, *, clean: bool, reason: str) -> tuple[State, tuple[Instr
 
 def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]:
     me = state.incarnation
-    if me is None or (state.guards.prove and state.suspended is not None and look.began <= state.suspended):
+    if me is None or (state.suspended is not None and look.began <= state.suspended):
         return state, ()
     if me not in look.live:
         return _lost(state, "its live node is gone")
-    if state.guards.newest and look.newest is not None and look.newest != me:
+    if look.newest is not None and look.newest != me:
         return _exit(state, clean=False, reason=f"a newer incarnation of this id is live: {look.newest}")
     gone = {p for p, owner in look.owners.items() if owner.incarnation != me}
     mine = {p for p, owner in look.owners.items() if owner.incarnation == me}
@@ -289,7 +277,7 @@ def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]
             releases.append(Release(partition, owner.version, "leaving"))
         elif look.target is None or partition in look.target:
             continue
-        elif state.guards.drain and partition in look.busy:
+        elif partition in look.busy:
             draining.add(partition)
         else:
             releases.append(Release(partition, owner.version, "revoked"))
@@ -309,7 +297,6 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
     unbroken = state.epoch in (look.epoch, look.previous)
     if unbroken:
         waiting |= {p: state.waiting[p] for p in state.waiting.keys() & look.target & look.unread}
-    cap = look.cap if state.guards.cap else None
     for partition in sorted(look.target & look.owners.keys()):
         owner = look.owners[partition]
         if owner.incarnation == state.incarnation:
@@ -317,7 +304,7 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
         before = state.waiting.get(partition) if unbroken else None
         since = before.since if before is not None and before.owner == owner else look.now
         reason = _reason(state, look, owner, since)
-        full = reason is not None and cap is not None and held + len(claims) >= cap
+        full = reason is not None and look.cap is not None and held + len(claims) >= look.cap
         if reason is None or full:
             waiting[partition] = Waiting(owner, since, full)
         else:
@@ -333,7 +320,7 @@ def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | 
         return "gone"
     if worker_of(owner.incarnation) == state.worker:
         return "older"
-    if not state.guards.wait or look.now - since >= state.max_shutdown:
+    if look.now - since >= state.max_shutdown:
         return "forced"
     return None
 
@@ -368,7 +355,3 @@ def _together(one: Claim | Release, other: Instruction) -> bool:
     if isinstance(one, Claim):
         return isinstance(other, Claim)
     return isinstance(other, Release) and one.reason == other.reason
-
-
-MACHINES: Mapping[str, Machine] = {"assigned": assigned}
-"""The protocol of a group (`meta.protocol`) -> its machine. `claim` and `race` stand here when they exist."""

@@ -1,14 +1,19 @@
-"""The invariants, checked after every event. A breach is a `Violation` with its seed and the line that repeats it.
+"""The judge of every simulated world. It reads the table's log and the journal of the znodes, and shares no code with the
+actors. A breach is a `Violation` with its seed and the line that repeats it.
 
-1. `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
-2. `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, is an older
-   incarnation of the same worker, or was waited for during max_shutdown.
-3. `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
-4. `gap`: a batch is committed from exactly where the table stands: nothing lost, nothing twice.
-5. `cap`: no published target and no claim brings a worker over its cap, at no instant of a hand-over.
-6. `budget`: a plan takes no more voluntary moves than the policy allows, and none before the cooldown is over.
-7. `settled`: at the end every partition is owned by the worker that its target has named for longer than a hand-over
-   may take.
+Of targets and owners, after every event:
+- `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
+- `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, or was waited
+  for during max_shutdown. `usurped`: of two live incarnations of one worker the older never takes from the newer.
+- `own`: a record is claimed by a live incarnation that does not own it, and its version grows by one. `uninvited`: a target
+  of the claimant names the partition.
+- `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
+- `cap`: no published target and no claim brings a worker over its cap, at no instant of a hand-over.
+- `budget`: a plan takes no more voluntary moves than the policy allows, and none before the cooldown is over.
+Of the table, checkpoints and parks, after every event: see `log_checker`.
+- `foreign`, `restored`: a run never takes a hand-over for a restored ZooKeeper or table.
+- `settled`: at the end every partition is owned by the worker that its target has named for longer than a hand-over may
+  take.
 """
 
 import math
@@ -17,10 +22,11 @@ from typing import TYPE_CHECKING
 
 from rota.core import Plan
 from rota.ids import worker_of
-from rota.sim.truth import Change
+from rota.sim.log_checker import LogChecker
+from rota.sim.truth import Change, Changes
 
 if TYPE_CHECKING:
-    from rota.sim.simulation import Simulation
+    from rota.sim.stage import Stage
 
 
 SLACK = 30.0  # seconds beyond max_shutdown in which a hand-over is done
@@ -31,46 +37,55 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """Judges every event; raises at the first breach, or counts them where a guard was taken out on purpose."""
+    """Judges every event. Raises at the first breach where `strict`, else counts them in `found`."""
 
-    def __init__(self, sim: "Simulation") -> None:
-        self.sim = sim
+    def __init__(self, stage: "Stage", *, strict: bool) -> None:
+        self.stage, self.strict = stage, strict
         self.found: Counter[str] = Counter()
+        self.said: list[str] = []
+        self.log = LogChecker(stage.table, tuple(stage.truth.load), self.breach)
+        self._noted: list[tuple[str, str]] = []
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
+        self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
         self._voluntary_at = -math.inf
         self._caps: dict[str, int | None] = {}
-        self._target: dict[str, str] = {}
+        self.target: dict[str, str] = {}
         self._since: dict[str, float] = {}  # partition -> when its target became what it is
 
     def breach(self, rule: str, what: str) -> None:
-        """Notes a breach; raises unless guards were taken out."""
+        """Counts a breach; raises where it is strict."""
         self.found[rule] += 1
-        if not self.sim.ablation.removed:
-            raise Violation(f"{rule} at {self.sim.now:.3f} s: {what}. Again: {self.sim.again}")
+        self.said.append(f"{rule} at {self.stage.now:.3f} s: {what}")
+        if self.strict:
+            raise Violation(f"{self.said[-1]}. Again: {self.stage.again}")
 
-    def after_event(self, changes: list[Change]) -> None:
+    def note(self, rule: str, what: str) -> None:
+        """A breach that an actor met with; judged after its step."""
+        self._noted.append((rule, what))
+
+    def after_event(self, changes: Changes) -> None:
         """Everything that may have been broken by what just happened."""
-        truth = self.sim.truth
-        if truth.published:
-            truth.published.clear()
+        if changes.published:
             self._published()
-        for change in changes:
+        for change in changes.owners:
             self._owner_changed(change)
+        self.log.after_event(changes)
+        while self._noted:
+            self.breach(*self._noted.pop(0))
 
-    def intends(self, incarnation: str, partition: str, reason: str) -> None:
-        """An agent is about to claim for this reason; the record tells whether that was right."""
+    def claimed(self, incarnation: str, partition: str, reason: str) -> None:
+        """An agent says for which reason it claimed; the record tells whether that was right."""
         self._reasons[incarnation, partition] = reason
 
-    def committed(self, partition: str, start: int, stood: int) -> None:
-        """A batch from `start` was published while the table stood at `stood`."""
-        if start != stood:
-            self.breach("gap", f"{partition} was committed from {start} while the table stood at {stood}")
+    def told(self, partition: str, start: int, end: int) -> None:
+        """A run told of a batch; more than once is no harm."""
+        self.log.told.append((partition, start, end))
 
     def planned(self, plan: Plan) -> None:
         """Budget and cooldown hold; what is published next is judged by the caps that this plan has read."""
-        policy, snapshot = self.sim.world.policy, plan.assignment.snapshot
+        policy, snapshot = self.stage.policy, plan.assignment.snapshot
         voluntary = plan.measures.moves - plan.measures.unavoidable_moves
         if policy.budget is not None and voluntary > policy.budget:
             self.breach("budget", f"{voluntary} voluntary moves in one plan, the budget is {policy.budget}")
@@ -80,7 +95,7 @@ class Checker:
         self._caps = {w.id: w.max_partitions for w in snapshot.workers}
 
     def _published(self) -> None:
-        head, targets = self.sim.reader.targets()
+        head, targets = self.stage.reader.targets()
         if head.record.epoch < self._epoch:
             self.breach("disjoint", f"the head went back to epoch {head.record.epoch}")
         self._epoch = head.record.epoch
@@ -93,45 +108,76 @@ class Checker:
                 if partition in seen:
                     self.breach("disjoint", f"{partition} stands in the targets of {seen[partition]} and {worker}")
                 seen[partition] = worker
-        for partition in self.sim.truth.load:
-            if seen.get(partition) != self._target.get(partition):
-                self._since[partition] = self.sim.now
-        self._target = seen
-        for partition, owner in self.sim.truth.owner.items():
+        for partition in self.stage.truth.load:
+            if seen.get(partition) != self.target.get(partition):
+                self._since[partition] = self.stage.now
+        self.target = seen
+        for partition, owner in self.stage.truth.owner.items():
             if owner is not None and seen.get(partition) != worker_of(owner):
-                self._revoked.setdefault(partition, self.sim.now)
+                self._revoked.setdefault(partition, self.stage.now)
             else:
                 self._revoked.pop(partition, None)
 
     def _owner_changed(self, change: Change) -> None:
-        truth, before, after = self.sim.truth, change.before, change.after
+        before, after, known = change.before, change.after, self._versions.get(change.partition, 0)
+        if change.version != known + 1:
+            self.breach("own", f"{change.partition} went from version {known} to {change.version}")
+        self._versions[change.partition] = change.version
         if after is None:
             self._set_free(change.partition, before or "")
-            return
-        waited = self.sim.now - self._revoked.pop(change.partition, self.sim.now)
-        if before is not None and before in truth.live and worker_of(before) != worker_of(after):
-            forced = self._reasons.get((after, change.partition)) == "forced"
-            if not (forced and waited >= 0.97 * self.sim.world.timing.max_shutdown):
-                self.breach(
-                    "stolen", f"{after} took {change.partition} from {before}, which is live, after {waited:.1f} s"
-                )
-        cap = self.sim.cap_of(worker_of(after))
-        if cap is not None and truth.held[after] > cap:
-            self.breach("cap", f"{after} holds {truth.held[after]} partitions, its cap is {cap}")
+        else:
+            self._claimed(change, before, after)
+
+    def _claimed(self, change: Change, before: str | None, after: str) -> None:
+        partition, live = change.partition, self.stage.truth.live
+        waited = self.stage.now - self._revoked.pop(partition, self.stage.now)
+        if after not in live or before == after:
+            self.breach("own", f"{partition} was claimed by {after}, which is not live, or owned it")
+        if before in live and before is not None and worker_of(before) != worker_of(after):
+            forced = self._reasons.get((after, partition)) == "forced"
+            if not (forced and waited >= 0.97 * self.stage.timing.max_shutdown):
+                self.breach("stolen", f"{after} took {partition} from {before}, which is live, after {waited:.1f} s")
+        elif before in live and before is not None and live[before] > live.get(after, 0):
+            self.breach("usurped", f"{partition} was taken from {before} by its older twin {after}")
+        if self.target.get(partition) != worker_of(after) and not self._invited(partition, worker_of(after)):
+            self.breach("uninvited", f"{partition} was claimed by {after}, which no target gives it to")
+        cap = self.stage.cap_of(worker_of(after))
+        if cap is not None and self.stage.truth.held[after] > cap:
+            self.breach("cap", f"{after} holds {self.stage.truth.held[after]} partitions, its cap is {cap}")
+
+    def _invited(self, partition: str, worker: str) -> bool:
+        """Whether either slot of the worker names the partition: it may have looked before the last flip."""
+        read = self.stage.reader.assigns().get(worker)
+        return read is not None and any(partition in slot.partitions for slot in read.record.slots)
 
     def _set_free(self, partition: str, owner: str) -> None:
-        agent = next((a for a in self.sim.agents[worker_of(owner)] if a.incarnation == owner), None)
-        leaving = agent.state.leaving if agent is not None else None
-        timing = self.sim.world.timing
-        overdue = agent is not None and leaving is not None and agent.clock() - leaving >= timing.max_shutdown
-        if owner in self.sim.truth.working.get(partition, ()) and not overdue:
+        process = self.stage.worker_as(owner)
+        overdue = process is not None and process.overdue
+        runs = (r for r in self.stage.runs if r.incarnation == owner and partition in r.working)
+        if any(run.known for run in runs) and not overdue:
             self.breach("busy", f"{owner} set {partition} free while its run works on it")
 
     def at_the_end(self) -> None:
         """The world is quiet: ownership is what the target says, but for what a load-driven assignor just moved."""
-        truth, patience = self.sim.truth, self.sim.world.timing.max_shutdown + SLACK
+        truth, patience = self.stage.truth, self.stage.timing.max_shutdown + SLACK
         for partition in truth.load:
-            owner, target = truth.owner.get(partition), self._target.get(partition)
+            owner, target = truth.owner.get(partition), self.target.get(partition)
             held = worker_of(owner) if owner in truth.live and owner is not None else None
-            if held != target and self.sim.now - self._since.get(partition, 0.0) > patience:
+            if held != target and self.stage.now - self._since.get(partition, 0.0) > patience:
                 self.breach("settled", f"{partition} is owned by {held}, its target is {target}")
+
+    def unsettled(self) -> list[str]:
+        """What is not at rest yet, a line each: placed, owned by the newest, consumed to the end, and noted."""
+        truth, lines = self.stage.truth, []
+        newest: dict[str, str] = {}
+        for incarnation in sorted(truth.live, key=truth.live.__getitem__):
+            newest[worker_of(incarnation)] = incarnation
+        for partition in truth.load:
+            worker, owner = self.target.get(partition), truth.owner.get(partition)
+            if worker is None:
+                lines.append(f"{partition} is not placed")
+            elif owner is None or owner != newest.get(worker):
+                lines.append(f"{partition} is owned by {owner}, wanted {newest.get(worker)}")
+            elif unread := self.log.unread(partition, self.stage.read_end(partition)):
+                lines.append(unread)
+        return lines

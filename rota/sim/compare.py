@@ -9,7 +9,6 @@ from typing import Any
 
 from rota.core.assignors.registry import ASSIGNORS
 from rota.errors import ConfigError
-from rota.sim.protocols import PROTOCOLS
 from rota.sim.simulation import Result, Simulation
 from rota.sim.worlds import world
 
@@ -67,13 +66,12 @@ class Cell:
 
 
 def contestants() -> tuple[str, ...]:
-    """Every assignor, the best known first, and every leaderless protocol."""
-    known = [a for a in ORDER if a in ASSIGNORS] + sorted(set(ASSIGNORS) - set(ORDER))
-    return (*known, *(p for p, how in PROTOCOLS.items() if not how.controller))
+    """Every assignor, the best known first."""
+    return (*(a for a in ORDER if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(ORDER)))
 
 
 def check_contestant(name: str) -> str:
-    """`name` if there is such an assignor or leaderless protocol; else ConfigError naming them."""
+    """`name` if there is such an assignor; else ConfigError naming them."""
     if name not in contestants():
         raise ConfigError(f"Unknown assignor {name!r}. Known: {', '.join(contestants())}")
     return name
@@ -81,9 +79,7 @@ def check_contestant(name: str) -> str:
 
 def run_one(task: Task) -> Result:
     """One simulation. Raises Violation."""
-    leaderless = task.assignor in PROTOCOLS
-    protocol = task.assignor if leaderless else "assigned"
-    return Simulation(world(task.world), task.assignor, task.seed, protocol_name=protocol).run()
+    return Simulation(world(task.world), task.assignor, task.seed).run()
 
 
 def run_all(tasks: Sequence[Task], jobs: int | None = None) -> Iterator[Result]:

@@ -13,7 +13,7 @@ from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, publication_of, publish, take_control
 from rota.coordination.store import Node, Op
 from rota.coordination.tree import Tree
-from rota.core import Policy, plan
+from rota.core import Policy
 from rota.errors import CoordinationError
 from rota.sim.timeline import Life
 
@@ -87,13 +87,14 @@ class Controller:
         yield self.sim.late("")
         look = look_at(self.tree)
         meta = look.basis.meta
-        guards = self.sim.ablation
-        policy = Policy(meta.budget, meta.cooldown, meta.grace) if guards.policy else Policy()
-        result = plan(look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy)
+        policy = Policy(meta.budget, meta.cooldown, meta.grace)
+        result = self.sim.parts.plan(
+            look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy
+        )
         yield self.sim.late("")
         self.sim.checker.planned(result)
         publication = publication_of(look, result, result.measures.reason or "rebalanced")
-        publish(self.tree, term, publication, self.sim.ablation.publication)
+        self.sim.parts.publish(self.tree, term, publication)
         self.due = result.due
 
     def settle(self, owners: Mapping[str, str]) -> None:

@@ -1,11 +1,12 @@
-"""The store in memory, with a journal: what was written since the last event, for those who check and measure."""
+"""The store in memory, with a journal: what was written since the last event, for those who check and measure; and a
+client of it whose every call lets the others go on first."""
 
 from collections.abc import Callable, Sequence
 
-from rota.coordination.memory import MemoryServer
+from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.store import Check, Node, Op
 
-QUIET = ("checkpoints", "load", "runs", "clock", "controller", "epochs")  # writes there wake no agent
+QUIET = ("", "checkpoints", "load", "runs", "parked", "refused", "controller", "epochs")  # writes there wake no agent
 
 
 class JournalServer(MemoryServer):
@@ -33,6 +34,36 @@ class JournalServer(MemoryServer):
             self.journal.append(path)
             if folder(path) not in QUIET:
                 self.stirred += 1
+
+
+class SteppedStore(MemoryStore):
+    """A client for code that `timeline.steps` runs: `pause` is called before each call."""
+
+    def __init__(self, server: MemoryServer, pause: Callable[[], None]) -> None:
+        super().__init__(server)
+        self.pause = pause
+
+    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
+        """As the store's."""
+        self.pause()
+        return super().get_many(paths)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """As the store's."""
+        self.pause()
+        return super().children(path)
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        """As the store's."""
+        self.pause()
+        return super().multi(ops)
+
+    def wait_active(self, timeout: float) -> bool:
+        """As the store's, in virtual time."""
+        until = self.server.clock() + timeout
+        while not self.active() and self.server.clock() < until:
+            self.pause()
+        return self.active()
 
 
 def folder(path: str) -> str:

@@ -2,47 +2,25 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from rota.coordination import wishes
-from rota.coordination.ownership import Guards as Owning
-from rota.coordination.publication import Guards as Publishing
 from rota.coordination.records import Loads, WorkerWishes
-from rota.coordination.tree import Tree
 from rota.core import Worker
-from rota.core.reconcile import Guards as Reconciling
+from rota.errors import RotaError
 from rota.ids import key_of, pipeline_of, worker_of
-from rota.sim.actors import Agent, Run, seconds
-from rota.sim.checker import Checker
 from rota.sim.controller import Controller
-from rota.sim.journal import JournalServer
 from rota.sim.meter import Meter
-from rota.sim.protocols import protocol
-from rota.sim.table import Table
-from rota.sim.timeline import Life, Process, Timeline
-from rota.sim.truth import Truth
+from rota.sim.parts import SHIPPED, Parts
+from rota.sim.stage import Stage
+from rota.sim.timeline import Life
+from rota.sim.worker import WorkerProcess
 from rota.sim.world import Happening, World
 
 ROWS = 1_000.0  # rows a second for each unit of load
 MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
-
-
-@dataclass(frozen=True, slots=True)
-class Ablation:
-    """Which guards stand. One that is taken out makes the checker count what breaks instead of stopping there."""
-
-    reconcile: Reconciling = field(default_factory=Reconciling)
-    ownership: Owning = field(default_factory=Owning)
-    table: bool = True
-    publication: Publishing = field(default_factory=Publishing)
-    policy: bool = True  # the controller keeps to budget, cooldown and grace
-
-    @property
-    def removed(self) -> bool:
-        """Whether any guard is missing."""
-        return self != Ablation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +47,8 @@ class Result:
     jumps: tuple[tuple[float, int], ...]
 
 
-class Simulation:
-    """The actors, their store, and the clock that they share without knowing."""
+class Simulation(Stage):
+    """One world that an assignor has to hold together."""
 
     def __init__(
         self,
@@ -78,35 +56,26 @@ class Simulation:
         assignor: str = "sticky",
         seed: int = 1,
         options: Mapping[str, Any] | None = None,
-        ablation: Ablation | None = None,
-        protocol_name: str = "assigned",
+        parts: Parts = SHIPPED,
     ) -> None:
         self.world, self.assignor, self.seed = world, assignor, seed
-        self.ablation = ablation or Ablation()
-        self.rng = Random(f"{world.name}/{seed}")
-        self.group, self.protocol_name = "sim", protocol_name
-        self.protocol = protocol(protocol_name)
-        self.again = f"rota simulate --world {world.name} --assignor {assignor} --seed {seed}"
-        self.timeline = Timeline(self._after_event)
-        self.server = JournalServer(lambda: self.timeline.now, world.timing.session)
-        self.reader = Tree(self.server.connect(), self.group)
-        self._found(options or {})
         base = {p.id: p.load for p in world.partitions}
+        again = f"rota simulate --world {world.name} --assignor {assignor} --seed {seed}"
+        super().__init__(base, world.team, world.timing, Random(f"{world.name}/{seed}"), parts, again)
+        self.checker.strict = parts == SHIPPED
+        self.policy = world.policy
+        self._found(options or {})
         self.base = dict(base)
-        self.truth = Truth(dict(base))
+        self.truth.load = dict(base)
         self.reported = {p: load * ROWS for p, load in base.items()}
         self.capacity = {w.id: w.capacity for w in world.team}
         start = sum(w.capacity for w in world.team if w.id not in world.later)
         self.strength = sum(base.values()) / start / world.utilization  # load that keeps capacity 1.0 fully busy
-        self.checker, self.meter = Checker(self), Meter(self)
-        self.table = Table(fence=self.ablation.table)
-        self.table.on_commit = self.checker.committed
-        self.agents: dict[str, list[Agent]] = {w.id: [] for w in world.team}
-        self.runs: dict[str, tuple[Run, Process]] = {}
+        self.meter = Meter(self)
         self.slowness: dict[str, float] = {}
         self.stock = dict.fromkeys(base, 0.0)  # rows produced up to `stocked`
         self.stocked = 0.0
-        self.controller = Controller(self) if self.protocol.controller else None
+        self.controller = Controller(self)
         self.dirty = False
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
@@ -118,9 +87,8 @@ class Simulation:
         for partition in self.world.partitions:
             keys[partition.source].append(key_of(partition.id))
         self.reader.found(
-            assignor=self.assignor if self.protocol.controller else None,
+            assignor=self.assignor,
             options=options,
-            protocol=self.protocol_name,
             budget=policy.budget,
             cooldown=float(policy.cooldown),
             grace=float(policy.grace),
@@ -128,21 +96,15 @@ class Simulation:
         for source, mine in keys.items():
             self.reader.grow(source, mine)
 
-    @property
-    def now(self) -> float:
-        """Virtual seconds."""
-        return self.timeline.now
-
     def run(self) -> Result:
         """Lets the world happen. Raises Violation."""
         world = self.world
         if world.initial:
-            self._settle(world.initial)
+            self.controller.settle(world.initial)
         for worker in world.team:
             if worker.id not in world.later:
                 self._join(worker.id)
-        if self.controller is not None:
-            self.timeline.spawn(self.controller.life())
+        self.timeline.spawn(self.controller.life())
         self.timeline.spawn(self._backlog(), 3.0)
         self.timeline.spawn(self._loads(), 2.0)
         for happening in world.happenings:
@@ -167,7 +129,7 @@ class Simulation:
             converge=max(meter.waits, default=0.0),
             unowned=meter.unowned_seconds,
             doubly=meter.doubly_seconds,
-            commits=self.table.commits,
+            commits=sum(len(one.said.ranges) for one in self.table.commits if one.said.op == "commit"),
             refused=self.table.refused,
             epochs=self.reader.head().record.epoch,
             events=self.timeline.events,
@@ -180,15 +142,13 @@ class Simulation:
 
     def _after_event(self) -> None:
         self.meter.passes()
-        if self.server.journal or self.dirty:
-            lives = len(self.truth.live)
-            changes = self.truth.take_in(self.server)
-            self.checker.after_event(changes)
-            if changes or self.dirty:
-                self._loads_by = None
-            if changes or self.dirty or lives != len(self.truth.live):
-                self.meter.changed(changes)
-            self.dirty = False
+        lives, changes = len(self.truth.live), self.truth.take_in(self.server)
+        self.checker.after_event(changes)
+        if changes.owners or self.dirty:
+            self._loads_by = None
+        if changes.owners or self.dirty or lives != len(self.truth.live):
+            self.meter.changed(changes.owners)
+        self.dirty = False
         self.meter.doubly = len(self.truth.doubly)
 
     # --- what the actors ask of their world
@@ -212,13 +172,36 @@ class Simulation:
         """How long a batch of that many rows takes there."""
         speed = self.strength * self.capacity[worker] * ROWS
         jitter = self.rng.uniform(0.8, 1.25)
-        return jitter * seconds(rows, speed, self.world.timing.batch, self.slowness.get(worker, 1.0))
+        return (
+            jitter * (self.timing.batch + rows / max(speed, 1e-9)) * math.sqrt(max(1.0, self.slowness.get(worker, 1.0)))
+        )
 
-    def end_of_batch(self, partition: str, start: int) -> int:
-        """The offset behind the last row that the source has, or that one batch may take."""
+    def batch_limit(self, partition: str) -> int:
+        """As many rows as the source produces in `MAX_BATCH` seconds."""
+        return math.ceil(self.truth.load[partition] * ROWS * MAX_BATCH)
+
+    def read_end(self, partition: str) -> int:
+        """The offset behind the last row that the source has."""
         load = self.truth.load[partition] * ROWS
-        there = math.floor(self.stock[partition] + load * (self.now - self.stocked))
-        return min(there, start + math.ceil(load * MAX_BATCH))
+        return math.floor(self.stock[partition] + load * (self.now - self.stocked))
+
+    def rest(self, worker: WorkerProcess) -> float:  # noqa: ARG002
+        """About `poll` seconds."""
+        return self.rng.uniform(0.7, 1.3) * self.timing.poll
+
+    def is_quiet(self, worker: WorkerProcess) -> bool:
+        """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
+        state = worker.agent.state
+        nothing_new = worker.seen == self.server.stirred and state.suspended is None
+        return nothing_new and state.incarnation is not None and not worker.agent.unsettled
+
+    def clock(self, worker: str) -> float:
+        """Its own monotonic clock, which agrees with nobody's."""
+        offset, rate = self.world.skew.get(worker, (0.0, 1.0))
+        return offset + rate * self.now
+
+    def broke(self, process: object, error: RotaError) -> None:
+        """What it could not do, the next run does."""
 
     def cap_of(self, worker: str) -> int | None:
         """The cap that people or the worker itself set."""
@@ -228,8 +211,8 @@ class Simulation:
     def must_give(self, incarnation: str) -> bool:
         """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""
         worker = worker_of(incarnation)
-        agent = next((a for a in self.agents[worker] if a.incarnation == incarnation), None)
-        if incarnation not in self.truth.live or agent is None or agent.live.leaving:
+        process = self.worker_as(incarnation)
+        if incarnation not in self.truth.live or process is None or process.agent.live.leaving:
             return True
         wish = self.reader.worker_wishes().get(worker)
         cap = self.cap_of(worker)
@@ -238,24 +221,13 @@ class Simulation:
     # --- what happens
 
     def _join(self, worker: str) -> None:
-        spec = next(w for w in self.world.team if w.id == worker)
-        agent = Agent(self, spec)
-        self.agents[worker].append(agent)
-        agent.process = self.timeline.spawn(agent.life(), self.rng.uniform(0, 0.5))
-
-    def _settle(self, owners: Mapping[str, str]) -> None:
-        """The target at the start is given, not chosen."""
-        if self.controller is not None:
-            self.controller.settle(owners)
+        self.start_worker(worker, self.rng.uniform(0, 0.5))
 
     def _strike(self, happening: Happening) -> None:
         if happening.what not in ("lag", "die"):
             self.meter.strikes()
         getattr(self, f"_{happening.what}_now")(happening)
         self.dirty = True
-
-    def _alive(self, worker: str) -> list[Agent]:
-        return [a for a in self.agents[worker] if a.process.alive]
 
     def _join_now(self, h: Happening) -> None:
         self._join(h.who)
@@ -264,38 +236,32 @@ class Simulation:
         self._join(h.who)
 
     def _leave_now(self, h: Happening) -> None:
-        for agent in self._alive(h.who):
-            agent.leave()
+        for worker in self.alive(h.who):
+            worker.agent.leave()
 
     def _crash_now(self, h: Happening) -> None:
         """The machine dies: agent, Spark and runs at once; their sessions expire later."""
-        for agent in self._alive(h.who):
-            agent.process.kill()
-            self.truth.dead |= {agent.incarnation} if agent.incarnation else set()
-            self._expire_later(agent.store.session)
-        for run, process in list(self.runs.values()):
-            if run.worker == h.who and process.alive:
-                process.kill()
-                run.stop()
-                self._expire_later(run.store.session)
-
-    def _expire_later(self, session: int, delay: float | None = None) -> None:
-        self.timeline.after(delay or self.world.timing.session, lambda: self.server.expire(session))
+        for worker in self.alive(h.who):
+            self.truth.dead |= {worker.incarnation} if worker.incarnation else set()
+            self.kill(worker.process, worker.store)
+        for run in self.runs:
+            if run.worker == h.who and run.process.alive:
+                self.kill(run.process, run.store)
 
     def _freeze_now(self, h: Happening) -> None:
         """The agent stands still; a run is another process and goes on."""
-        for agent in self._alive(h.who):
-            agent.process.frozen_until = self.now + h.value
+        for worker in self.alive(h.who):
+            worker.process.frozen_until = self.now + h.value
             if h.value > self.world.timing.session:
-                self._expire_later(agent.store.session)
+                self.expire_later(worker.store.session)
 
     def _cut_now(self, h: Happening) -> None:
         """No network for a while."""
-        for agent in self._alive(h.who):
-            agent.store.disconnect()
-            self.timeline.after(h.value, agent.store.reconnect)
+        for worker in self.alive(h.who):
+            worker.store.disconnect()
+            self.timeline.after(h.value, worker.store.reconnect)
             if h.value > self.world.timing.session:
-                self._expire_later(agent.store.session)
+                self.expire_later(worker.store.session)
 
     def _wish(self, worker: str, **changes: Any) -> None:
         path = self.reader.paths.worker(worker)
@@ -315,8 +281,7 @@ class Simulation:
 
     def _die_now(self, h: Happening) -> None:
         """The controller dies when so many more of its writes have reached the server; another takes its place."""
-        if self.controller is not None:
-            self.controller.store.left = int(h.value)
+        self.controller.store.left = int(h.value)
 
     def _lag_now(self, h: Happening) -> None:
         self.slowness[h.who] = h.value
@@ -340,12 +305,10 @@ class Simulation:
             for partition, owner in self.truth.owner.items():
                 if owner in self.truth.live and owner is not None:
                     owned.setdefault(owner, []).append(partition)
-            for incarnation in sorted(owned):
-                busy = self.runs.get(incarnation)
-                if busy is None or not busy[1].alive:
-                    self.number += 1
-                    run = Run(self, self.number, incarnation, tuple(sorted(owned[incarnation])))
-                    self.runs[incarnation] = (run, self.timeline.spawn(run.life()))
+            busy = {run.incarnation for run in self.runs if run.process.alive}
+            for incarnation in sorted(owned.keys() - busy - self.truth.dead):
+                self.number += 1
+                self.start_run(f"r{self.number}", incarnation, sorted(owned[incarnation]))
             yield self.world.timing.backlog
 
     def _loads(self) -> Life:
@@ -362,10 +325,9 @@ class Simulation:
                 seen = load * ROWS * rng.uniform(1 - world.noise, 1 + world.noise)
                 self.reported[partition] += 0.6 * (seen - self.reported[partition])
             self._record_loads()
-            for agents in self.agents.values():
-                for agent in agents:
-                    if agent.process.alive:
-                        agent.report(self._usage(agent.spec))
+            for name in self.workers:
+                for worker in self.alive(name):
+                    worker.report(self._usage(worker.spec))
             yield step
 
     def _record_loads(self) -> None:

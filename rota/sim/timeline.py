@@ -1,11 +1,37 @@
-"""Virtual time. Law: the same seed gives the same events in the same order, and `check` runs after each of them."""
+"""Virtual time. Law: the same seed gives the same events in the same order, and `check` runs after each of them.
+
+An actor is a generator, or plain blocking code: `steps` runs that in a greenlet of its own, and `wait`, called anywhere
+below, hands control back until the seconds have passed. One actor runs at a time.
+"""
 
 import heapq
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
+from greenlet import getcurrent, greenlet
+
 Life = Generator[float, None, None]
 """An actor's life: it yields how many seconds pass until it goes on."""
+
+
+def steps(call: Callable[[], None]) -> Life:
+    """The life of an actor that is plain code. Where the life is closed, GreenletExit ends the code where it waits."""
+    code = greenlet(call)
+    delay = code.switch()
+    try:
+        while not code.dead:
+            yield delay
+            delay = code.switch()
+    finally:
+        if not code.dead:
+            code.throw()
+
+
+def wait(seconds: float) -> None:
+    """Lets the others go on for so long. Only in code that `steps` runs."""
+    above = getcurrent().parent
+    assert above is not None, "nobody steps this code"
+    above.switch(seconds)
 
 
 @dataclass(slots=True, eq=False)
@@ -17,15 +43,18 @@ class Process:
     frozen_until: float = 0.0
 
     def kill(self) -> None:
-        """It never goes on; nothing of it is cleaned up, as when a machine dies."""
+        """It never goes on. Its sessions stay until they expire, as when a machine dies."""
         self.alive = False
+        self.life.close()
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Events in order of time, and of their making where the time is the same."""
+    """Events in order of time, and of their making where the time is the same. `strike` may kill or freeze a process that
+    is about to take a step."""
 
     check: Callable[[], None]
+    strike: Callable[["Process"], None] = lambda _: None
     now: float = 0.0
     events: int = 0
     _queue: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
@@ -42,7 +71,10 @@ class Timeline:
 
     def spawn(self, life: Life, delay: float = 0.0) -> Process:
         """An actor begins to live."""
-        process = Process(life)
+        return self.begin(Process(life), delay)
+
+    def begin(self, process: Process, delay: float = 0.0) -> Process:
+        """The process takes its first step then."""
         self.after(delay, lambda: self._step(process))
         return process
 
@@ -58,6 +90,8 @@ class Timeline:
     def _step(self, process: Process) -> None:
         if not process.alive:
             return
+        if process.frozen_until <= self.now:
+            self.strike(process)
         if process.frozen_until > self.now:
             self.at(process.frozen_until, lambda: self._step(process))
             return

@@ -10,12 +10,24 @@ from rota.sim.journal import JournalServer, folder
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An own record that was written: who owned the partition before and owns it now (None: free), and its version."""
+    """An own record that was written: who owned the partition before and owns it now (None: free), at which version and
+    under which token."""
 
     partition: str
     before: str | None
     after: str | None
     version: int
+    token: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What was written since the last look. `checkpoints` and `parks` are the records that stand now; None: removed."""
+
+    owners: list[Change] = field(default_factory=list)
+    checkpoints: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    parks: list[tuple[str, dict[str, object] | None]] = field(default_factory=list)
+    published: bool = False
 
 
 @dataclass(slots=True)
@@ -26,43 +38,52 @@ class Truth:
     owner: dict[str, str | None] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)  # the last worker that owned it
     lost_by_need: dict[str, bool] = field(default_factory=dict)  # whether that worker had to give it up
-    live: set[str] = field(default_factory=set)  # incarnations with a session
+    live: dict[str, int] = field(default_factory=dict)  # incarnations with a session -> when they joined (czxid)
     dead: set[str] = field(default_factory=set)  # incarnations whose machine died, known or not
     held: Counter[str] = field(default_factory=Counter)  # partitions by incarnation
     working: dict[str, Counter[str]] = field(default_factory=dict)  # partition -> runs by incarnation
     doubly: set[str] = field(default_factory=set)  # partitions that runs of two incarnations work on now
-    published: list[str] = field(default_factory=list)
 
-    def take_in(self, server: JournalServer) -> list[Change]:
+    def take_in(self, server: JournalServer) -> Changes:
         """What changed since the last event; the journal is empty afterwards."""
-        changes: list[Change] = []
-        for path in server.journal:
+        changes = Changes()
+        for path in dict.fromkeys(server.journal):
             kind, name = folder(path), path.rpartition("/")[2]
-            if kind == "own" and name in self.load:
-                node = server.node(path)
-                if node is not None and (change := self._own(name, node.data, node.version)) is not None:
-                    changes.append(change)
-            elif kind == "live" and "@" in name:
-                (self.live.add if server.node(path) is not None else self.live.discard)(name)
-            elif kind == "head":
-                self.published.append(path)
+            if kind == "head":
+                changes.published = True
+            if kind not in ("own", "live", "checkpoints", "parked"):
+                continue
+            node = server.node(path)
+            if kind == "live" and "@" in name:
+                if node is not None:
+                    self.live[name] = node.czxid
+                else:
+                    self.live.pop(name, None)
+            elif name not in self.load:
+                continue
+            elif kind == "own" and node is not None:
+                changes.owners += self._own(name, json.loads(node.data)["owner"], node.version, node.mzxid)
+            elif kind == "checkpoints" and node is not None:
+                changes.checkpoints.append((name, json.loads(node.data)))
+            elif kind == "parked":
+                changes.parks.append((name, json.loads(node.data) if node is not None else None))
         server.journal.clear()
         return changes
 
-    def _own(self, partition: str, data: bytes, version: int) -> Change | None:
-        before, after = self.owner.get(partition), json.loads(data)["owner"]
-        if before == after:
-            return None
+    def _own(self, partition: str, after: str | None, version: int, token: int) -> list[Change]:
+        before = self.owner.get(partition)
+        if before is None and after is None:
+            return []
         self.owner[partition] = after
         if before is not None:
             self.held[before] -= 1
         if after is not None:
             self.held[after] += 1
-        return Change(partition, before, after, version)
+        return [Change(partition, before, after, version, token)]
 
     def workers(self) -> set[str]:
         """The workers with a living incarnation."""
-        return {worker_of(i) for i in self.live - self.dead}
+        return {worker_of(i) for i in self.live if i not in self.dead}
 
     def serving(self, owner: str | None) -> bool:
         """Whether this owner is somebody, alive, and on a machine that runs."""

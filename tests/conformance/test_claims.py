@@ -8,15 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.agent import AT_A_LOOK, LINES, Agent
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import AT_ONCE, claim_all, release_all
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.store import MAX_REQUEST, Check, Create, Node, Op, Set, Store
+from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.coordination.tree import Tree
 from rota.core import reconcile
 from rota.ids import MAX_PARTITION
+from tests.ablations import NO_LIVE, changed
 from tests.conformance.worlds import MemoryWorld, World
 
 NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
@@ -388,8 +389,8 @@ def test_the_live_check_of_a_batch_stops_a_worker_whose_session_ended(world: Wor
     founded(world.connect(), group)
     one, me = joined(world, group, "w1")
     membership.leave(one, me)
-    inner = one.store.multi
-    one.store.multi = lambda ops: inner([op for op in ops if not isinstance(op, Check)])  # type: ignore
-    assert len(claim_all(one, me, dict.fromkeys(NAMES, 0), guards=ownership.Guards(live=False)).taken) == AT_ONCE
-    one.store.multi = inner  # type: ignore[method-assign]
+    sent = one.store.multi
+    changed(one.store, NO_LIVE)
+    assert len(claim_all(one, me, dict.fromkeys(NAMES, 0)).taken) == AT_ONCE
+    one.store.multi = sent  # type: ignore[method-assign]
     assert len(release_all(one, me, dict.fromkeys(NAMES, 1))) == AT_ONCE

@@ -7,13 +7,24 @@ import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.checkpoint import Guards as Checking
-from rota.coordination.ownership import Guards, Ownership
+from rota.coordination.ownership import Ownership
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.store import Node, Op, Store
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Unknown
+from tests.ablations import (
+    NO_LIVE,
+    NO_OWNER,
+    NO_RUN,
+    NO_TARGET,
+    NO_VERSION,
+    Blind,
+    Change,
+    changed,
+    lock_instead,
+    unresolved,
+)
 from tests.conformance.worlds import World, again
 
 P = "flights:UA"
@@ -28,14 +39,14 @@ class Member:
         self.incarnation = membership.join(self.tree, worker, Live())
         self.run = membership.register_run(self.tree, f"run-of-{worker}", self.incarnation, [P])
 
-    def claim(self, at: int, **guards: bool) -> Ownership:
-        return ownership.claim(self.tree, self.incarnation, P, at, guards=Guards(**guards))
+    def claim(self, at: int) -> Ownership:
+        return ownership.claim(self.tree, self.incarnation, P, at)
 
-    def commit(self, owned: Ownership, offset: int, guards: Checking | None = None) -> bool:
+    def commit(self, owned: Ownership, offset: int, make: type[Entry] = Entry) -> bool:
         """Writes a checkpoint as a run does; whether it was written. A plain run: it read the checkpoint just now."""
         checkpoint = Checkpoint(offset=offset, token=owned.token, run_id="r")
         seen = self.tree.checkpoints([P]).get(P)
-        return write_checkpoints(self.tree, self.run, [Entry(owned, checkpoint, seen)], guards or Checking())[P] is None
+        return write_checkpoints(self.tree, self.run, [make(owned, checkpoint, seen)])[P] is None
 
 
 @pytest.fixture
@@ -100,7 +111,8 @@ def test_a_claim_checks_the_target_that_it_was_decided_on(free: Tree, two: tuple
     with pytest.raises(NotOwner):
         ownership.claim(one.tree, one.incarnation, P, 0, target.version)
     assert owner(free) is None
-    taken = ownership.claim(one.tree, one.incarnation, P, 0, target.version, Guards(assign=False))
+    changed(one.store, NO_TARGET)
+    taken = ownership.claim(one.tree, one.incarnation, P, 0, target.version)
     assert taken.incarnation == owner(free) == one.incarnation, "without the guard a revoked partition is taken"
 
 
@@ -127,12 +139,10 @@ def test_a_zombie_with_an_expired_session_writes_nothing(world: World, free: Tre
     again(zombie.store.sync)
     assert not zombie.commit(held, 665), "its token is older than the checkpoint's"
     with pytest.raises(Conflict, match="run-of-w1"):
-        zombie.commit(held, 666, Checking(monotone=False))
+        zombie.commit(held, 666, Blind)
     run = membership.register_run(zombie.tree, "woken", zombie.incarnation, [P])
     zombie.run = run
-    assert not zombie.commit(held, 667, Checking(monotone=False)), (
-        "a new run's node does not help: the own record's version moved"
-    )
+    assert not zombie.commit(held, 667, Blind), "a new run's node does not help: the own record's version moved"
     for call in (
         lambda: zombie.claim(taken.version),
         lambda: ownership.release(zombie.tree, zombie.incarnation, P, held.version),
@@ -147,31 +157,29 @@ def test_a_zombie_with_an_expired_session_writes_nothing(world: World, free: Tre
 
 
 @pytest.mark.parametrize(
-    ("guards", "offset"),
-    [
-        (Checking(run=False, monotone=False), 150),
-        (Checking(own=False, run=False, monotone=False), 667),
-        (Checking(own="ephemeral", run=False, monotone=False), 667),
-    ],
+    ("changes", "offset"),
+    [((NO_RUN,), 150), ((NO_RUN, NO_OWNER), 667), ((NO_RUN, lock_instead), 667)],
     ids=["own-record", "no-guard", "ephemeral-version"],
 )
 def test_which_guard_stops_a_zombie(
-    world: World, free: Tree, two: tuple[Member, Member], guards: Checking, offset: int
+    world: World, free: Tree, two: tuple[Member, Member], changes: tuple[Change, ...], offset: int
 ) -> None:
     """A lock that is an ephemeral node made anew starts at version 0 again: its version proves nothing."""
     zombie, other = two
+    for member in two:
+        changed(member.store, *changes)
     lock = f"{free.paths.root}/lock/{P}"
     free.store.ensure(f"{free.paths.root}/lock")
     zombie.store.create(lock, ephemeral=True)
     held = zombie.claim(0)
-    assert zombie.commit(held, 100, guards)
+    assert zombie.commit(held, 100, Blind)
     world.expire(zombie.store)
     other.store.create(lock, ephemeral=True)
     taken = other.claim(held.version)
-    assert other.commit(taken, 150, guards)
+    assert other.commit(taken, 150, Blind)
     again(zombie.store.sync)
     zombie.run = membership.register_run(zombie.tree, "woken", zombie.incarnation, [P])
-    zombie.commit(held, 667, guards)
+    zombie.commit(held, 667, Blind)
     assert free.checkpoints()[P].record.offset == offset
 
 
@@ -181,13 +189,18 @@ def test_without_the_live_check_a_zombie_claims(world: World, free: Tree, two: t
     again(zombie.store.sync)
     with pytest.raises(NotOwner):
         zombie.claim(0)
-    assert zombie.claim(0, live=False).incarnation not in {v.incarnation for v in free.live()}
+    changed(zombie.store, NO_LIVE)
+    assert zombie.claim(0).incarnation not in {v.incarnation for v in free.live()}
     assert owner(free) == zombie.incarnation, "owned by somebody who is not alive"
 
 
 def test_without_the_version_two_claim_the_same(free: Tree, two: tuple[Member, Member]) -> None:
     one, other = two
-    assert one.claim(0, version=False).partition == other.claim(0, version=False).partition
+    sent = one.store.multi
+    for member in two:
+        changed(member.store, NO_VERSION)
+    assert one.claim(0).partition == other.claim(0).partition
+    one.store.multi = sent  # type: ignore[method-assign]
     with pytest.raises(NotOwner):
         one.claim(0)
 
@@ -198,7 +211,7 @@ def test_a_checkpoint_never_goes_back(free: Tree, two: tuple[Member, Member]) ->
     assert one.commit(held, 10)
     assert not one.commit(held, 9)
     assert one.commit(held, 10)
-    assert one.commit(held, 9, Checking(monotone=False))
+    assert one.commit(held, 9, Blind)
 
 
 def test_one_stale_partition_does_not_hold_up_the_others(free: Tree, two: tuple[Member, Member]) -> None:
@@ -240,8 +253,9 @@ def test_without_reading_back_an_applied_claim_is_taken_for_a_lost_one(
 ) -> None:
     one, _ = two
     world.lose(one.store, "reply")
+    unresolved(one.store)
     with pytest.raises(NotOwner):
-        one.claim(0, resolve=False)
+        one.claim(0)
     assert one.store.wait_active(20)
     assert owner(free) == one.incarnation, "owned, and its owner does not know"
 

@@ -8,13 +8,12 @@ import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.checkpoint import Guards as Checking
 from rota.coordination.memory import MemoryServer, MemoryStore
-from rota.coordination.ownership import Guards as Owning
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
+from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, changed
 
 pytestmark = pytest.mark.fast
 
@@ -42,9 +41,9 @@ class Actor:
 class History:
     """What took effect: per partition, each commit's (from, to); the checker's only input."""
 
-    def __init__(self, seed: int, owning: Owning, checking: Checking) -> None:
+    def __init__(self, seed: int, make: type[Entry] = Entry, *changes: Change) -> None:
         self.chance = random.Random(seed)
-        self.owning, self.checking = owning, checking
+        self.make = make
         self.server = MemoryServer(clock=lambda: 0.0)
         self.tree = Tree(self.server.connect(), "g")
         self.tree.found()
@@ -54,7 +53,7 @@ class History:
             self.tree.store.create(self.tree.paths.own(partition), encode(Own()))
         self.actors = []
         for number in range(WORKERS):
-            store = self.server.connect()
+            store = changed(self.server.connect(), *changes)
             self.actors.append(Actor(store, Tree(store, "g"), f"w{number}"))
             self.actors[-1].join()
 
@@ -82,7 +81,7 @@ class History:
         if seen.incarnation in alive and self.chance.random() < 0.9:
             return  # not forced
         self.lose(actor)
-        right = ownership.claim(actor.tree, actor.incarnation, partition, seen.version, guards=self.owning)
+        right = ownership.claim(actor.tree, actor.incarnation, partition, seen.version)
         checkpoint = self.tree.checkpoints([partition]).get(partition)
         actor.held[partition] = right, checkpoint.record.offset if checkpoint else 0
         self.happened["claim"] += 1
@@ -96,11 +95,11 @@ class History:
         end = start + self.chance.randint(1, 5)
         seen = self.tree.checkpoints([partition]).get(partition)
         checkpoint = Checkpoint(offset=end, token=right.token, run_id="r")
-        entry = Entry(right, checkpoint, seen)
+        entry = self.make(right, checkpoint, seen)
         before = self.tree.store.get(self.tree.paths.checkpoint(partition))
         self.lose(actor)
         try:
-            refused = write_checkpoints(actor.tree, actor.run, [entry], self.checking)[partition]
+            refused = write_checkpoints(actor.tree, actor.run, [entry])[partition]
         except Unknown:
             refused = None
         if self.tree.store.get(self.tree.paths.checkpoint(partition)) != before:
@@ -117,7 +116,7 @@ class History:
         if actor.held:
             partition, (right, _) = actor.held.popitem()
             self.lose(actor)
-            ownership.release(actor.tree, actor.incarnation, partition, right.version, self.owning)
+            ownership.release(actor.tree, actor.incarnation, partition, right.version)
 
     def expire(self, actor: Actor) -> None:
         if self.chance.random() < 0.3:
@@ -139,12 +138,12 @@ class History:
         return wrong
 
 
-def total(owning: Owning, checking: Checking, seeds: int = 150) -> tuple[int, Counter[str], list[int]]:
+def total(seeds: int = 150, make: type[Entry] = Entry, *changes: Change) -> tuple[int, Counter[str], list[int]]:
     happened: Counter[str] = Counter()
     bad: list[int] = []
     wrong = 0
     for seed in range(seeds):
-        history = History(seed, owning, checking).play(120)
+        history = History(seed, make, *changes).play(120)
         happened += history.happened
         if history.damage():
             bad.append(seed)
@@ -153,12 +152,12 @@ def total(owning: Owning, checking: Checking, seeds: int = 150) -> tuple[int, Co
 
 
 def test_nothing_is_lost_or_doubled() -> None:
-    wrong, happened, bad = total(Owning(), Checking())
-    assert wrong == 0, f"History(seed, Owning(), Checking()).play(120) for seeds {bad[:5]}"
+    wrong, happened, bad = total()
+    assert wrong == 0, f"History(seed).play(120) for seeds {bad[:5]}"
     assert happened["commit"] > 2000
     assert happened["expire"] > 300
     assert happened["refused"] > 100, "a suite in which nothing is refused proves nothing"
 
 
 def test_without_the_own_records_version_there_is_damage() -> None:
-    assert total(Owning(), Checking(own=False, run=False, monotone=False), seeds=40)[0] > 20
+    assert total(40, Blind, NO_OWNER, NO_RUN)[0] > 20

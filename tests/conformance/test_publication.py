@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,6 @@ from rota.coordination.look import look as look_at
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import (
     Audit,
-    Guards,
     Publication,
     Published,
     Term,
@@ -28,6 +28,7 @@ from rota.coordination.wishes import cordon
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict, Unavailable
 from rota.rebalance import rebalance
+from tests.ablations import NO_CONTROL, Change, changed, new_slot_only, publish_carelessly
 from tests.conformance.worlds import World
 
 Multi = Callable[[Sequence[Op]], tuple[Node | None, ...]]
@@ -198,7 +199,7 @@ def test_a_deposed_controller_is_refused(world: World, tree: Tree) -> None:
     assert effective(tree) == {"w2": parts("p")}
 
 
-def interleaved(guards: Guards) -> int:
+def interleaved(*changes: Change) -> int:
     """A controller is deposed after its slots and before its flip; its rival changes another worker. The damage."""
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
@@ -217,15 +218,15 @@ def interleaved(guards: Guards) -> int:
                 publish(rival, take_control(rival), Publication(final))
             return super().multi(ops)
 
-    late = Tree(Overtaken(server), "default")
-    with pytest.raises(Conflict) if guards.controller else nullcontext():
-        publish(late, first.term, Publication({"w1": parts("a"), "w2": parts("bcd")}), guards)
+    late = Tree(changed(Overtaken(server), *changes), "default")
+    with pytest.raises(Conflict) if not changes else nullcontext():
+        publish(late, first.term, Publication({"w1": parts("a"), "w2": parts("bcd")}))
     return damage(tree, final)
 
 
 def test_without_the_controllers_check_a_deposed_one_does_damage() -> None:
-    assert interleaved(Guards()) == 0
-    assert interleaved(Guards(controller=False)) > 0
+    assert interleaved() == 0
+    assert interleaved(*NO_CONTROL) > 0
 
 
 # --- wherever it dies
@@ -287,7 +288,7 @@ def unpublished(tree: Tree) -> tuple[str, ...]:
     return tuple(w for w, r in tree.assigns().items() if r.record.newest > head)
 
 
-def died_then_went_on(guards: Guards) -> int:
+def died_then_went_on(publish_next: Callable[[Tree, Term, Publication], Published]) -> int:
     """A publisher dies after its slots; the next one has another plan, which leaves one of those workers alone."""
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
@@ -297,15 +298,15 @@ def died_then_went_on(guards: Guards) -> int:
         publish(doomed, take_control(doomed), Publication({"w1": parts("a"), "w2": parts("bcde")}))
     assert unpublished(tree) == ("w1", "w2", "w3")
     final = {"w1": parts("ab"), "w2": parts("c"), "w3": parts("de")}
-    publish(tree, take_control(tree), Publication(final), guards)
+    publish_next(tree, take_control(tree), Publication(final))
     return damage(tree, final)
 
 
 def test_without_the_clean_up_a_dead_publishers_slots_come_alive() -> None:
-    assert died_then_went_on(Guards()) == 0
-    assert died_then_went_on(Guards(clean=False, verify=False)) > 0
+    assert died_then_went_on(publish) == 0
+    assert died_then_went_on(publish_carelessly) > 0
     with pytest.raises(AssignmentError, match="is not the plan, at w1"):
-        died_then_went_on(Guards(clean=False))
+        died_then_went_on(partial(publish_carelessly, verify=True))
 
 
 def test_an_epoch_is_never_used_twice(memory: MemoryServer) -> None:
@@ -332,11 +333,11 @@ def test_an_undecodable_slot_is_mended_by_the_next_publication(tree: Tree) -> No
     done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
     tree.store.set(tree.paths.assign("w1"), b"rubbish", -1)
     assert set(tree.targets()[1]) == {"w2"}
-    assert tree.paths.assign("w1") in tree.quarantined
+    assert tree.paths.assign("w1") in tree.unreadable
     done = publish(tree, done.term, Publication({"w1": parts("a"), "w2": parts("b")}))
     assert done.changed == ("w1",)
     assert effective(tree) == {"w1": parts("a"), "w2": parts("b")}
-    assert not tree.quarantined
+    assert not tree.unreadable
 
 
 # --- lost replies
@@ -460,9 +461,10 @@ def test_without_the_old_slot_a_dead_publisher_leaves_workers_without_a_target()
         server = MemoryServer(clock=lambda: 0.0)
         tree = founded(server)
         publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
-        doomed = Tree(Mortal(server, left=2), "default")
+        store = Mortal(server, left=2)
+        doomed = Tree(store if keep else changed(store, new_slot_only), "default")
         with pytest.raises(Killed):
-            publish(doomed, take_control(doomed), Publication({"w1": parts("abcd")}), Guards(keep=keep))
+            publish(doomed, take_control(doomed), Publication({"w1": parts("abcd")}))
         lost.append(damage(tree, {"w1": parts("ab"), "w2": parts("cd")}))
     assert lost == [0, 4]
 

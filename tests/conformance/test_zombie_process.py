@@ -21,25 +21,27 @@ P = "flights:UA"
 ZOMBIE = """
 import sys
 from rota.coordination import membership, ownership
-from rota.coordination.checkpoint import Entry, Guards, write_checkpoints
+from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.records import Checkpoint, Live
 from rota.coordination.tree import Tree
 from rota.errors import RotaError
+from tests.ablations import NO_OWNER, NO_RUN, Blind, changed
 
 hosts, group, guarded = sys.argv[1], sys.argv[2], sys.argv[3] == "guarded"
-store = connect(hosts, 1.0, deadline=guarded)
+store = connect(hosts, 1.0)
+if not guarded:
+    changed(store, NO_OWNER, NO_RUN)
 tree = Tree(store, group)
 incarnation = membership.join(tree, "zombie", Live())
 run = membership.register_run(tree, "run", incarnation, ["flights:UA"])
 held = ownership.claim(tree, incarnation, "flights:UA", 0)
-guards = Guards() if guarded else Guards(own=False, run=False, monotone=False)
 
 def commit(offset):
     seen = tree.checkpoints().get("flights:UA")
-    entry = Entry(held, Checkpoint(offset=offset, token=held.token, run_id="zombie"), seen)
+    entry = (Entry if guarded else Blind)(held, Checkpoint(offset=offset, token=held.token, run_id="zombie"), seen)
     try:
-        return "written" if write_checkpoints(tree, run, [entry], guards)["flights:UA"] is None else "refused"
+        return "written" if write_checkpoints(tree, run, [entry])["flights:UA"] is None else "refused"
     except RotaError as error:
         return type(error).__name__
 

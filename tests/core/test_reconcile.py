@@ -9,12 +9,12 @@ from rota.core.reconcile import (
     Claim,
     Event,
     Exit,
-    Guards,
     Instruction,
     Join,
     Joined,
     Looked,
     Lost,
+    Machine,
     Note,
     Owner,
     Release,
@@ -24,6 +24,7 @@ from rota.core.reconcile import (
     Told,
     assigned,
 )
+from tests.ablations import NO_CAP, NO_DRAIN, no_proof
 
 ME, OLD, OTHER = "w1@0000000000000002", "w1@0000000000000001", "w2@0000000000000003"
 FREE = Owner(None, 4)
@@ -36,11 +37,11 @@ def look(now: float = 1.0, target: str | None = "", **more: object) -> Looked:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def play(*events: Event, guards: Guards | None = None) -> tuple[State, list[tuple[Instruction, ...]]]:
+def play(*events: Event, machine: Machine = assigned) -> tuple[State, list[tuple[Instruction, ...]]]:
     """The state after the events, and what each of them instructed."""
-    state, said = State("w1", 120.0, guards or Guards()), []
+    state, said = State("w1", 120.0), []
     for event in (Joined(ME), *events):
-        state, instructions = assigned(state, event)
+        state, instructions = machine(state, event)
         said.append(instructions)
     return state, said[1:]
 
@@ -107,7 +108,7 @@ def test_a_revoked_partition_is_released_once_no_run_consumes_it() -> None:
     busy = look(2.0, "b", owners=mine, busy=frozenset("ab"))
     _, said = play(held, busy, busy, look(3.0, "b", owners=mine, busy=frozenset("b")))
     assert said == [(), (Note("drain", "a", "a run consumes it"),), (), (Release("a", 5, "revoked"),)]
-    _, said = play(held, busy, guards=Guards(drain=False))
+    _, said = play(held, busy, machine=NO_DRAIN)
     assert said[-1] == (Release("a", 5, "revoked"),)
 
 
@@ -123,7 +124,7 @@ def test_nothing_is_claimed_beyond_the_cap_and_what_drains_still_counts() -> Non
     assert said[1] == (Note("wait", "c", FULL), Note("drain", "a", "a run consumes it"))
     assert said[2:4] == [(), (Release("a", 5, "revoked"),)], "said once; what is being released is still held"
     assert said[4] == (Claim("c", 4, "free", None),)
-    _, said = play(held, swap, guards=Guards(cap=False))
+    _, said = play(held, swap, machine=NO_CAP)
     assert said[-1][0] == Claim("c", 4, "free", None)
 
 
@@ -153,7 +154,7 @@ def test_after_a_suspension_only_a_look_begun_later_counts() -> None:
     stale = replace(look(9.0, "a", owners=free), began=2.0)
     _, said = play(Suspended(3.0), stale, look(10.0, "a", owners=free))
     assert said == [(), (), (Claim("a", 4, "free", None),)]
-    _, said = play(Suspended(3.0), stale, guards=Guards(prove=False))
+    _, said = play(Suspended(3.0), stale, machine=no_proof)
     assert said[-1] == (Claim("a", 4, "free", None),)
 
 

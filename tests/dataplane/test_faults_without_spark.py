@@ -16,12 +16,12 @@ from rota import registry
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
-from rota.coordination import checkpoint, membership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
-from rota.coordination.mending import unreadable
 from rota.coordination.parking import park, unpark
 from rota.coordination.records import Checkpoint, RunNode
+from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
@@ -33,6 +33,7 @@ from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, 
 from rota.pipeline import Delta, Pipeline
 from rota.rights import read_rights
 from rota.skip import skip
+from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.test_ledger import batch, ledger
 from tests.dataplane.world import World
@@ -156,7 +157,9 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     adopt(world.tree, [world.pipeline])
     entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p:a"])
     with pytest.raises(Conflict) if guarded else nullcontext():
-        write_checkpoints(zombie, node, [entry], checkpoint.Guards(run=guarded))
+        if not guarded:
+            changed(zombie.store, NO_RUN)
+        write_checkpoints(zombie, node, [entry])
     with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
         world.run("a", connect=no_spark)
     assert bool(world.tree.parked()) != guarded
@@ -608,19 +611,24 @@ def test_a_zombie_adds_no_column(tmp_path: Path) -> None:
     assert DeltaTable(table.path).version() == before
 
 
-def test_adopting_sets_checkpoints_and_parks_that_cannot_be_read(world: World) -> None:
-    """p:a goes on where its table is; p:b, of which the table never heard, begins anew."""
+def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> None:
+    """p:a goes on where its table is."""
     world.rows("a", "0", 1)
     world.give("a", "b")
     consumed(world, "p:a", 1)
     paths, store = world.tree.paths, world.tree.store
     for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
         store.create(path, b"\xff")
+    before = DeltaTable(world.table / "main").version()
+    with pytest.raises(ConfigError, match=r"3 record.s. of group .* before you adopt: rota repair"):
+        adopt(world.tree, [world.pipeline])
+    assert DeltaTable(world.table / "main").version() == before
+    assert len(repair(world.tree, [paths.root])) == 3
     done = adopt(world.tree, [world.pipeline])
-    assert (done.offsets, done.anew) == ({"p:a": 1}, ("p:b",))
+    assert (done.offsets, done.anew) == ({"p:a": 1}, ())
     assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p:a": 1}
     assert store.children(paths.parked) == ()
-    assert not unreadable(world.tree)
+    assert not find_unreadable(world.tree)
 
 
 # --- a table that changes hands -------------------------------------------------------------------------------------

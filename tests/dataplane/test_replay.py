@@ -281,7 +281,9 @@ def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, s
     world.run("a", "b")
     orphan = world.table / "main/data/dead"
     orphan.mkdir()
-    files = DeltaTable(world.table / "main").file_uris()  # as the README says
+    main = str(world.table / "main")
+    assert DeltaTable(main).to_pandas().shape == pl.read_delta(main).shape == (6, 7)  # as the README says
+    files = DeltaTable(main).file_uris()
     names = ["n", "word", "seen", "price", "tags", "_partition", "_offset"]
     read_by_spark = spark.read.parquet(*files)
     assert (read_by_spark.columns, read_by_spark.count()) == (names, 6)

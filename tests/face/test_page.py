@@ -1,9 +1,7 @@
 """The page as a person sees it, found by text: the epoch, a worker's name, a partition's lag, the lineage."""
 
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -24,12 +22,7 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def picture(page: Page, folder: Path, name: str) -> None:
-    """A picture of what is seen, for the docs where ROTA_PICTURES names their folder."""
-    page.screenshot(path=str(Path(os.environ.get("ROTA_PICTURES", folder)) / f"{name}.png"))
-
-
-def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp_path: Path) -> None:
+def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
     wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=0.5)
@@ -41,16 +34,13 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page, tmp
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
-    picture(page, tmp_path, "page-assignment")
 
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=a%3Ax")
     for label, number in (("lag", 0), ("offset", offset)):
         row = page.get_by_role("row").filter(has=page.get_by_text(label, exact=True)).first
         expect(row).to_have_text(re.compile(rf"^{label}\s*{number}$"))
-    picture(page, tmp_path, "page-partition")
 
     # The page of all assets folds each group into one box: the lineage is told from an asset.
     page.goto(f"{line.dev.url}/assets/day/assignment?view=lineage&lineageDepth=4")
     for asset in ("membership", "ownership", "records", "checkpoints"):
         expect(page.get_by_text(asset, exact=True).first).to_be_visible()
-    picture(page, tmp_path, "page-lineage")

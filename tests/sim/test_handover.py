@@ -2,21 +2,36 @@
 
 from collections import Counter
 from collections.abc import Generator
-from random import Random
+from typing import Any
 
 import pytest
 
 from rota.agent import Agent
-from rota.coordination import ownership
-from rota.coordination.checkpoint import Guards as CheckpointGuards
+from rota.coordination import membership, ownership
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.coordination.tree import Tree
-from rota.core.reconcile import Guards, Looked
-from tests.sim.handover.run import RunGuards, consume
-from tests.sim.handover.world import Ablation, World
+from rota.core.reconcile import Looked
+from rota.sim.memory_table import MemoryTable
+from rota.sim.parts import Parts
+from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, changing, no_wait
+from tests.sim.ablations import (
+    NO_RIGHT,
+    FarBack,
+    OneId,
+    OneIdFarBack,
+    RunHeardLater,
+    RunNodeLater,
+    RunThatRemembers,
+    RunWithoutElder,
+    RunWithoutOwn,
+    RunWithoutTarget,
+    Tokenless,
+    TwoHandles,
+)
+from tests.sim.handover import HandOver
 
 CHUNK = 15
 RESTLESS = 0.2  # many hand-overs, for guards whose window is narrow
@@ -26,8 +41,8 @@ RESTLESS = 0.2  # many hand-overs, for guards whose window is narrow
 def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        world = World(seed).play()
-        assert not world.checker.damage, world.repro()
+        world = HandOver(seed).play()
+        assert not world.checker.found, world.repro()
         counts += world.counts
     assert counts["faults"] > 100
     assert counts["fenced"] > 0  # else it proved nothing
@@ -35,64 +50,70 @@ def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
 
 @pytest.mark.parametrize("restless", [0.02, RESTLESS])
 def test_without_faults_nobody_is_fenced_or_forced_or_broken(restless: float) -> None:
+    counts: Counter[str] = Counter()
     for seed in range(2 * CHUNK):
-        world = World(seed, faults=False, ablation=Ablation(restless=restless)).play()
-        assert not world.checker.damage, world.repro()
-        assert world.counts["drain"] + world.counts["wait"] > 0
+        world = HandOver(seed, faults=False, restless=restless).play()
+        assert not world.checker.found, world.repro()
+        counts += world.counts
+    assert counts["drain"] + counts["wait"] > 2 * CHUNK  # else it proved nothing
 
 
-ABLATIONS = {
-    "no token in the table": ("stale", True, Ablation(run=RunGuards(token=False))),
-    "offset and commit on two handles": ("doubled", True, Ablation(run=RunGuards(one_handle=False))),
-    "no own check before consuming": ("impostor", True, Ablation(run=RunGuards(own=False))),
-    "no own check at the checkpoint": ("unowned", True, Ablation(checkpoint=CheckpointGuards(own=False))),
-    "two incarnations act": ("usurped", True, Ablation(agent=Guards(newest=False))),
-    "own records read before the run's node": (
-        "rude",
-        False,
-        Ablation(run=RunGuards(node_first=False), restless=RESTLESS),
-    ),
-    "no look at the target before consuming": ("rude", False, Ablation(run=RunGuards(target=False), restless=RESTLESS)),
-    "release without drain": ("rude", False, Ablation(agent=Guards(drain=False))),
-    "claims beyond the cap": ("overfull", False, Ablation(agent=Guards(cap=False), restless=RESTLESS)),
-    "no wait before a forced claim": ("rude", False, Ablation(agent=Guards(wait=False))),
-    "two runs of one owner": ("misparked", False, Ablation(run=RunGuards(elder=False))),
-    "release under a target that is no more": (
-        "rude",
-        False,
-        Ablation(writes=ownership.Guards(dropped=False), restless=0.5),
-    ),
+def test_the_same_seed_gives_the_same_story() -> None:
+    assert HandOver(1).play().story == HandOver(1).play().story
+
+
+ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
+    "no token in the table": ("stale", True, Parts(table=Tokenless), {}),
+    "offset and commit on two handles": ("doubled", True, Parts(table=TwoHandles), {}),
+    "no own check before consuming": ("impostor", True, Parts(run=RunWithoutOwn), {"restless": RESTLESS}),
+    "no own check at the checkpoint": ("unowned", True, Parts(connected=changing(NO_OWNER)), {}),
+    "two incarnations act": ("usurped", True, Parts(machine=NO_NEWEST), {}),
+    "own records read before the run's node": ("rude", False, Parts(run=RunNodeLater), {"restless": RESTLESS}),
+    "no look at the target before consuming": ("rude", False, Parts(run=RunWithoutTarget), {"restless": 0.5}),
+    "release without drain": ("rude", False, Parts(machine=NO_DRAIN), {}),
+    "claims beyond the cap": ("cap", False, Parts(machine=NO_CAP), {"restless": RESTLESS}),
+    "no wait before a forced claim": ("rude", False, Parts(machine=no_wait), {}),
+    "two runs of one owner": ("misparked", False, Parts(run=RunWithoutElder), {}),
+    "release under a target that is no more": ("rude", False, Parts(connected=changing(NO_DROPPED)), {"restless": 0.5}),
     "parks whoever owns it now": (
         "misparked",
         True,
-        Ablation(run=RunGuards(own_at_park=False), restless=0.1, poison=0.5, longest_batch=6.0),
+        Parts(connected=changing(NO_RIGHT), run=RunThatRemembers),
+        {"restless": 0.1, "poisoned": 0.5, "longest_batch": 6.0},
     ),
-    "checkpoint before the telling": ("untold", True, Ablation(run=RunGuards(told_first=False))),
+    "checkpoint before the telling": ("untold", True, Parts(run=RunHeardLater), {}),
 }
-
-SEEDS = {"parks whoever owns it now": range(2000, 2100)}  # rare: about one in fifty
 
 
 @pytest.mark.parametrize("what", ABLATIONS)
 def test_each_guard_that_is_taken_away_does_damage(what: str) -> None:
-    kind, faults, ablation = ABLATIONS[what]
-    for seed in SEEDS.get(what, range(100)):
-        if World(seed, faults=faults, ablation=ablation).play().checker.damage[kind]:
+    kind, faults, parts, more = ABLATIONS[what]
+    for seed in range(100):
+        if HandOver(seed, faults=faults, parts=parts, **more).play().checker.found[kind]:
             return
     pytest.fail(f"{what}: no {kind} in 100 seeds, so the guard or the test is idle")
 
 
-@pytest.mark.parametrize("since", [True, False])
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(fresh: bool, since: bool) -> None:
+@pytest.mark.parametrize("table", [MemoryTable, OneId, FarBack, OneIdFarBack])
+def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
+    table: type[MemoryTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
-    world = World(0, faults=False, ablation=Ablation(run=RunGuards(fresh_id=fresh, since=since), poison=0.0))
-    config, world.max_run, world.now = world.owner(2), 1, 10.0
+    world = HandOver(0, parts=Parts(table=table), poisoned=0.0)
+    tree, two = Tree(world.server.connect(), world.group), world.partitions[:2]
+    incarnation = join(tree, "w1", Live())
+    slots = Slots(slots=(Slot(epoch=1, partitions=frozenset(two)),))
+    tree.store.multi([Create(tree.paths.assign("w1"), encode(slots)), Set(tree.paths.head, encode(Head(epoch=1)), -1)])
+    for partition in two:
+        ownership.claim(tree, incarnation, partition, 0)
+    world.timeline.run(10)
     faults = iter((None, None, None, "before"))  # claim and batch of one partition, then of the other
-    world.table.fault = lambda: next(faults)
-    for _ in consume(world, config, Tree(world.server.connect(), "g"), Random(0)):
-        world.observe()
-    assert (world.checker.damage["checkpoint"] > 0) == (not fresh and not since)
+    monkeypatch.setattr(world.table, "fault", lambda: next(faults))
+    monkeypatch.setattr(membership, "MAX_RUN", 1)
+    world.start_run("run", incarnation, two)
+    world.timeline.run(60)
+    assert (world.checker.found["checkpoint"] > 0) == (table is OneIdFarBack)
+    assert world.counts["broken"] == (table is not OneIdFarBack)
 
 
 class LiveFirst(Agent):

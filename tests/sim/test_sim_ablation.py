@@ -1,52 +1,61 @@
 """A guard that is taken out makes damage that the checker counts; with every guard the same world is clean."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from rota.coordination.ownership import Guards as Owning
-from rota.coordination.publication import Guards as Publishing
-from rota.core import Partition, Snapshot, Worker, plan
-from rota.core.reconcile import Guards as Reconciling
+from rota.core import Partition, Plan, Policy, Snapshot, Worker, plan
 from rota.sim.checker import Violation
-from rota.sim.simulation import Ablation, Simulation
+from rota.sim.parts import Parts
+from rota.sim.simulation import Simulation
 from rota.sim.world import Happening
 from rota.sim.worlds import world
+from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, changing, no_wait, publish_carelessly
+from tests.sim.ablations import Unfenced
 
+
+def without_policy(snapshot: Snapshot, assignor: str, options: Any, memory: Any, _: Policy) -> Plan:
+    """The plan of a controller that keeps no budget, cooldown or grace."""
+    return plan(snapshot, assignor, options, memory, Policy())
+
+
+# range gives to a full worker and takes from it at once; round-robin moves most
 DAMAGE = [
-    ("a live owner is not waited for", Ablation(reconcile=Reconciling(wait=False)), "cap-cut", "stolen"),
-    ("a release does not wait for the run", Ablation(reconcile=Reconciling(drain=False)), "cap-cut", "busy"),
-    ("the table does not compare tokens", Ablation(table=False), "flapping", "gap"),
+    ("a live owner is not waited for", Parts(machine=no_wait), "cap-cut", "sticky", "stolen"),
+    ("a release does not wait for the run", Parts(machine=NO_DRAIN), "cap-cut", "sticky", "busy"),
+    ("the table does not compare tokens", Parts(table=Unfenced), "flapping", "sticky", "doubled"),
     (
         "claims compare neither record nor target",
-        Ablation(ownership=Owning(version=False, assign=False)),
+        Parts(connected=changing(NO_VERSION, NO_TARGET)),
         "hiccups",
+        "round-robin",
         "stolen",
     ),
     (
         "a dead controller's targets are neither rewritten nor read back",
-        Ablation(publication=Publishing(clean=False, verify=False)),
+        Parts(publish=publish_carelessly),
         "controller-dies",
+        "sticky",
         "disjoint",
     ),
-    ("the controller keeps no budget", Ablation(policy=False), "paced", "budget"),
-    ("a claim does not look at the cap", Ablation(reconcile=Reconciling(cap=False)), "paced", "cap"),
+    ("the controller keeps no budget", Parts(plan=without_policy), "paced", "sticky", "budget"),
+    ("a claim does not look at the cap", Parts(machine=NO_CAP), "paced", "range", "cap"),
 ]
 
 
-@pytest.mark.parametrize(("guard", "ablation", "name", "rule"), DAMAGE, ids=[d[0] for d in DAMAGE])
+@pytest.mark.parametrize(("guard", "parts", "name", "assignor", "rule"), DAMAGE, ids=[d[0] for d in DAMAGE])
 def test_the_checker_counts_what_a_missing_guard_lets_through(
-    guard: str, ablation: Ablation, name: str, rule: str
+    guard: str, parts: Parts, name: str, assignor: str, rule: str
 ) -> None:
-    assignor = "range" if rule == "cap" else "sticky"  # one that gives to a full worker and takes from it at once
-    runs = (Simulation(world(name), assignor, seed, ablation=ablation).run() for seed in (1, 2, 3))
+    runs = (Simulation(world(name), assignor, seed, parts=parts).run() for seed in (1, 2, 3))
     assert any(run.violations.get(rule) for run in runs), f"{guard}: nobody noticed"
 
 
 def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
     simulation = Simulation(world("cap-cut"), "sticky", seed=7)
-    with pytest.raises(Violation, match=r"gap at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
-        simulation.checker.committed("orders-01", 5, 3)
+    with pytest.raises(Violation, match=r"settled at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
+        simulation.checker.breach("settled", "orders-01 is not")
 
 
 def test_a_target_beyond_the_cap_that_its_plan_has_read_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:

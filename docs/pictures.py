@@ -1,0 +1,170 @@
+"""Makes the pictures of these pages, and the printed lines of the README: `make pictures`.
+
+It runs `rota demo`, then `rota up`, kills one of its workers, and looks at Dagster's page in a headless Chromium. It uses
+commands and the page alone, as a user does. It needs the demo's data, Java and Chromium, and some four minutes.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Page, expect, sync_playwright
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+README = ROOT / "README.md"
+HOME = "~/rota"  # what stands for this machine's folders
+ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+ROTA = [sys.executable, "-m", "rota"]
+CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
+WIDTH = 110  # letters of a printed line
+PATIENCE = 240.0  # seconds that a step may take
+VICTIM = "w3"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="rota-pictures-") as made:
+        folder = Path(made).resolve()
+        demo = subprocess.run([*ROTA, "demo"], cwd=folder, env=ENVIRON, capture_output=True, text=True)
+        if demo.returncode:
+            raise SystemExit(f"rota demo failed: {demo.stdout[-2000:]}{demo.stderr[-2000:]}")
+        shutil.copyfile(folder / ".rota" / "demo" / "history.png", DOCS / "history.png")
+        ended = demo.stdout[demo.stdout.index(f"{killed(demo.stdout)} was killed in a batch") :]
+        put("make demo", [part for text in ended.strip().splitlines() for part in wrapped(text)])
+        with line(folder) as (printed, environ, address):
+            put("make dev", [text.replace(str(folder), HOME).replace(str(ROOT), HOME) for text in printed])
+            consumed(environ)
+            kill(VICTIM)
+            told(environ, VICTIM)
+            look(address)
+
+
+def killed(text: str) -> str:
+    """The worker that the demo killed."""
+    found = re.search(r"^(w\d) was killed in a batch", text, re.M)
+    if found is None:
+        raise SystemExit(f"rota demo killed nobody: {text[-2000:]}")
+    return found[1]
+
+
+def wrapped(text: str) -> list[str]:
+    """A printed line as it fits the page."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def put(name: str, lines: list[str]) -> None:
+    """Writes what a command printed into its block of the README."""
+    block = f"<!-- {name} -->\n```\n" + "\n".join(lines) + "\n```\n<!-- end -->"
+    README.write_text(re.sub(rf"<!-- {name} -->.*?<!-- end -->", lambda _: block, README.read_text(), flags=re.S))
+
+
+@contextmanager
+def line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
+    """A `rota up` of three workers in the folder: the lines until it was up, its variables, the address of the page."""
+    command = [*ROTA, "up", "--workers", "3"]
+    process = subprocess.Popen(command, cwd=folder, env=ENVIRON, stdout=subprocess.PIPE, text=True)
+    try:
+        lines: list[str] = []
+        while not (lines and "Ctrl-C" in lines[-1]):
+            lines.append(process.stdout.readline().rstrip() if process.stdout else "")
+            if process.poll() is not None:
+                raise SystemExit(f"rota up ended: {lines}")
+        said = "\n".join(lines)
+        exports = re.search(r"export (.*)$", said, re.M)
+        address = re.search(r"look at +(\S+)", said)
+        if exports is None or address is None:
+            raise SystemExit(f"rota up did not say where it is: {said}")
+        chosen = dict(word.split("=", 1) for word in shlex.split(exports[1]))
+        yield [text for text in lines if text], {**ENVIRON, **chosen}, address[1]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def status(environ: dict[str, str]) -> dict[str, list[dict[str, object]]]:
+    """What `rota status` says."""
+    said = subprocess.run([*ROTA, "status", "--json"], env=environ, capture_output=True, text=True)
+    return json.loads(said.stdout) if said.returncode == 0 else {"partitions": [], "workers": []}
+
+
+def consumed(environ: dict[str, str]) -> None:
+    """Waits until every partition has an owner and no lag."""
+
+    def done() -> bool:
+        now = status(environ)
+        rested = [p for p in now["partitions"] if p["owner"] and p["offset"] and p["lag"] == 0]
+        return len(now["workers"]) == 3 and len(rested) == len(now["partitions"]) == 16
+
+    until(done, "the year to be consumed")
+
+
+def told(environ: dict[str, str], gone: str) -> None:
+    """Waits until others own what the dead worker had."""
+
+    def done() -> bool:
+        owners = [str(p["owner"]) for p in status(environ)["partitions"]]
+        return len(owners) == 16 and not any(owner in ("None", "") or owner.startswith(f"{gone}@") for owner in owners)
+
+    until(done, f"the partitions of {gone} to be taken over")
+
+
+def kill(worker: str) -> None:
+    """SIGKILL to the process group of a worker of ours: a machine that lost its power."""
+    for process in psutil.Process().children(recursive=True):
+        if process.cmdline()[3:6] == ["worker", "--id", worker]:
+            os.killpg(process.pid, signal.SIGKILL)
+            return
+    raise SystemExit(f"no process of {worker} is there")
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """Looks once a second."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {PATIENCE:g} s for {what}")
+        time.sleep(1)
+
+
+def look(address: str) -> None:
+    """The pictures of Dagster's page."""
+    expect.set_options(timeout=60_000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        page = browser.new_page(viewport={"width": 1360, "height": 900})
+        page.set_default_timeout(60_000)
+        page.goto(f"{address}/assets/default/assignment")
+        expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
+        shot(page, "page-assignment")
+        page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=UA")
+        expect(page.get_by_role("row").filter(has=page.get_by_text("offset", exact=True)).first).to_be_visible()
+        page.set_viewport_size({"width": 1360, "height": 760})
+        shot(page, "page-partition")
+        page.goto(f"{address}/assets/default/assignment?view=lineage&lineageDepth=5")
+        page.set_viewport_size({"width": 1760, "height": 560})
+        for asset in ("membership", "ownership", "records", "checkpoints", "delays"):
+            expect(page.get_by_text(asset, exact=True).first).to_be_visible()
+        shot(page, "page-lineage")
+        browser.close()
+
+
+def shot(page: Page, name: str) -> None:
+    """One picture, once nothing of the page is loading."""
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=str(DOCS / f"{name}.png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""A job that takes its time and writes nothing but the number of its rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rota.dataplane.ports import DataFile, FailedPartition, Ranges, WrittenFiles
+from rota.errors import BadTransform
+
+
+class TimedJob:
+    """`work(ranges)` lets the job's time pass; `poison(ranges)` gives the partition that fails on its data, if one does."""
+
+    def __init__(self, work: Callable[[Ranges], None], poison: Callable[[Ranges], str | None] = lambda _: None) -> None:
+        self.work, self.poison = work, poison
+
+    def run(
+        self,
+        jobs: Sequence[Ranges],
+        *,
+        endpoint: str | None,  # noqa: ARG002
+        run_id: str,
+        schema: str | None,  # noqa: ARG002
+        whole: bool = False,  # noqa: ARG002
+        recheck: Callable[[Ranges], Ranges] = dict,
+    ) -> Iterator[WrittenFiles | FailedPartition]:
+        """See `Job.run`."""
+        for number, job in enumerate(jobs):
+            ranges = dict(recheck(job))
+            if not ranges:
+                continue
+            self.work(ranges)
+            if (bad := self.poison(ranges)) is not None:
+                del ranges[bad]
+                yield FailedPartition(bad, BadTransform(f"run {run_id} fails on {bad}", partition=bad))
+            if ranges:
+                attempt = f"{run_id}-{number}"
+                files = tuple(
+                    DataFile(f"data/{attempt}/{p}", p, end - start, end - start, 0, "{}", "{}")
+                    for p, (start, end) in ranges.items()
+                )
+                yield WrittenFiles(attempt, ranges, files, 0.0)

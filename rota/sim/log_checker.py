@@ -1,0 +1,146 @@
+"""What the judge says of the table's log, of checkpoints and of parks.
+
+- `doubled`, `lost`, `ahead`: the rows that readers see of a partition are those from 0 to its offset, each once.
+- `offset`, `token`: neither goes back in the table.
+- `stale`: no batch is committed under a token older than one that the table has seen. `impostor`: a batch is committed by
+  the incarnation that holds its token, by the own records' history.
+- `checkpoint`: never back, never ahead of the table. `unowned`: written under the token that owns the partition.
+- `untold`: no checkpoint stands behind a batch that nobody told of.
+- `misparked`: nobody parks what a newer owner has consumed. `freed`: no park ends before the table is past it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.sim.memory_table import TOKEN, Commit, MemoryTable, Slice
+from rota.sim.truth import Changes
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was folded of one partition."""
+
+    slices: dict[int, Slice] = field(default_factory=dict)  # those that readers see
+    offset: int = 0
+    token: int = 0
+    claims: dict[int, str] = field(default_factory=dict)  # token -> incarnation
+    owner: str | None = None
+    checkpoint: int = 0
+    untold: dict[int, int] = field(default_factory=dict)  # start -> end of batches that nobody told of yet
+    park: int | None = None
+
+    def token_of(self, incarnation: str) -> int:
+        """The newest token that the incarnation had; 0 without one."""
+        return max((token for token, owner in self.claims.items() if owner == incarnation), default=0)
+
+
+class LogChecker:
+    """Reads what is new after every event, and blames."""
+
+    def __init__(self, table: MemoryTable, partitions: tuple[str, ...], blame: Callable[[str, str], None]) -> None:
+        self.table, self.blame = table, blame
+        self.seen = {p: Seen() for p in partitions}
+        self.told: list[tuple[str, int, int]] = []
+        self.parked_by: Callable[[str], str] = lambda _: ""  # the reason of a park -> the incarnation that wrote it
+        self._read = 0
+
+    def after_event(self, changes: Changes) -> None:
+        """What was written since the last call."""
+        for change in changes.owners:
+            self.seen[change.partition].owner = change.after
+            if change.after is not None:
+                self.seen[change.partition].claims[change.token] = change.after
+        for commit in self.table.commits[self._read :]:
+            self._fold(commit)
+        self._read = len(self.table.commits)
+        for partition, start, end in self.told:
+            if self.seen[partition].untold.pop(start, end) != end:
+                self.blame("untold", f"{partition}: the batch at {start} was told with another end")
+        self.told.clear()
+        for partition, checkpoint in changes.checkpoints:
+            self._checkpoint(partition, checkpoint)
+        for partition, park in changes.parks:
+            self._park(partition, park)
+
+    def unread(self, partition: str, end: int) -> str:
+        """What of the partition is not consumed up to its end, or not noted; empty if all is."""
+        seen = self.seen[partition]
+        if seen.offset == end and seen.checkpoint == seen.offset:
+            return ""
+        return f"{partition}: {end} there, {seen.offset} in the table, {seen.checkpoint} noted"
+
+    def _fold(self, commit: Commit) -> None:
+        touched = {one.partition for one in (*commit.adds, *commit.removes)}
+        for one in commit.removes:
+            del self.seen[one.partition].slices[one.name]
+        whole = {p: not commit.removes and self._follows(p, commit) for p in touched}
+        for one in commit.adds:
+            self.seen[one.partition].slices[one.name] = one
+        if commit.said.op == "commit":
+            self._batch(commit)
+        for (partition, kind), value in commit.sets.items():
+            seen = self.seen[partition]
+            before = seen.token if kind == TOKEN else seen.offset
+            if value < before:
+                self.blame(kind, f"{partition} went back from {before} to {value}")
+            if kind == TOKEN:
+                seen.token = max(seen.token, value)
+            else:
+                seen.offset = value
+        for partition in touched:
+            if not whole[partition]:
+                self._rows(partition, commit.said.version)
+
+    def _follows(self, partition: str, commit: Commit) -> bool:
+        """Whether the commit adds one slice, from exactly where the partition ended to where it ends now."""
+        seen, mine = self.seen[partition], [one for one in commit.adds if one.partition == partition]
+        return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == commit.said.ranges[partition][1]
+
+    def _batch(self, commit: Commit) -> None:
+        for partition, (start, end) in commit.said.ranges.items():
+            seen, token = self.seen[partition], commit.said.tokens[partition]
+            if token < seen.token:
+                self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
+            seen.untold[start] = end
+            if seen.claims.get(token) != commit.incarnation:
+                self.blame("impostor", f"{partition}: {commit.incarnation} wrote under token {token}")
+
+    def _rows(self, partition: str, version: int) -> None:
+        """That the slices lie one after the other, from 0 to the offset."""
+        seen, at = self.seen[partition], 0
+        for one in sorted(seen.slices.values(), key=lambda s: (s.start, s.end)):
+            if one.start < at:
+                self.blame("doubled", f"{partition} has rows twice from {one.start} at version {version}")
+            elif one.start > at:
+                self.blame("lost", f"{partition} misses rows from {at} to {one.start} at version {version}")
+            at = max(at, one.end)
+        if at < seen.offset:
+            self.blame("lost", f"{partition} misses rows from {at} to {seen.offset} at version {version}")
+        elif at > seen.offset:
+            self.blame(
+                "ahead", f"{partition} has rows up to {at}, beyond its offset {seen.offset}, at version {version}"
+            )
+
+    def _checkpoint(self, partition: str, record: dict[str, Any]) -> None:
+        seen, offset, token = self.seen[partition], record["offset"], record["token"]
+        if seen.owner is None or seen.claims.get(token) != seen.owner or token != max(seen.claims):
+            self.blame("unowned", f"{partition}'s checkpoint was written under {token}, it is owned by {seen.owner}")
+        if offset < seen.checkpoint:
+            self.blame("checkpoint", f"{partition} went back from {seen.checkpoint} to {offset}")
+        if offset > seen.offset:
+            self.blame("checkpoint", f"{partition} is at {offset}, ahead of the table at {seen.offset}")
+        if hidden := [start for start, end in seen.untold.items() if end <= offset]:
+            self.blame("untold", f"{partition}'s checkpoint is at {offset}; nobody told of the batch at {hidden[0]}")
+        seen.checkpoint = offset
+
+    def _park(self, partition: str, record: dict[str, Any] | None) -> None:
+        seen, before = self.seen[partition], self.seen[partition].park
+        offset = record["offset"] if record is not None else None
+        if offset is None and before is not None and before >= seen.offset:
+            self.blame("freed", f"{partition} was parked at {before}, and is still at {seen.offset}")
+        if record is not None and offset is not None and offset < seen.offset:
+            writer = self.parked_by(record["reason"])
+            if not writer or seen.token_of(writer) < seen.token:
+                self.blame("misparked", f"{partition} was parked at {offset}, and is at {seen.offset}")
+        seen.park = offset

@@ -1,0 +1,28 @@
+"""What the actors of a simulated world are made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rota.coordination.memory import MemoryStore
+from rota.coordination.publication import Publication, Published, Term, publish
+from rota.coordination.tree import Tree
+from rota.core import Plan, plan
+from rota.core.reconcile import Machine, assigned
+from rota.sim.memory_table import MemoryTable
+from rota.sim.run import RunProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the actors are made of; each default is what ships. With another one the checker counts what breaks instead
+    of stopping there."""
+
+    machine: Machine = assigned
+    connected: Callable[[MemoryStore], object] = id  # is given the store of each agent and run
+    run: type[RunProcess] = RunProcess
+    plan: Callable[..., Plan] = plan
+    publish: Callable[[Tree, Term, Publication], Published] = publish
+    table: type[MemoryTable] = MemoryTable
+
+
+SHIPPED = Parts()

@@ -1,0 +1,73 @@
+"""A source in memory: every partition is a row of offsets that grows, and nothing in it ever breaks."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rota.dataplane.ports import Ranges
+from rota.errors import RotaError
+
+
+class MemorySource:
+    """`end` gives the end offset of a partition now; `most` how many offsets of it one batch may take."""
+
+    can_replay = True
+
+    def __init__(self, end: Callable[[str], int], most: Callable[[str], int], pause: Callable[[], None]) -> None:
+        self.end, self.most, self.pause = end, most, pause
+
+    def list_keys(self) -> tuple[str, ...]:
+        """No table of a simulation begins anywhere but at offset 0: nobody asks for the keys to tell."""
+        return ()
+
+    def list_ignored(self) -> Mapping[str, str]:
+        """See `Source.list_ignored`."""
+        return {}
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`."""
+        return {p: self.end(p) for p in partitions}
+
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.assign_offsets`."""
+        self.pause()
+        return self.read_ends(partitions)
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_assigned_ends`."""
+        return self.read_ends(partitions)
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """See `Source.explain_lost`."""
+        return f"the source has {end} offsets of {partition}"
+
+    def explain_unreadable(self, partition: str) -> str:  # noqa: ARG002
+        """Everything can be read."""
+        return ""
+
+    def choose_start(self, end: int, *, later: bool) -> int:  # noqa: ARG002
+        """A partition begins at its first offset."""
+        return 0
+
+    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """One job of all that is new."""
+        ranges = {p: (start, min(ends[p], start + self.most(p))) for p, start in starts.items()}
+        new = {p: r for p, r in ranges.items() if r[0] < r[1]}
+        return (new,) if new else ()
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:  # noqa: ARG002
+        """Nothing breaks."""
+        return {}
+
+    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
+        """Nothing is rewritten."""
+        return dict.fromkeys(offsets, ())
+
+    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:  # noqa: ARG002
+        """Everything is at rest."""
+        return ""
+
+    def keep_identities(self, partitions: tuple[str, ...]) -> None:
+        """An offset means what it meant."""
+
+    def locate(self, partition: str, offset: int) -> str:
+        """See `Source.locate`."""
+        return f"offset {offset} of {partition}"

@@ -1,0 +1,53 @@
+"""The pages that people read, and what stands in them: blocks of code, commands, paths, links."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+INDENTED = re.compile(r"(?:^ {4}\S.*\n)+", re.M)
+QUOTED = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.M)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page; `language` is empty where the fence names none."""
+
+    page: Path
+    language: str
+    text: str
+
+
+def name(page: Path) -> str:
+    """The page as a test is named after it."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(language: str) -> list[Block]:
+    """Every fenced block of that language."""
+    found = ((page, FENCE.findall(page.read_text())) for page in PAGES)
+    return [Block(page, kind, text) for page, fences in found for kind, text in fences if kind == language]
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every shell line of the page: indented ones, and those that stand in backticks."""
+    text = prose(page)
+    lines = (line.strip() for block in INDENTED.findall(text) for line in block.splitlines())
+    for line in (*lines, *QUOTED.findall(INDENTED.sub("", text))):
+        yield line.partition(" #")[0].strip()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the page's headings, as GitHub makes them."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose(page)))
+    return {heading.strip().replace(" ", "-") for heading in plain}

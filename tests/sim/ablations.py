@@ -1,0 +1,197 @@
+"""Runs and tables of a simulated world that have a guard less: a table that compares less, a tree that lies to a run, a
+process that hears its run too late. What ships has no switch for that.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rota.coordination.layout import worker_of
+from rota.coordination.store import Check, Op
+from rota.coordination.tree import OwnView, RunView, Target, Tree
+from rota.dataplane.ports import Batch, Ports, Position, Table, TableClaim
+from rota.sim.memory_table import MemoryTable
+from rota.sim.run import Event, RunProcess
+from tests.ablations import Change, among, where, writes
+
+# --- tables
+
+
+class Tokenless(MemoryTable):
+    """Compares no tokens."""
+
+    def find_newer(self, tokens: Mapping[str, int]) -> dict[str, int]:
+        """Nobody is newer."""
+        return {}
+
+
+class Unfenced(Tokenless):
+    """Compares neither tokens nor offsets."""
+
+    def find_moved(self, offsets: Mapping[str, int]) -> tuple[str, ...]:
+        """Nothing moved."""
+        return ()
+
+
+class TwoHandles(MemoryTable):
+    """Commits on another version than the one on which the offset was read."""
+
+    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+        """See `Table.commit`."""
+        return super().commit(replace(claim, version=self.version), batch, follows)
+
+
+class OneId(MemoryTable):
+    """Every commit of a run has the same id."""
+
+    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+        """See `Table.commit`."""
+        return super().commit(claim, replace(batch, id=batch.run), follows)
+
+
+class FarBack(MemoryTable):
+    """After a failure it looks for a commit in all that ever was."""
+
+    def find_commit(self, commit: str, since: int) -> int | None:
+        """The version that carries this commit id."""
+        return super().find_commit(commit, -1)
+
+
+class OneIdFarBack(OneId, FarBack):
+    """Both."""
+
+
+class Remembered:
+    """A table whose positions stay for one run what they were when it read them first."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.positions: dict[str, Position] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
+        """See `Table.read_positions`."""
+        self.positions = {**self.table.read_positions(partitions), **self.positions}
+        return {p: self.positions[p] for p in partitions}
+
+
+# --- trees of runs
+
+
+class Owned(Tree):
+    """Says that a worker owns whatever somebody owns."""
+
+    incarnation = ""
+
+    def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
+        """See `Tree.owned`."""
+        views = super().owned(partitions)
+        return {p: replace(v, incarnation=self.incarnation) if v.incarnation else v for p, v in views.items()}
+
+
+class Wanted(Tree):
+    """Says that every target names everything that somebody owns."""
+
+    def target(self, worker: str) -> Target | None:
+        """See `Tree.target`."""
+        seen = super().target(worker)
+        return replace(seen, partitions=frozenset(self.owned())) if seen is not None else None
+
+
+class Alone(Tree):
+    """Says that no other run is there."""
+
+    def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
+        """See `Tree.runs`."""
+        return ()
+
+
+class Early(Tree):
+    """Says of own records and the target what it read before the run's node was there."""
+
+    def read_early(self, partitions: tuple[str, ...], worker: str) -> None:
+        """What `owned` and `target` say from now on."""
+        self.early, self.early_target = super().owned(partitions), super().target(worker)
+
+    def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
+        """See `Tree.owned`."""
+        return {p: self.early[p] for p in partitions or () if p in self.early}
+
+    def target(self, worker: str) -> Target | None:
+        """See `Tree.target`."""
+        return self.early_target
+
+
+# --- runs
+
+
+class RunWithoutOwn(RunProcess):
+    """Does not look at who owns a partition."""
+
+    def tree(self) -> Tree:
+        """The group as the run sees it."""
+        tree = Owned(self.store, self.stage.group)
+        tree.incarnation = self.incarnation
+        return tree
+
+
+class RunWithoutTarget(RunProcess):
+    """Does not look at the target."""
+
+    def tree(self) -> Tree:
+        """The group as the run sees it."""
+        return Wanted(self.store, self.stage.group)
+
+
+class RunWithoutElder(RunProcess):
+    """Does not look at other runs of its incarnation."""
+
+    def tree(self) -> Tree:
+        """The group as the run sees it."""
+        return Alone(self.store, self.stage.group)
+
+
+class RunNodeLater(RunProcess):
+    """Reads its right before its node is there."""
+
+    def tree(self) -> Tree:
+        """The group as the run sees it."""
+        tree = Early(self.store, self.stage.group)
+        tree.read_early(self.partitions, worker_of(self.incarnation))
+        return tree
+
+
+class RunHeardLater(RunProcess):
+    """Whoever hears the run hears of a batch after its checkpoint."""
+
+    def events(self) -> Iterator[Event]:
+        """What the run tells, each when it tells the next."""
+        before: Event | None = None
+        for event in super().events():
+            if before is not None:
+                yield before
+            before = event
+        if before is not None:
+            yield before
+
+
+class RunThatRemembers(RunProcess):
+    """Does not look at the table again before it parks."""
+
+    def ports(self) -> Ports:
+        """What it works with."""
+        ports = super().ports()
+        return replace(ports, main=Remembered(ports.main))
+
+
+# --- stores
+
+
+def no_right_to_park(op: Op, ops: object) -> Op | None:
+    """A park is written whoever owns the partition."""
+    return None if isinstance(op, Check) and (among(op.path, "own") or among(op.path, "runs")) else op
+
+
+NO_RIGHT: Change = where(no_right_to_park, writes("parked"))

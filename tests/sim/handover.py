@@ -1,0 +1,417 @@
+"""The hand-over in virtual time: the shipped agents and runs, a restless controller, a launcher, and faults between steps.
+
+One seed, one history. `HandOver(seed, faults=True).play()` returns the world; `checker.found` must be empty.
+`python -m tests.sim.handover SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
+"""
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from rota.consume import DroppedPartition
+from rota.coordination.memory import MemoryStore
+from rota.coordination.parking import waiting
+from rota.coordination.records import Head, Own, Slot, Slots, encode
+from rota.coordination.store import Create, Set
+from rota.coordination.tree import Tree
+from rota.core import Worker
+from rota.dataplane.ports import Ranges
+from rota.errors import Conflict, RotaError
+from rota.sim.parts import SHIPPED, Parts
+from rota.sim.run import Event, ReplayProcess, RunProcess
+from rota.sim.stage import Stage
+from rota.sim.timeline import Life, Process
+from rota.sim.worker import WorkerProcess
+from rota.sim.world import Timing
+
+TIMING = Timing(session=4.0, max_shutdown=12.0)
+CAP = 3  # any two of the workers can hold everything
+TEAM = tuple(Worker(f"w{n}", max_partitions=CAP) for n in (1, 2, 3))
+PARTITIONS = tuple(f"s-{n}" for n in range(5))
+KINDS = (
+    *("kill", "kill", "pause", "pause", "long pause", "long pause", "hang", "expire", "lose", "disconnect", "table"),
+    *("twin", "unlive", "hurry"),  # of agents only
+)
+RUDE = ("fenced", "forced", "broken", "outrun", "refused")  # what never happens without a fault
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a run is told; a retry is told the same."""
+
+    run_id: str
+    incarnation: str
+    partitions: tuple[str, ...]
+
+
+class HandOver(Stage):
+    """Three workers and five partitions; `churn` seconds of joins, leaves and reshuffles (with or without faults), then
+    everything heals, and within `patience` seconds it must come to rest.
+
+    `restless`: how often the controller moves a partition for no reason. `poisoned`: how many batches have a partition that
+    fails on its data."""
+
+    partitions = PARTITIONS
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: bool = True,
+        parts: Parts = SHIPPED,
+        restless: float = 0.02,
+        poisoned: float = 0.1,
+        longest_batch: float = 3.0,
+        churn: float = 30.0,
+        patience: float = 60.0,
+    ) -> None:
+        self.seed, self.churn, self.patience = seed, churn, patience
+        self.rate = 0.03 if faults else 0.0  # of a fault, at each step of an agent or a run
+        self.restless, self.poisoned, self.longest_batch = restless, poisoned, longest_batch
+        self.counts: Counter[str] = Counter()
+        self.story: list[str] = []
+        self._broken: str | None = None  # what becomes of the next commit's call
+        how = "" if faults else " --no-faults"
+        again = f"PYTHONPATH=. python -m tests.sim.handover {seed}{how}"
+        super().__init__(PARTITIONS, TEAM, TIMING, Random(seed), parts, again)
+        self.timeline.strike = self._strike
+        self.checker.log.parked_by = lambda reason: self.launched.get(reason.split()[1], "") if faults else ""
+        self.launched: dict[str, str] = {}  # run -> its incarnation
+        self.struck: dict[Process, tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]] = {}
+        self.reader.found()
+        self.reader.store.multi([Create(self.reader.paths.own(p), encode(Own())) for p in PARTITIONS])
+        self.rates = {p: self.rng.uniform(0.3, 2.0) for p in PARTITIONS}
+        self.numbers = self._refused = 0
+
+    # --- what the actors ask of their world
+
+    def late(self, worker: str) -> float:
+        """How long one call takes; now and then something is in its way."""
+        return self.rng.uniform(0.001, 0.02) if self.rng.random() < 0.9 else self.rng.uniform(0.02, 1.0)
+
+    def rest(self, worker: WorkerProcess) -> float:
+        """Sooner while something is on its way."""
+        return 0.3 if worker.agent.unsettled else 0.8
+
+    def read_end(self, partition: str) -> int:
+        """The end of a partition's source now."""
+        return int(min(self.now, self.churn) * self.rates[partition])
+
+    def batch_limit(self, partition: str) -> int:
+        """A few rows."""
+        return 7
+
+    def batch_seconds(self, worker: str, rows: float) -> float:
+        """Spark takes its time."""
+        return self.rng.uniform(0.1, self.longest_batch)
+
+    def poison(self, ranges: Ranges) -> str | None:
+        """The partition of a batch that fails on its data, if one does."""
+        bad = self.now < self.churn and self.rng.random() < self.poisoned
+        return self.rng.choice(sorted(ranges)) if bad else None
+
+    def table_fault(self) -> str | None:
+        """What was struck."""
+        fault, self._broken = self._broken, None
+        return fault
+
+    def cap_of(self, worker: str) -> int | None:
+        """The same for all."""
+        return CAP
+
+    def said(self, worker: WorkerProcess, word: str, facts: Mapping[str, object]) -> None:
+        """A line of the story."""
+        self.count("forced" if facts.get("reason") == "forced" else word)
+        self.tell(f"{worker.spec.id} {word} {' '.join(f'{k}={v}' for k, v in facts.items())}")
+
+    def heard(self, run: RunProcess, event: Event) -> None:
+        """A line of the story; without faults nobody is outrun."""
+        if isinstance(event, DroppedPartition):
+            moved = "moved meanwhile" in event.reason or "has consumed it meanwhile" in event.reason
+            self.count("outrun" if moved else "dropped")
+        what = {name: getattr(event, name) for name in ("start", "end", "offset", "reason") if hasattr(event, name)}
+        self.tell(f"{run.run_id} of {run.incarnation}: {type(event).__name__} {event.partition} {what}")
+
+    def broke(self, process: object, error: RotaError) -> None:
+        """A run ended early."""
+        self.count("broken")
+        self.tell(f"{getattr(process, 'run_id', '')} ended: {type(error).__name__} {error}")
+
+    def count(self, what: str, times: int = 1) -> None:
+        """Counts something that is no damage by itself, but for what never happens without a fault."""
+        self.counts[what] += times
+        if not self.rate and times and what in RUDE:
+            self.checker.note("rude", f"{what} at {self.now:.3f}")
+
+    def tell(self, line: str) -> None:
+        """Adds a line to the story."""
+        self.story.append(f"{self.now:8.3f} {line}")
+
+    # --- playing
+
+    def play(self) -> "HandOver":
+        """From the first join to rest, or to the end of patience."""
+        for worker in self.team:
+            self.timeline.after(self.rng.uniform(0, 2), lambda w=worker: self.join(w))  # type: ignore[misc]
+        for life in (self._controller(), self._launcher(), self._fate()):
+            self.timeline.spawn(life)
+        self.timeline.after(self.churn, self._heal)
+        end = self.churn + self.patience
+        self.timeline.run(self.churn + 1)
+        while self.now < end and not self._rested():
+            self.timeline.run(min(end, self.now + 0.5))
+        if not self._rested():
+            self.checker.breach("stuck", "; ".join(self.checker.unsettled()))
+        return self
+
+    def _rested(self) -> bool:
+        idle = not any(isinstance(who, RunProcess | ReplayProcess) for _, _, who in self._alive())
+        return idle and all(len(self.alive(w)) == 1 for w in self.team) and not self.checker.unsettled()
+
+    def _alive(self) -> list[tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]]:
+        self.struck = {process: one for process, one in self.struck.items() if process.alive}
+        return list(self.struck.values())
+
+    def _after_event(self) -> None:
+        self.checker.after_event(self.truth.take_in(self.server))
+        if self.table.refused > self._refused:
+            self.count("fenced", self.table.refused - self._refused)
+            self._refused = self.table.refused
+
+    def join(self, worker: str, *, only: bool = False) -> None:
+        """An agent process; with `only`, unless one of that id is there."""
+        if not (only and self.alive(worker)):
+            born = self.start_worker(worker)
+            self.numbers += 1
+            self.struck[born.process] = (f"{worker}#{self.numbers}", born.store, born)
+
+    def launch(self, told: Launch) -> None:
+        """A run process that is told this, whoever else is."""
+        self.launched[told.run_id] = told.incarnation
+        run = self.start_run(told.run_id, told.incarnation, told.partitions)
+        self._count_refusals(run.store)
+        self.struck[run.process] = (told.run_id, run.store, run)
+
+    def _count_refusals(self, store: MemoryStore) -> None:
+        """Counts the checkpoints and parks that were refused."""
+        send = store.multi
+
+        def multi(ops):  # type: ignore[no-untyped-def]
+            try:
+                return send(ops)
+            except Conflict:
+                self.count("refused", any("/checkpoints/" in op.path for op in ops))
+                raise
+
+        store.multi = multi  # type: ignore[method-assign]
+
+    # --- faults
+
+    def _strike(self, process: Process) -> None:
+        """Now and then a fault before a step of an agent or a run, of a kind that suits it."""
+        if process not in self.struck or self.now >= self.churn or self.rng.random() >= self.rate:
+            return
+        name, store, who = self.struck[process]
+        kind = self.rng.choice(KINDS)
+        if kind in ("twin", "unlive", "hurry") and not isinstance(who, WorkerProcess):
+            kind = "pause"
+        self.count("faults")
+        self.tell(f"{kind} {name}")
+        if kind == "kill":
+            self._kill(process)
+        elif kind in ("pause", "long pause"):
+            seconds = self.rng.uniform(0.1, 2.0) if kind == "pause" else self.rng.uniform(0.7, 4) * TIMING.session
+            process.frozen_until = self.now + seconds
+            if seconds > 0.7 * TIMING.session:
+                self._expire_soon(store)
+        elif kind == "hang":  # it does nothing, but something keeps its session
+            process.frozen_until = self.now + self.rng.uniform(0.5, 2) * TIMING.max_shutdown
+        elif kind == "table":
+            self._broken = self.rng.choice(("before", "after"))
+        elif isinstance(who, WorkerProcess) and kind in ("twin", "unlive", "hurry"):
+            self._harass(who, kind)
+        else:
+            self._hurt(store, kind)
+
+    def _harass(self, worker: WorkerProcess, kind: str) -> None:
+        """A second process of its id; or somebody removes its live node, or tells it twice to leave."""
+        if kind == "twin":
+            self.join(worker.spec.id)
+        elif kind == "hurry":
+            worker.agent.leave(hurry=True)
+            self.timeline.after(self.rng.uniform(2, 8), lambda: self.join(worker.spec.id, only=True))
+        elif worker.incarnation is not None:
+            with contextlib.suppress(Conflict):
+                self.reader.store.delete(self.reader.paths.live(worker.incarnation))
+
+    def _hurt(self, store: MemoryStore, kind: str) -> None:
+        if kind == "expire":
+            self.server.expire(store.session)
+        elif kind == "lose":
+            self.rng.choice((store.lose_reply, store.lose_request))()
+        else:
+            seconds = self.rng.uniform(0.1, 1.5) * TIMING.session
+            self.rng.choice((store.disconnect, store.cut))()
+            self.timeline.after(seconds, store.reconnect)
+            if seconds > 0.8 * TIMING.session:
+                self._expire_soon(store)
+
+    def _kill(self, process: Process) -> None:
+        """kill -9; somebody starts it again, or not."""
+        _, store, who = self.struck[process]
+        self.kill(process, store, self.rng.uniform(0.7, 1.0) * TIMING.session)
+        if isinstance(who, WorkerProcess):
+            again: Callable[[], None] = lambda: self.join(who.spec.id, only=True)  # noqa: E731
+            self.timeline.after(self.rng.uniform(0.2, 3 * TIMING.session), again)
+        elif isinstance(who, RunProcess) and self.rng.random() < 0.5:
+            told = Launch(who.run_id, who.incarnation, who.partitions)
+            self.timeline.after(self.rng.uniform(0.5, 2 * TIMING.session), lambda: self.launch(told))
+
+    def _expire_soon(self, store: MemoryStore) -> None:
+        self.expire_later(store.session, self.rng.uniform(0.7, 1.0) * TIMING.session)
+
+    def _heal(self) -> None:
+        """No more faults: everybody wakes, and each worker has an agent."""
+        self.tell("heal")
+        self._broken = None
+        for _, store, who in self._alive():
+            who.process.frozen_until = min(who.process.frozen_until, self.now)
+            store.reconnect()
+        self.timeline.spawn(self._supervisor(), 2 * TIMING.session)
+
+    # --- actors
+
+    def _supervisor(self) -> Life:
+        """Whoever ended is started again."""
+        while True:
+            for worker in self.team:
+                self.join(worker, only=True)
+            yield TIMING.session
+
+    def _launcher(self) -> Life:
+        """The backlog: one run for each live incarnation with lag and without an unfinished run."""
+        while True:
+            yield 0.5
+            live, targets = self.reader.newest(self.reader.live()), self.reader.targets()[1]
+            parked = {p for p, one in self.reader.parked().items() if waiting(one.record, self.now)}
+            busy = {who.incarnation for _, _, who in self._alive() if isinstance(who, RunProcess)}
+            for worker, view in live.items():
+                named = targets[worker].partitions if worker in targets else frozenset()
+                mine = (p for p in sorted(named - parked) if self.truth.owner.get(p) == view.incarnation)
+                wanted = tuple(p for p in mine if self.checker.log.unread(p, self.read_end(p)))
+                if wanted and view.incarnation not in busy:
+                    self._launch(Launch(f"r{self._number()}", view.incarnation, wanted))
+
+    def _number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def _launch(self, told: Launch) -> None:
+        delay = self.rng.uniform(0, 1.5)
+        if self.now < self.churn:
+            if self.rate and self.rng.random() < 0.1:
+                delay = self.rng.uniform(1, 2 * TIMING.session)  # what it is told is stale by then
+            if self.rng.random() < 0.1:
+                again = told  # the same run resumed while its process is still there; without faults a click
+                if not self.rate or self.rng.random() < 0.5:
+                    again = Launch(f"r{self._number()}", told.incarnation, told.partitions)
+                self.timeline.after(self.rng.uniform(0, TIMING.session), lambda: self.launch(again))
+        self.timeline.after(delay, lambda: self.launch(told))
+
+    def _fate(self) -> Life:
+        """Leaves, returns and replays."""
+        while self.now < self.churn:
+            yield self.rng.uniform(0.5, 4)
+            awake = [who for _, _, who in self._alive() if who.process.frozen_until <= self.now]
+            workers = [who for who in awake if isinstance(who, WorkerProcess)]
+            choice = self.rng.random()
+            if choice < 0.4 and len(workers) > 1:
+                leaver = self.rng.choice(workers)
+                leaver.agent.leave()
+                again: Callable[[], None] = lambda w=leaver.spec.id: self.join(w, only=True)  # type: ignore[misc]  # noqa: E731
+                self.timeline.after(self.rng.uniform(2, 8), again)
+            elif choice < 0.7:
+                self._replay(self.rng.choice(PARTITIONS))
+
+    def _replay(self, partition: str) -> None:
+        """A past range again, if there is one."""
+        offset = self.checker.log.seen[partition].offset
+        if offset < 2:
+            return
+        start = self.rng.randrange(offset)
+        ranges = {partition: (start, self.rng.randrange(start, offset) + 1)}
+        one = ReplayProcess(self, f"replay{self._number()}", ranges)
+        self.struck[one.process] = (one.run_id, one.store, one)
+        self.timeline.begin(one.process)
+
+    def _controller(self) -> Life:
+        """Places every partition on a live worker that stays; now and then it changes its mind."""
+        tree = Tree(self.server.connect(), self.group)
+        placed: dict[str, str] = {}
+        while True:
+            yield 0.4
+            there = [w for w, v in tree.newest(tree.live()).items() if v.record is not None and not v.record.leaving]
+            wanted = {p: w for p, w in placed.items() if w in there}
+            for p in PARTITIONS:
+                restless = self.now < self.churn and self.rng.random() < self.restless
+                counts = Counter(w for other, w in wanted.items() if other != p)
+                room = [w for w in there if counts[w] < CAP]
+                if room and restless:
+                    wanted[p] = self.rng.choice(room)
+                elif room and p not in wanted:
+                    wanted[p] = min(room, key=lambda w: (counts[w], self.rng.random()))
+            if wanted != placed:
+                dies = self.now < self.churn and self.rng.random() < 5 * self.rate  # between two of its writes
+                for pause in self._publish(tree, wanted):
+                    if dies and self.rng.random() < 0.5:
+                        self.tell("the controller dies in the middle")
+                        placed = {}
+                        break
+                    yield pause
+                else:
+                    placed = wanted
+
+    def _publish(self, tree: Tree, wanted: Mapping[str, str]) -> Life:
+        head, slots = tree.head(), tree.assigns()
+        epoch = 1 + max([head.record.epoch, *(r.record.newest for r in slots.values())])
+        for worker in sorted({*slots, *wanted.values()}):
+            names = frozenset(p for p, w in wanted.items() if w == worker)
+            there, path = slots.get(worker), tree.paths.assign(worker)
+            old = there.record.effective(head.record.epoch) if there else None
+            pending = there is not None and there.record.newest > head.record.epoch  # by a controller that died
+            if old is not None and old.partitions == names and not pending:
+                continue
+            record = encode(Slots(slots=(*([old] if old else []), Slot(epoch=epoch, partitions=names))))
+            tree.store.multi([Set(path, record, there.version) if there else Create(path, record)])
+            yield self.late("")
+        tree.store.multi([Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
+        self.tell(f"epoch {epoch}: {' '.join(f'{p}:{w}' for p, w in sorted(wanted.items()))}")
+
+    def repro(self) -> str:
+        """What went wrong, and the one line that plays it again."""
+        return f"seed {self.seed}: {'; '.join(self.checker.said[:3])}. Again: {self.again}"
+
+
+def main(words: list[str]) -> None:
+    """`SEED` plays one seed and tells its story; `FIRST LAST` plays many and tells which did damage."""
+    faults = "--no-faults" not in words
+    seeds = [int(word) for word in words if word.isdigit()]
+    if len(seeds) == 1:
+        world = HandOver(seeds[0], faults=faults).play()
+        print("\n".join(world.story))  # noqa: T201
+        print(dict(world.counts), dict(world.checker.found), *world.checker.said, sep="\n")  # noqa: T201
+        return
+    counts: Counter[str] = Counter()
+    for seed in range(*seeds):
+        world = HandOver(seed, faults=faults).play()
+        counts += world.counts + world.checker.found
+        if world.checker.found:
+            print(world.repro())  # noqa: T201
+    print(dict(counts))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
