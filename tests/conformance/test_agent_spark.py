@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rota.consume import Committed, Event, consume
+from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
@@ -27,6 +27,7 @@ from rota.dataplane.pulse import unanswered
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
 from rota.rebalance import observe, rebalance
+from rota.registry import open_ports
 from tests.conformance.processes import ROOT, Start, Worker
 from tests.waiting import wait_until
 
@@ -143,7 +144,8 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
                 return clients[-1]
 
             try:
-                return list(consume(tree, pipeline, incarnation, ["p:a"], name, connected))
+                ports = open_ports(pipeline, tree.group, tree.meta().id, connected)
+                return list(consume(tree, pipeline, incarnation, ["p:a"], name, ports))
             finally:
                 clients[0].release_session_on_close = False  # nobody may be there to be told
                 clients[0].stop()  # as the end of a run's process does; else it stays this process's active session
@@ -158,7 +160,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
         wait_until(lambda: len(guarded.said("event=spark-ready")) == 2, 90)
         assert endpoint(tree, "w1") == url, "its address is the former one, and nobody had to be told"
         (event,) = run("next", plain)
-        assert isinstance(event, Committed)
+        assert isinstance(event, CommittedBatch)
         assert (event.rows, DeltaTable(table / "main").count()) == (2, 2)
 
         assert spark_of(deaf) == abandoned
