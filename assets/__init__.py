@@ -1,1 +1,1 @@
-"""What Dagster materializes: functions of a group or of a pipeline; each body calls one verb of rota."""
+"""The assets, made for each group and each pipeline. The body of each calls one verb of rota."""

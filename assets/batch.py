@@ -1,4 +1,4 @@
-"""How the events of a consuming run become Dagster's: a materialization of each asset for each partition it committed."""
+"""Turns the events of a consuming run into Dagster's: for each committed partition a materialization of each asset."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
 
 
-class Shown:
-    """One run's output. Law: what was committed is shown even if the run fails later; what was not is never shown."""
+class RunOutput:
+    """The output of one run. Law: a commit is shown even if the run fails later, and only commits are shown."""
 
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline) -> None:
         self.context, self.pipeline = context, pipeline
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
         self.refused: dict[str, str] = {}  # the partitions that a replay left as they were
-        self.seen = provenance.seen(context.instance, names.assignment(pipeline.group))
+        self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
 
-    def announced(self, partitions: Sequence[str]) -> tuple[str, ...]:
+    def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
         """The partitions of this run: those in its config, else those selected on the page, else all there are."""
         if partitions:
             for partition in partitions:
@@ -40,72 +40,76 @@ class Shown:
             return tuple(self.context.partition_keys)
         return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
 
-    def made(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
-        """One materialization of each of the three assets, as if Dagster had made it from a returned result."""
+    def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
+        """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
             yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(entries), tags=tags)
 
-    def of(self, event: "Event", incarnation: str) -> Iterator[Output]:
-        """What one event of the verb shows."""
+    def show_event(self, event: "Event", incarnation: str) -> Iterator[Output]:
+        """Yields what Dagster shows for one event of `rota.consume`."""
         from rota import consume
 
         partition = event.partition
         if isinstance(event, consume.CommittedBatch):
-            yield from self.made(partition, str(event.end), metadata.batch(event, incarnation))
+            yield from self.materialize(partition, str(event.end), metadata.describe_batch(event, incarnation))
         elif isinstance(event, consume.IdlePartition):
             # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
             if self.clicked:
-                yield from self.made(partition, str(event.offset), metadata.idle(event, incarnation))
+                yield from self.materialize(partition, str(event.offset), metadata.describe_idle(event, incarnation))
         elif isinstance(event, consume.ParkedPartition):
-            yield from self.skipped(partition, f"parked: {event.reason}")
+            yield from self.show_skipped(partition, f"parked: {event.reason}")
         else:
-            yield from self.skipped(partition, event.reason)
+            yield from self.show_skipped(partition, event.reason)
 
-    def skipped(self, partition: str, reason: str) -> Iterator[Output]:
+    def show_skipped(self, partition: str, reason: str) -> Iterator[Output]:
         """A partition that was not consumed, with its reason on the page."""
         self.context.log.warning(f"{partition} skipped: {reason}")
         yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
-    def replayed(self, event: "ReplayedRange | RefusedReplay", tree: "Tree") -> Iterator[Output]:
-        """What a replay shows: its rows, beside the owner and the offset, which it leaves as they are."""
+    def show_replay(self, event: "ReplayedRange | RefusedReplay", tree: "Tree") -> Iterator[Output]:
+        """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before."""
         from rota import replay
 
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):
             self.refused[partition] = event.reason
-            yield from self.skipped(partition, event.reason)
+            yield from self.show_skipped(partition, event.reason)
             return
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        yield from self.made(partition, offset, metadata.replayed(event, own.get(partition), offset))
+        yield from self.materialize(partition, offset, metadata.describe_replay(event, own.get(partition), offset))
 
-    def all_replayed(self) -> None:
+    def raise_refused(self) -> None:
         """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those partitions was changed."""
         if self.refused:
             raise dg.Failure(
                 "; ".join(f"{one} was not replayed: {why}" for one, why in self.refused.items()), allow_retries=False
             )
 
-    def shares(self, tree: "Tree", incarnation: str, partitions: Sequence[str]) -> "Owners":
-        """What to consume for whom, and what to skip: a run that names no incarnation goes to the owners of now."""
+    def divide_among_owners(self, tree: "Tree", incarnation: str, partitions: Sequence[str]) -> "Owners":
+        """The partitions of this run by incarnation, and those to skip. Without `incarnation`: by their present owners."""
         from rota.backlog import Owners, owners
 
         if incarnation:
             return Owners({incarnation: tuple(partitions)}, {})
         return owners(tree, self.pipeline, partitions)
 
-    def checked(self, tree: "Tree", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
-        """The outcome of each check, read back from the table's log and the checkpoints."""
+    def run_checks(self, tree: "Tree", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
+        """Yields the result of each check, from the table's log and the checkpoints."""
         from rota.rewritten import rewritten
 
         source, main = ports.source, ports.main
         past = main.read_recent_log()
-        wrong = (checks.stale(past), checks.gaps(past), checks.ahead(tree.checkpoints(mine), main.read_positions(mine)))
-        *lasting, unparked, unchanged, whole = checks.specs(self.pipeline)
+        wrong = (
+            checks.find_stale(past),
+            checks.find_gaps(past),
+            checks.find_ahead(tree.checkpoints(mine), main.read_positions(mine)),
+        )
+        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.parked(tree.parked(), self.pipeline)
-        yield checks.result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)
+            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
+        waiting = checks.find_parked(tree.parked(), self.pipeline)
+        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
+        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

@@ -1,4 +1,4 @@
-"""What a run looks at again after its commits. Law: read from the table's log, never from what the run believes."""
+"""The asset checks. Law: a check reads the table's log and the checkpoints, never what its run remembers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 SERVED = "every_file_served"  # of a group's membership
 
 
-def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
-    """The checks of the three assets."""
+def list_checks(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
+    """The checks of a pipeline's three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetCheckSpec(
-            "no_stale_epoch", asset=ownership, description="In the table's log no older token or epoch follows a newer."
+            "no_stale_epoch", asset=ownership, description="In the table's log no older token follows a newer one."
         ),
         dg.AssetCheckSpec(
             "no_gap", asset=records, description="In the table's log each batch starts where the last one ended."
@@ -32,34 +32,30 @@ def specs(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             "offsets_advance",
             asset=checkpoints,
-            description="No checkpoint is ahead of its table, which only goes forward.",
+            description="No checkpoint is ahead of its table.",
         ),
+        dg.AssetCheckSpec("none_parked", asset=records, description="No partition of the pipeline is parked."),
         dg.AssetCheckSpec(
-            "none_parked", asset=records, description="No partition waits for a person, or to be tried again."
-        ),
-        dg.AssetCheckSpec(
-            "none_rewritten", asset=records, description="No file changed after it was consumed, of the newest ones."
+            "none_rewritten", asset=records, description="None of the newest files changed after it was consumed."
         ),
         dg.AssetCheckSpec(
             "none_left_out",
             asset=records,
-            description="Everything that lies in the source is read, but what is hidden.",
+            description="Everything in the source that is not hidden is read.",
         ),
     ]
 
 
-def of_group(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """The checks of an assignment."""
+def list_group_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of a group's assignment."""
     return [
         dg.AssetCheckSpec("one_owner_each", asset=key, description="Each partition is in one worker's target at most."),
-        dg.AssetCheckSpec(
-            "balance_within_bound", asset=key, description="The imbalance is the least that is possible."
-        ),
+        dg.AssetCheckSpec("balance_within_bound", asset=key, description="The imbalance is the least possible."),
     ]
 
 
-def served(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluation:
-    """Whether every file of the folder of pipelines gives what it declares; `refused` is file -> why it does not."""
+def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluation:
+    """The check that every file in the folder of pipelines is served; `refused` is file -> why it is not."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=SERVED,
@@ -69,8 +65,8 @@ def served(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluat
     )
 
 
-def stale(past: Iterable["LogEntry"]) -> dict[str, str]:
-    """Partition -> the commit whose token is older than one before it; empty when none is."""
+def find_stale(past: Iterable["LogEntry"]) -> dict[str, str]:
+    """Partition -> which commit has an older token than a commit before it. Empty if none has."""
     newest: dict[str, tuple[int, int]] = {}
     found: dict[str, str] = {}
     for commit in sorted(past, key=lambda commit: commit.version):
@@ -83,9 +79,9 @@ def stale(past: Iterable["LogEntry"]) -> dict[str, str]:
     return found
 
 
-def gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
-    """Partition -> the commit that does not start where the one before it ended; empty when offsets follow. What a person
-    skipped is in the log, so it is no gap."""
+def find_gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
+    """Partition -> which commit does not start where the one before it ended. Empty if all do. Skipped offsets are in the
+    log and count as no gap."""
     ends: dict[str, int] = {}
     found: dict[str, str] = {}
     for commit in sorted(past, key=lambda commit: commit.version):
@@ -98,19 +94,19 @@ def gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
     return found
 
 
-def ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Position"]) -> dict[str, str]:
-    """Partition -> what its checkpoint and its table say, where the checkpoint is further on."""
+def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Position"]) -> dict[str, str]:
+    """Partition -> what its checkpoint and its table say, if the checkpoint is ahead of the table."""
     said = {p: (one.record.offset, table[p].offset or 0) for p, one in checkpoints.items()}
     return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}
 
 
-def parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
-    """Partition -> why nobody consumes it now, of the whole pipeline: its own run is over, and no other looks at it."""
+def find_parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
+    """Partition -> why it is parked, of the whole pipeline: a run reports parked partitions of other runs too."""
     return {p: f"{one.record.reason} (`rota why {p}`)" for p, one in records.items() if pipeline_of(p) == pipeline.name}
 
 
-def balance(done: "Rebalanced") -> dict[str, str]:
-    """What is wrong with the balance: empty where it is what the assignor's law and the policy's words allow."""
+def find_imbalance(done: "Rebalanced") -> dict[str, str]:
+    """Why the imbalance is above the lower bound. Empty if it is not."""
     measures = done.plan.measures
     after, bound = measures.imbalance_after, measures.lower_bound
     if after is None or bound is None or after <= bound + 1e-9:
@@ -118,21 +114,21 @@ def balance(done: "Rebalanced") -> dict[str, str]:
     return {"imbalance": f"{after:.4f} where {bound:.4f} is possible. {measures.reason}".strip()}
 
 
-def of_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetCheckResult]:
-    """The checks of an assignment: one owner each is a law, balance a wish (a policy may hold moves back)."""
-    one, even = of_group(group_key)
+def check_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetCheckResult]:
+    """The results of an assignment's checks. Imbalance is a warning only, because a policy may hold moves back."""
+    one, even = list_group_checks(group_key)
     doubled = {partition: " and ".join(workers) for partition, workers in done.doubles.items()}
     held = done.plan.assignment.snapshot.partition_ids
-    return [result(one, doubled, held), result(even, balance(done), held, dg.AssetCheckSeverity.WARN)]
+    return [make_result(one, doubled, held), make_result(even, find_imbalance(done), held, dg.AssetCheckSeverity.WARN)]
 
 
-def result(
+def make_result(
     spec: dg.AssetCheckSpec,
     wrong: Mapping[str, str],
     looked_at: Sequence[str],
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
-    """The outcome: passed when nothing is wrong, and what is wrong by partition otherwise."""
+    """A result that passes if nothing is wrong, and names what is wrong by partition."""
     return dg.AssetCheckResult(
         asset_key=spec.asset_key,
         check_name=spec.name,

@@ -1,4 +1,4 @@
-"""`<group>/membership` and `<group>/assignment`: who is live, and who shall work on what."""
+"""`<group>/membership` and `<group>/assignment`: which workers are live, and which partitions each should own."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,8 +10,8 @@ from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 
 
-def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str]) -> dg.AssetSpec:
-    """The external asset that the sensor of its name observes; shows the files that gave no pipeline."""
+def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str]) -> dg.AssetSpec:
+    """The external asset that the membership sensor observes. It shows the files that were refused."""
     lines = "".join(f"\n\n**Refused: `{file}`.** {why}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
     return dg.AssetSpec(
@@ -20,25 +20,25 @@ def membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[s
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
-        f"Observed when somebody joins or leaves, or when a wish or the partitions change.{lines}",
+        f"Observed when a worker joins or leaves, and when wishes or partitions change.{lines}",
         metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
     )
 
 
-def every_file_served(group: Group, refused: Mapping[str, str]) -> dg.AssetChecksDefinition:
-    """Red while a file gives no pipeline: whose table another file took, for one. The sensor tells it by itself."""
+def make_files_check(group: Group, refused: Mapping[str, str]) -> dg.AssetChecksDefinition:
+    """The check that fails while a file of the folder is refused. The membership sensor reports it by itself, too."""
     key = names.membership(group.name)
 
-    @dg.asset_check(asset=key, name=checks.SERVED, description="Every file of the folder gives what it declares.")
+    @dg.asset_check(asset=key, name=checks.SERVED, description="Every file in the folder of pipelines is served.")
     def check() -> dg.AssetCheckResult:
-        said = checks.served(key, refused)
+        said = checks.check_files(key, refused)
         return dg.AssetCheckResult(passed=said.passed, description=said.description, metadata=said.metadata)
 
     return check
 
 
-def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
-    """The group's target: each materialization is an epoch; a round that moves nothing is an observation."""
+def make_assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
+    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation."""
     key = names.assignment(group.name)
 
     @dg.asset(
@@ -49,9 +49,9 @@ def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefini
         owners=[f"team:{group.name}"],
         code_version="1",
         output_required=False,
-        check_specs=checks.of_group(key),
-        description=f"Which worker of group `{group.name}` shall work on which partition, by assignor "
-        f"`{group.assignor}`. Its history holds the epochs; each opens with what happened and why.",
+        check_specs=checks.list_group_checks(key),
+        description=f"Which worker of group `{group.name}` should own which partition, by assignor "
+        f"`{group.assignor}`. Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
@@ -59,11 +59,11 @@ def assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefini
         with zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
-            shown = metadata.epoch(done, picture.ribbon(tree, pipelines) if done.published else {})
+            shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)
-        yield from checks.of_epoch(key, done)
+        yield from checks.check_epoch(key, done)
 
     return rebalance

@@ -1,4 +1,4 @@
-"""What one would want to read at 3 a.m.: plain numbers where Dagster can plot them, tables where it cannot."""
+"""The metadata on Dagster's page: numbers that Dagster can plot, and tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rota.rebalance import Rebalanced
     from rota.replay import ReplayedRange
 
-MOST = 500  # rows of a table on the page; the rest is in ZooKeeper and `rota status`
+MOST = 500  # rows of a table on the page; `rota status` shows all
 
 
-def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
-    """Who holds what, what moved and why, how even it is: the sentence, the tables, the picture, the numbers."""
+def describe_epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of an epoch: the sentence, the workers, the moves with their reasons, the picture, the numbers."""
     plan, measures = done.plan, done.plan.measures
     columns = plan.assignment.snapshot
     loads = dict(zip(columns.partition_ids, columns.load.tolist(), strict=True))
@@ -43,9 +43,9 @@ def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
     waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
     return {
         "what happened": done.sentence,
-        "workers": table(workers),
-        "moves": table(moves),
-        "waiting": table(waiting),
+        "workers": make_table(workers),
+        "moves": make_table(moves),
+        "waiting": make_table(waiting),
         **picture,
         "epoch": done.epoch,
         "moved": measures.moves,
@@ -54,22 +54,22 @@ def epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
         **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
         **({"why not more": measures.reason} if measures.reason else {}),
         **({"look again at": dg.MetadataValue.timestamp(plan.due)} if plan.due else {}),
-        **({"unreadable": dg.MetadataValue.json(dict(done.quarantined))} if done.quarantined else {}),
+        **({"unreadable": dg.MetadataValue.json(dict(done.unreadable))} if done.unreadable else {}),
     }
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
-    """The rows as Dagster's table, at most `MOST`; one word when there are none."""
+def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
+    """At most `MOST` rows as Dagster's table; the text "none" if there are none."""
     if not rows:
         return dg.MetadataValue.text("none")
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
 
 
-def batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any]]:
-    """What a batch shows on `ownership`, `records` and `checkpoints`; a healed one was committed by an earlier run."""
+def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a batch for the three assets. A healed batch was committed by an earlier run."""
     healed = {"healed": True, "committed by run": done.run_id} if done.healed else {}
     return (
-        _owner(incarnation, done.token, done.epoch),
+        _describe_owner(incarnation, done.token, done.epoch),
         {
             "rows": done.rows,
             "bad rows": done.bad_rows,
@@ -84,17 +84,17 @@ def batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any
     )
 
 
-def idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
-    """The same for a partition with nothing new, which somebody asked for by hand."""
+def describe_idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a partition with nothing new, for the three assets."""
     return (
-        _owner(incarnation, at.token, at.epoch),
+        _describe_owner(incarnation, at.token, at.epoch),
         {"rows": 0, "nothing new": True, "token": at.token, "worker": worker_of(incarnation)},
         {"offset": at.offset, "lag": 0, "rows": 0, "token": at.token, "epoch": at.epoch},
     )
 
 
-def replayed(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
-    """The same for a replay: the rows are new, the owner and the offset are what they were."""
+def describe_replay(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a replay, for the three assets. The owner and the offset did not change."""
     what = {"replayed": f"[{done.start}, {done.end})"}
     return (
         {"incarnation": (own and own.incarnation) or "nobody", "token": own.token if own else 0, **what},
@@ -109,5 +109,5 @@ def replayed(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Seque
     )
 
 
-def _owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
+def _describe_owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
     return {"worker": worker_of(incarnation), "incarnation": incarnation, "token": token, "epoch": epoch}

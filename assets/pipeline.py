@@ -1,4 +1,4 @@
-"""`<pipeline>/{ownership,records,checkpoints}`: one multi-asset, partitioned by source partition, run for a worker."""
+"""`<pipeline>/{ownership,records,checkpoints}`: one multi-asset, partitioned by source partition."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from rota.pipeline import Pipeline
 
 
 class Replay(dg.Config):
-    """The offsets [from, to) to read and write again, of every partition of the run."""
+    """Replays the offsets [from, to) of every partition of the run: reads them again and replaces their rows."""
 
     start: int = Field(alias="from", ge=0)
     end: int = Field(alias="to", ge=0)
@@ -27,8 +27,8 @@ class Batch(dg.Config):
     replay: Replay | None = None
 
 
-def specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
-    """The three assets; only the first has a parent outside the step, and that one is unpartitioned (Dagster's rule)."""
+def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
+    """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
     shown = {"group_name": dagster_name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
@@ -37,35 +37,35 @@ def specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
             deps=[names.assignment(pipeline.group)],
             kinds={"zookeeper"},
             code_version=provenance.CODE_VERSION,
-            description=f"Who worked on each partition of `{pipeline.name}`, under which token and epoch.",
+            description=f"Which worker worked on each partition of `{pipeline.name}`, under which token and epoch.",
             **shown,
         ),
         dg.AssetSpec(
             records,
             deps=[ownership],
             kinds={"spark", "deltalake"},
-            description=f"The rows in `{pipeline.table.path}/main`; a batch a materialization.",
+            description=f"The rows in `{pipeline.table.path}/main`. Each materialization is a batch.",
             **shown,
         ),
         dg.AssetSpec(
             checkpoints,
             deps=[records],
             kinds={"zookeeper"},
-            description="How far each partition got: the offset of its next unread record.",
+            description="The offset of the next unread record of each partition.",
             **shown,
         ),
     ]
 
 
-def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
+def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     """The three assets of a pipeline. Law: every launch means "consume what is new", unless its config says replay."""
 
     @dg.multi_asset(
         name=names.consume_op(pipeline.name),
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        specs=specs(pipeline),
-        check_specs=checks.specs(pipeline),
+        specs=make_specs(pipeline),
+        check_specs=checks.list_checks(pipeline),
     )
     def consume(
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
@@ -74,22 +74,22 @@ def consumed(pipeline: Pipeline) -> dg.AssetsDefinition:
         from rota.registry import open_ports
         from rota.replay import replay
 
-        shown = batch.Shown(context, pipeline)
-        mine = shown.announced(config.partitions)
+        output = batch.RunOutput(context, pipeline)
+        mine = output.choose_keys(config.partitions)
         with zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, ports, ranges, context.run.run_id):
-                    yield from shown.replayed(done, tree)
+                    yield from output.show_replay(done, tree)
             else:
-                share = shown.shares(tree, config.incarnation, mine)
+                share = output.divide_among_owners(tree, config.incarnation, mine)
                 for partition, reason in share.skipped.items():
-                    yield from shown.skipped(partition, reason)
+                    yield from output.show_skipped(partition, reason)
                 for incarnation, partitions in share.by_incarnation.items():
                     for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
-                        yield from shown.of(event, incarnation)
-            yield from shown.checked(tree, ports, mine)
-        shown.all_replayed()
+                        yield from output.show_event(event, incarnation)
+            yield from output.run_checks(tree, ports, mine)
+        output.raise_refused()
 
     return consume

@@ -1,4 +1,4 @@
-"""What Dagster would record by itself for a partitioned run, recorded for a run that names its keys in its config."""
+"""Records for a run with keys in its config what Dagster records by itself for a partitioned run."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,7 @@ CODE_VERSION = "1"
 
 
 def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], partitions: Iterable[str]) -> None:
-    """Shows the partitions as in progress now, and as failed if the run fails; a cancelled run leaves them missing."""
+    """Makes Dagster show the partitions as in progress, and as failed if the run fails."""
     step = context.op_execution_context.get_step_execution_context().step.key
     listed = tuple(partitions)
     for asset in assets:
@@ -19,8 +19,9 @@ def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], p
             context.instance.report_dagster_event(event, context.run.run_id)
 
 
-def seen(instance: dg.DagsterInstance, parent: dg.AssetKey) -> Mapping[str, str]:
-    """The tags of a materialization made below the parent's latest one: without them it reads "unsynced" for ever."""
+def read_lineage_tags(instance: dg.DagsterInstance, parent: dg.AssetKey) -> Mapping[str, str]:
+    """The tags that say from which materialization of the parent another one is made. Without them Dagster shows
+    "unsynced"."""
     latest = instance.fetch_materializations(parent, limit=1).records
     if not latest or not latest[0].asset_materialization:
         return {"dagster/code_version": CODE_VERSION}

@@ -37,7 +37,7 @@ from rota.dataplane.fileindex import Landed
 from rota.dataplane.landing import Landing
 from rota.dataplane.ledger import Ledger
 from rota.dataplane.ports import Batch, DataFile
-from rota.pipeline import Delta, Files, Pipeline
+from rota.pipeline import Pipeline, delta, files
 
 CHUNK = 20_000
 
@@ -101,8 +101,8 @@ def measure_table(folder: Path, partitions: int) -> None:
 
 def open_source(folder: Path) -> Landing:
     """Its landing folder is empty: what a listing costs is not measured here."""
-    source = Files(str(folder / "land"), "json", "n int", settle=0.0)
-    return Landing.of(Pipeline(source=source, table=Delta(str(folder / "table")), name="p"))
+    source = files(str(folder / "land"), format="json", schema="n int", settle=0.0)
+    return Landing.of(Pipeline(source=source, table=delta(str(folder / "table")), name="p"))
 
 
 def build_index(folder: Path, files: int, partitions: int) -> None:

@@ -1,1 +1,1 @@
-"""The composition root. Nobody imports it."""
+"""The composition root of Dagster's code location. No other module imports it."""

@@ -1,6 +1,6 @@
-"""Everything Dagster shows, made from the pipeline files. Law: loading needs no ZooKeeper, no Java and no Spark.
+"""Dagster's definitions, made from the pipeline files. Law: loading needs no ZooKeeper, no Java and no Spark.
 
-A file that cannot be loaded is refused by itself: one warning here, one line and a red check on every `<group>/membership`.
+A file that cannot be loaded is refused alone: with a warning here, and a failed check on every `<group>/membership`.
 """
 
 import logging
@@ -9,35 +9,38 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.group import assignment, every_file_served, membership
-from assets.pipeline import consumed
-from dagster_project import jobs, schedules
+from assets.group import make_assignment, make_files_check, make_membership
+from assets.pipeline import make_pipeline_assets
+from dagster_project import jobs
 from dagster_project.warm import warm
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Catalog, load
 from rota.settings import Settings
-from sensors.backlog import backlog
-from sensors.membership import membership as membership_sensor
+from sensors.backlog import make_backlog_sensor
+from sensors.membership import make_membership_sensor
 
 ROOT = Path(__file__).parents[1]
 
 
 def compose(catalog: Catalog) -> dg.Definitions:
-    """The face of a catalog: the assets, sensors, schedules and jobs of each group and pipeline."""
+    """The assets, sensors and jobs of each group and pipeline of the catalog."""
     groups, pipelines = catalog.groups.values(), catalog.pipelines.values()
     return dg.Definitions(
         assets=[
-            *(membership(group, catalog.of_group(group.name), catalog.refused) for group in groups),
-            *(assignment(group, catalog.of_group(group.name)) for group in groups),
-            *(consumed(pipeline) for pipeline in pipelines),
+            *(make_membership(group, catalog.of_group(group.name), catalog.refused) for group in groups),
+            *(make_assignment(group, catalog.of_group(group.name)) for group in groups),
+            *(make_pipeline_assets(pipeline) for pipeline in pipelines),
             *dg.load_assets_from_modules(catalog.modules),
         ],
-        asset_checks=[every_file_served(group, catalog.refused) for group in groups],
-        jobs=[*(jobs.rebalance(group) for group in groups), *(jobs.consume(pipeline) for pipeline in pipelines)],
+        asset_checks=[make_files_check(group, catalog.refused) for group in groups],
+        jobs=[
+            *(jobs.make_rebalance_job(group) for group in groups),
+            *(jobs.make_consume_job(pipeline) for pipeline in pipelines),
+        ],
         sensors=[
-            *(membership_sensor(group, catalog) for group in groups),
-            *(backlog(pipeline) for pipeline in pipelines),
+            *(make_membership_sensor(group, catalog) for group in groups),
+            *(make_backlog_sensor(pipeline) for pipeline in pipelines),
             dg.AutomationConditionSensorDefinition(
                 "automation",
                 target=dg.AssetSelection.all(),
@@ -45,14 +48,13 @@ def compose(catalog: Catalog) -> dg.Definitions:
                 minimum_interval_seconds=30,
             ),
         ],
-        schedules=[schedules.backlog(pipeline) for pipeline in pipelines],
         resources={"zookeeper": ZooKeeperResource(), "spark": SparkResource()},
-        executor=dg.in_process_executor,  # a run is a process of its own already; a step each would start a client each
+        executor=dg.in_process_executor,  # a run is a process already; one for each step would connect again
     )
 
 
-def catalog() -> Catalog:
-    """What the folder of this environment declares; the checkout's own `pipelines/` when ROTA_PIPELINES is not set."""
+def load_catalog() -> Catalog:
+    """Loads ROTA_PIPELINES, or `pipelines/` of this checkout if it is not set. Raises ConfigError."""
     settings = Settings.from_environment({"ROTA_PIPELINES": str(ROOT / "pipelines"), **os.environ})
     found = load(settings.pipelines)
     for why in found.refused.values():
@@ -61,4 +63,4 @@ def catalog() -> Catalog:
 
 
 warm()
-defs = compose(catalog())
+defs = compose(load_catalog())

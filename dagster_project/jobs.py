@@ -1,4 +1,4 @@
-"""The jobs: `<group>__rebalance` makes an epoch, `<pipeline>__consume` a batch of each partition it is given."""
+"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions."""
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as Job
@@ -7,21 +7,21 @@ from assets import names
 from rota.pipeline import Group, Pipeline
 
 
-def rebalance(group: Group) -> Job:
-    """Publishes the group's next epoch; one at a time, before all consuming."""
+def make_rebalance_job(group: Group) -> Job:
+    """The job that publishes the group's next epoch. One runs at a time, before all consuming runs."""
     return dg.define_asset_job(
         names.rebalance_job(group.name),
         selection=[names.assignment(group.name)],
         tags={"rota/rebalance": group.name, "dagster/priority": "10"},
-        description=f"Looks at who is live in group `{group.name}`, decides, publishes the epoch.",
+        description=f"Decides which worker of group `{group.name}` owns which partition, and publishes the epoch.",
     )
 
 
-MAX_RUNTIME = 3600  # seconds; a Spark that hangs without dying holds a run, and its partitions, no longer than this
+MAX_RUNTIME = 3600  # seconds after which Dagster ends a run whose Spark hangs
 
 
-def consume(pipeline: Pipeline) -> Job:
-    """Consumes what is new of the partitions in its config, for one worker."""
+def make_consume_job(pipeline: Pipeline) -> Job:
+    """The job that consumes what is new in the partitions of its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=list(names.consumed(pipeline.name)),

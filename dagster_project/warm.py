@@ -1,10 +1,10 @@
-"""Runs start from a warm process: what every run imports is imported once, not by each of them.
+"""Starts runs from a process that has imported their libraries already.
 
 Dagster's code server starts a run in a process of its own by multiprocessing's "spawn", which imports Dagster, SQLAlchemy,
 pandas and PySpark before the first line of the run: two thirds of the processor time of a small batch, and as much of the
-time from a dead worker to the next commit. multiprocessing's "forkserver" is made for this: one process without threads
-imports them and is forked for each run. Law: nothing of the user's is in it, so a run still loads the pipeline files as
-they are now; and where Dagster starts runs otherwise, nothing changes.
+time from a dead worker to the next commit. With multiprocessing's "forkserver" one process without threads imports them and
+is forked for each run. Law: that process imports nothing of the user's, so a run loads the pipeline files as they are now.
+Where Dagster starts runs otherwise, nothing changes.
 """
 
 import multiprocessing
@@ -19,7 +19,7 @@ PRELOADED = [
 
 
 def warm() -> None:
-    """From now on "spawn" in this process means a fork of the warm process, which starts with the first of them."""
+    """Makes "spawn" in this process fork the prepared process, which starts with the first run."""
     if sys.platform == "linux":  # elsewhere forking what these libraries loaded is not safe
         multiprocessing.set_forkserver_preload(PRELOADED)
         spawn = multiprocessing.get_context("spawn")

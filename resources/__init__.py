@@ -1,1 +1,1 @@
-"""What Dagster connects to: ZooKeeper and Spark."""
+"""The resources: ZooKeeper and Spark."""

@@ -1,4 +1,4 @@
-"""Spark as Dagster connects to it: a thin client of the owner's own server, made when it is first needed."""
+"""The Spark of a run: a thin client of the owner's Spark Connect server, made when it is first needed."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 
 class SparkResource(dg.ConfigurableResource):
-    """dagster-pyspark's lazy session, with `spark.remote` = the endpoint of the worker that the run works for.
+    """The lazy session of dagster-pyspark, with the endpoint of the run's worker as `spark.remote`.
 
-    Law: a run that needs no Spark starts none; one that works for several workers holds one session at a time.
-    The server's token comes from this process's environment, never from the endpoint. `config` goes to every session
-    (`spark.sql.*` and the like).
+    Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The token of the server
+    comes from this process's environment, never from the endpoint. `config` holds settings for every session, such as
+    `spark.sql.*`.
     """
 
     config: dict[str, str] = {}  # noqa: RUF012 (a pydantic field)
     _held: "tuple[str | None, LazyPySparkResource] | None" = PrivateAttr(default=None)
 
     def connect(self, endpoint: str | None) -> "SparkSession":
-        """The session of `endpoint` (`sc://host:port`); of this process when there is none."""
+        """The session at `endpoint` (`sc://host:port`); a local one if it is None."""
         from dagster_pyspark import LazyPySparkResource
 
         from rota.dataplane.token import secured
 
         if self._held and self._held[0] != endpoint:
-            self._held[1].spark_session.stop()  # else the builder hands out the other worker's session
+            self._held[1].spark_session.stop()  # else the builder returns the other worker's session
             self._held = None
         if self._held is None:
             remote = {"spark.remote": secured(endpoint)} if endpoint else {"spark.master": "local[*]"}
@@ -37,8 +37,8 @@ class SparkResource(dg.ConfigurableResource):
         return self._held[1].spark_session
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 (Dagster's signature)
-        """The server lives on for other runs: what this one held there is given back."""
+        """Ends the run's session. The server serves other runs."""
         if self._held:
-            with suppress(Exception):  # the server may be gone; then there is nothing to give back
+            with suppress(Exception):  # the server may be gone, and the session with it
                 self._held[1].spark_session.stop()
             self._held = None

@@ -1,4 +1,4 @@
-"""ZooKeeper as Dagster connects to it: one session a tick or run, closed at its end."""
+"""ZooKeeper for ticks and runs: one session for each, closed at its end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperResource(dg.ConfigurableResource):
-    """Laws: an outage raises, so that a tick fails with one line; it never reads as "no workers". An expected error leaves
-    alone: what it was made from (of Spark, of the file system) names paths in full, and Dagster would write all of it down.
+    """Laws: an outage raises, so that a tick fails with one line; it is never taken for "no workers". An expected error is
+    raised without its cause, which may name paths and which Dagster would store.
 
-    `hosts` left empty means ROTA_ZOOKEEPER, read when it is used: definitions load with no ZooKeeper there.
+    An empty `hosts` means ROTA_ZOOKEEPER, which is read at the first use: definitions load without ZooKeeper.
     """
 
     hosts: str = ""
 
     @contextmanager
     def store(self) -> "Iterator[Store]":
-        """A connected store; raises Unavailable with the next step."""
+        """A connected store. Raises Unavailable."""
         from rota.coordination.client import opened
 
         try:
@@ -37,7 +37,7 @@ class ZooKeeperResource(dg.ConfigurableResource):
 
     @contextmanager
     def tree(self, group: str) -> "Iterator[Tree]":
-        """The group's records on a store of its own."""
+        """The group's records, over a store of their own. Raises Unavailable."""
         from rota.coordination.tree import Tree
 
         with self.store() as store:

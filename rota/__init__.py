@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 from rota.pipeline import Group, Pipeline, delta, files
 
 if TYPE_CHECKING:
-    from rota.history import history
+    from rota.history import read_moves
 
-__all__ = ["Group", "Pipeline", "delta", "files", "history"]
+__all__ = ["Group", "Pipeline", "delta", "files", "read_moves"]
 
 
 def __getattr__(name: str) -> Any:
-    """`rota.history` on first use: who declares a pipeline does not wait for ZooKeeper's client."""
-    if name == "history":
-        from importlib import import_module
+    """Imports `rota.read_moves` on first use, so that a pipeline file does not import its libraries."""
+    if name == "read_moves":
+        from rota.history import read_moves
 
-        return import_module("rota.history")
+        return read_moves
     raise AttributeError(f"module 'rota' has no attribute {name!r}")

@@ -34,9 +34,11 @@ def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
-    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive, ForeignTable
+    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive or a record of
+    it cannot be read, ForeignTable
     where one is the table of another pipeline: a name is changed by `rota rename`, for its offsets go with it."""
-    meta, greatest, checkpoints = coordination.legible(tree), 0, dict[str, Checkpoint | None]()
+    coordination.check_adoptable(tree)
+    meta, greatest, checkpoints = tree.meta(), 0, dict[str, Checkpoint | None]()
     found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}
     ledgers = [ledger for _, tables in found.values() for ledger in (tables.main, tables.quarantine)]
     for ledger in ledgers:
@@ -54,7 +56,7 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
                 checkpoints[p] = Checkpoint(
                     offset=stands.offset, token=stands.token or 0, run_id="adopt", table=stands.table or ""
                 )
-            elif p in consumed or tree.paths.checkpoint(p) in tree.quarantined:
+            elif p in consumed:
                 checkpoints[p] = None
     meta = coordination.adopt(tree, greatest, checkpoints)
     for partition in tree.store.children(tree.paths.parked):

@@ -229,7 +229,7 @@ class Agent:
         if self.state.suspended is not None:
             self._read, self._settled = {}, set()
         settled = self._settled & (target or frozenset()) if self.state.leaving is None else frozenset()
-        read, torn = self._read, self.tree.quarantined
+        read, torn = self._read, self.tree.unreadable
         due = [p for p in wanted if p not in settled or now - read[p] >= PROOF]
         due.sort(key=lambda p: (read.get(p, float("-inf")), p))
         ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
@@ -262,19 +262,19 @@ class Agent:
 
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""
-        for path in sorted(self.tree.quarantined.keys() - self._unreadable):
-            self.say("unreadable", path=path, why=self.tree.quarantined[path])
-        self._unreadable = frozenset(self.tree.quarantined)
+        for path in sorted(self.tree.unreadable.keys() - self._unreadable):
+            self.say("unreadable", path=path, why=self.tree.unreadable[path])
+        self._unreadable = frozenset(self.tree.unreadable)
 
     # --- deciding and acting
 
     def _feed(self, event: Event) -> Generator[None, None, None]:
-        self.state, instructions = self._machine(self.state, event)
+        self.state, instructions = assigned(self.state, event)
         for effect in batches(instructions, ownership.AT_ONCE):
             if isinstance(effect, tuple):
                 yield
                 if isinstance(event, Looked) and not self._still_proven(event):
-                    self.state, _ = self._machine(self.state, Suspended(self.clock()))
+                    self.state, _ = assigned(self.state, Suspended(self.clock()))
                     return
                 self._write(effect)
             else:

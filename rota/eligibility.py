@@ -23,7 +23,7 @@ class Facts:
     partitions: tuple[str, ...]
     owns: Mapping[str, OwnView]
     epoch: int
-    targets: Mapping[str, frozenset[str]] | None  # by worker; None: the protocol has no controller
+    targets: Mapping[str, frozenset[str]]  # by worker
     lives: Mapping[str, Live | None]  # by incarnation; None: what it announces cannot be read
     runs: tuple[RunView, ...]
     parked: Mapping[str, Parked]
@@ -68,7 +68,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
     if facts.lives[owner] is None:
         return f"what its owner {owner} announces cannot be read"
     worker = worker_of(owner)
-    if facts.targets is not None and partition not in facts.targets.get(worker, frozenset()):
+    if partition not in facts.targets.get(worker, frozenset()):
         return f"epoch {facts.epoch} gives it to another worker than {worker}"
     return ""
 
@@ -109,10 +109,8 @@ def _owners(owns: Mapping[str, OwnView]) -> Container[str]:
     return {one.incarnation for one in owns.values() if one.incarnation}
 
 
-def _read_targets(tree: Tree, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]] | None]:
+def _read_targets(tree: Tree, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
     """The epoch in force and the target of the incarnation's worker, or of all."""
-    if tree.meta().protocol != "assigned":
-        return 0, None
     if incarnation is None:
         head, targets = tree.targets()
         return head.record.epoch, {worker: one.partitions for worker, one in targets.items()}

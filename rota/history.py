@@ -1,17 +1,16 @@
-"""What happened in a group: its epochs and moves, the commits in its tables, the writes that were refused.
+"""The history of a group: its epochs and moves, the commits in its tables, the writes that were refused.
 
-Law: it shows what ZooKeeper's audit and the tables' logs say and nothing of its own memory; a reader never changes either.
+Law: it shows what ZooKeeper's audit and the tables' logs say, and changes neither.
 
-`rota.history(group)` gives the moves as a pandas DataFrame; `draw` gives the picture: a ribbon a partition over time,
-coloured by owner, a tick a commit, a red cross a refused write, a line for each worker that joined, left or was struck.
+`rota.read_moves(group)` returns the moves as a pandas DataFrame. `draw_story` draws the picture: a ribbon for each
+partition over time, coloured by owner, a tick for each commit, a red cross for each refused write, and a line for each
+worker that joined, left or was killed.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import RotaError
@@ -33,8 +32,8 @@ STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A partition that changed hands in an epoch; `giver` None: it had no owner, `taker` None: it lost the one it had."""
+class HistoryMove:
+    """A partition that changed its owner in an epoch. `giver` None: it had no owner. `taker` None: it has none now."""
 
     partition: str
     giver: str | None
@@ -51,7 +50,7 @@ class EpochSeen:
     sentence: str
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    moves: tuple[Moved, ...] = ()
+    moves: tuple[HistoryMove, ...] = ()
     moved: int = 0
     run_id: str = ""
     before: Mapping[str, int] = field(default_factory=dict)
@@ -71,7 +70,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something a person wants a line for: "w2 joined", "w2 killed"; `gone`: the worker that is dead from then on."""
+    """An event that the picture marks with a line, such as "w2 joined"; `gone` is the worker that ended then."""
 
     at: float
     text: str
@@ -80,7 +79,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """All of it, each in order of time; `until` is the right edge of the picture."""
+    """The history of one group, each part in order of time, until `until` (seconds since 1970)."""
 
     group: str
     epochs: tuple[EpochSeen, ...]
@@ -91,14 +90,14 @@ class Story:
 
     @property
     def since(self) -> float:
-        """The left edge: the first thing that happened."""
+        """When the first event happened."""
         times = [e.at for e in self.epochs] + [t.at for t in (*self.commits, *self.refused)]
         return min([*times, *(m.at for m in self.moments)], default=self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time in which a partition was one worker's by target; None: nobody's."""
+    """A time in which the target gave a partition to `owner`; None: to nobody."""
 
     partition: str
     owner: str | None
@@ -106,28 +105,28 @@ class Span:
     end: float
 
 
-def read(tree: "Tree", commits: Iterable[Tick], told: Sequence[Moment] = ()) -> Story:
-    """The story of a group: epochs and refused writes from ZooKeeper, the commits given, and the moments of both.
+def read_story(tree: "Tree", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
+    """Reads epochs and refused writes from ZooKeeper and joins them with the given commits.
 
-    `told` are moments that somebody knows better than the audit (a kill, at the second of the signal): the audit's own
-    line for that worker's end is left out.
+    `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
+    moment for the end of the same worker. Raises CoordinationError.
     """
-    epochs = tuple(_epoch(record) for record in tree.epochs())
-    struck = {moment.gone for moment in told}
-    moments = [m for epoch in epochs for m in _moments(epoch) if m.gone is None or m.gone not in struck]
+    epochs = tuple(_convert_epoch(record) for record in tree.epochs())
+    known = {moment.gone for moment in moments}
+    audited = [m for epoch in epochs for m in _find_moments(epoch) if m.gone is None or m.gone not in known]
     refused = tuple(Tick(r.at, r.partition, r.run_id) for r in tree.refusals().ring)
     return Story(
         tree.group,
         epochs,
         tuple(sorted(commits, key=lambda t: t.at)),
         refused,
-        tuple(sorted([*moments, *told], key=lambda m: m.at)),
+        tuple(sorted([*audited, *moments], key=lambda m: m.at)),
         tree.store.now(),
     )
 
 
-def told(tree: "Tree") -> Story:
-    """The story with the commits of every pipeline of the group whose table can be read from here."""
+def read_story_with_commits(tree: "Tree") -> Story:
+    """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
     from rota.pipeline import load
     from rota.settings import Settings
 
@@ -138,39 +137,40 @@ def told(tree: "Tree") -> Story:
         pipelines = ()
     for pipeline in pipelines:
         with suppress(RotaError):
-            commits += commits_of(pipeline, tree.group, meta)
-    return read(tree, commits)
+            commits += read_commits(pipeline, tree.group, meta)
+    return read_story(tree, commits)
 
 
-def commits_of(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
-    """A tick for each partition of each batch in the log of the pipeline's table."""
+def read_commits(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
+    """A tick for each partition of each batch in the log of the pipeline's table. Raises DataError."""
     from rota.registry import open_tables
 
     past = open_tables(pipeline, group, meta).main.read_log()
     return [Tick(one.at, p, one.run, one.rows.get(p, 0)) for one in past if one.op == "commit" for p in one.ranges]
 
 
-def history(group: str = "default") -> "pd.DataFrame":
-    """The moves of every epoch that is still in the audit, a row a move; reads ROTA_ZOOKEEPER."""
+def read_moves(group: str = "default") -> "pd.DataFrame":
+    """Reads the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row a move; see `list_moves` for the columns.
+    Raises CoordinationError."""
     from rota.coordination.client import opened
     from rota.coordination.tree import Tree
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with opened(settings) as store:
-        return frame(read(Tree(store, group), ()))
+        return list_moves(read_story(Tree(store, group), ()))
 
 
-def _epoch(record: "Epoch") -> EpochSeen:
-    moves = tuple(Moved(m.partition, m.giver, m.taker, m.reason) for m in record.moves)
+def _convert_epoch(record: "Epoch") -> EpochSeen:
+    moves = tuple(HistoryMove(m.partition, m.giver, m.taker, m.reason) for m in record.moves)
     return EpochSeen(
         record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
         record.before, record.after, record.measures,
     )  # fmt: skip
 
 
-def _moments(epoch: EpochSeen) -> Iterable[Moment]:
-    """Who joined, left or was drained, as this epoch saw it."""
+def _find_moments(epoch: EpochSeen) -> Iterable[Moment]:
+    """The workers that joined, left or were drained, as this epoch saw them."""
     if epoch.joined:
         yield Moment(epoch.at, f"{', '.join(epoch.joined)} joined")
     for worker in epoch.left:
@@ -180,8 +180,8 @@ def _moments(epoch: EpochSeen) -> Iterable[Moment]:
             yield Moment(epoch.at, f"{worker} drained")
 
 
-def frame(story: Story) -> "pd.DataFrame":
-    """A row a move: epoch, at (UTC), partition, from, to, reason, sentence, run_id."""
+def list_moves(story: Story) -> "pd.DataFrame":
+    """A row for each move: epoch, at (UTC), partition, from, to, reason, sentence, run_id."""
     import pandas as pd
 
     rows = [
@@ -192,8 +192,8 @@ def frame(story: Story) -> "pd.DataFrame":
     return pd.DataFrame.from_records(rows, columns=columns)
 
 
-def spans(story: Story) -> dict[str, list[Span]]:
-    """Per partition, in order of name, who it belonged to from the first epoch known to the right edge."""
+def find_spans(story: Story) -> dict[str, list[Span]]:
+    """Partition, in order of id -> its owners from the first known epoch to `story.until`."""
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
@@ -210,38 +210,38 @@ def spans(story: Story) -> dict[str, list[Span]]:
     return ribbons
 
 
-def draw(story: Story, title: str = "") -> bytes:
-    """The picture as PNG bytes; same story, same picture."""
+def draw_story(story: Story, title: str = "") -> bytes:
+    """The picture as PNG bytes. The same story gives the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    ribbons = spans(story)
+    ribbons = find_spans(story)
     figure = Figure(figsize=(13, 2.2 + 0.3 * min(max(len(ribbons), 4), 64)), dpi=110, facecolor=PAPER)
     axes = figure.add_axes((0.085, 0.14, 0.9, 0.68))
     rows = {partition: row for row, partition in enumerate(ribbons)}
-    colours = _colours(ribbons.values())
-    _ribbons(axes, ribbons, rows, colours, story.since)
-    _orphaned(axes, story, ribbons, rows)
-    _ticks(axes, story, rows)
-    _lines(axes, story, len(rows))
-    _frame(axes, story, rows)
-    _legend(axes, colours, bool(story.refused))
-    figure.text(0.085, 0.945, title or _title(story), color=INK, fontsize=13, fontweight="bold", va="center")
+    colours = _choose_colours(ribbons.values())
+    _draw_ribbons(axes, ribbons, rows, colours, story.since)
+    _veil_orphans(axes, story, ribbons, rows)
+    _draw_ticks(axes, story, rows)
+    _draw_moments(axes, story, len(rows))
+    _set_axes(axes, story, rows)
+    _draw_legend(axes, colours, bool(story.refused))
+    figure.text(0.085, 0.945, title or _make_title(story), color=INK, fontsize=13, fontweight="bold", va="center")
     canvas, out = FigureCanvasAgg(figure), BytesIO()
     canvas.print_figure(out, format="png")
     return out.getvalue()
 
 
-def _title(story: Story) -> str:
+def _make_title(story: Story) -> str:
     return story.epochs[-1].sentence if story.epochs else f"Group {story.group}: no epoch yet"
 
 
-def _colours(ribbons: Iterable[Sequence[Span]]) -> Mapping[str, str]:
+def _choose_colours(ribbons: Iterable[Sequence[Span]]) -> Mapping[str, str]:
     owners = sorted({s.owner for ribbon in ribbons for s in ribbon if s.owner})
     return {owner: COLOURS[i % len(COLOURS)] for i, owner in enumerate(owners)}
 
 
-def _ribbons(
+def _draw_ribbons(
     axes: "Axes",
     ribbons: Mapping[str, Sequence[Span]],
     rows: Mapping[str, int],
@@ -259,8 +259,8 @@ def _ribbons(
             )
 
 
-def _orphaned(axes: "Axes", story: Story, ribbons: Mapping[str, Sequence[Span]], rows: Mapping[str, int]) -> None:
-    """Veils a ribbon from its owner's death until the epoch that gave the partition to somebody else."""
+def _veil_orphans(axes: "Axes", story: Story, ribbons: Mapping[str, Sequence[Span]], rows: Mapping[str, int]) -> None:
+    """Fades a ribbon from the end of its owner until the epoch that gave the partition to another worker."""
     for moment in story.moments:
         held = (
             s for r in ribbons.values() for s in r if s.owner and s.owner == moment.gone and s.start < moment.at < s.end
@@ -275,7 +275,7 @@ def _orphaned(axes: "Axes", story: Story, ribbons: Mapping[str, Sequence[Span]],
             )
 
 
-def _ticks(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
+def _draw_ticks(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     done = [t for t in story.commits if t.partition in rows]
     axes.vlines(
         [t.at - story.since for t in done],
@@ -299,8 +299,8 @@ def _ticks(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     )
 
 
-def _lines(axes: "Axes", story: Story, height: int) -> None:
-    """A line a moment; labels that would touch step up to a second row."""
+def _draw_moments(axes: "Axes", story: Story, height: int) -> None:
+    """Draws a line for each moment, and the number of each epoch. A label that would touch another goes up a row."""
     width = max(story.until - story.since, 1.0)
     last = [-width, -width]
     for moment in story.moments:
@@ -333,7 +333,7 @@ def _lines(axes: "Axes", story: Story, height: int) -> None:
         )
 
 
-def _frame(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
+def _set_axes(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     width = max(story.until - story.since, 1.0)
     axes.set_xlim(0, width)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
@@ -350,7 +350,7 @@ def _frame(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> None:
+def _draw_legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -369,13 +369,3 @@ def _legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> None:
         handlelength=1.1,
         columnspacing=1.3,
     )
-
-
-class _Verb(ModuleType):
-    """`rota.history` is this module and, called, its verb: the name of both is the same, whichever was imported first."""
-
-    def __call__(self, group: str = "default") -> "pd.DataFrame":
-        return history(group)
-
-
-sys.modules[__name__].__class__ = _Verb

@@ -1,4 +1,4 @@
-"""Where Java is: one lookup for the embedded ZooKeeper and for Spark."""
+"""Finds the Java that the embedded ZooKeeper and Spark run on."""
 
 import os
 import re
@@ -13,7 +13,7 @@ NEEDED = 17
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """The `java` of JAVA_HOME, else of PATH, if it is 17 or newer. EnvironmentFailed says in one line what to install."""
+    """The `java` of JAVA_HOME, else of PATH. Raises EnvironmentFailed if there is none of version 17 or newer."""
     home = environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
     where = f"JAVA_HOME={home}" if home else "PATH"
@@ -22,7 +22,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
             f"Java {NEEDED}+ not found (looked in {where}). Spark and the embedded ZooKeeper need it. "
             f"Try: apt install openjdk-{NEEDED}-jre-headless"
         )
-    version = java_version(Path(found))
+    version = read_java_version(Path(found))
     if version < NEEDED:
         raise EnvironmentFailed(
             f"Java {NEEDED}+ is needed, {found} is {version or 'of unknown version'}. "
@@ -32,7 +32,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(found)
 
 
-def java_version(java: Path) -> int:
+def read_java_version(java: Path) -> int:
     """The major version that this `java` reports; 0 if it reports none."""
     try:
         said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)

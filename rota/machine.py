@@ -1,4 +1,4 @@
-"""What is one of a kind on a machine: a lock file, a port that nobody listens on, a process."""
+"""What belongs to this machine: a lock file, a port that nobody listens on, a process."""
 
 import fcntl
 import os
@@ -10,8 +10,8 @@ from typing import IO
 from rota.errors import EnvironmentFailed
 
 
-def held(path: Path) -> IO[bytes] | None:
-    """The file, made if it is not there, held by this process until it is closed or ends; None while another holds it."""
+def lock_file(path: Path) -> IO[bytes] | None:
+    """Locks the file until this process closes it or ends; None if another process holds the lock. Makes a missing file."""
     file = path.open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -22,7 +22,7 @@ def held(path: Path) -> IO[bytes] | None:
 
 
 def free_port(wanted: int = 0) -> int:
-    """`wanted` if nobody listens there on loopback, else one that the system chooses."""
+    """`wanted` if nobody listens there on loopback, else a port that the system chooses. Raises EnvironmentFailed."""
     for port in (wanted, 0):
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,8 +31,8 @@ def free_port(wanted: int = 0) -> int:
     raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
 
 
-def running(pid: int) -> bool:
-    """Whether a process of this id is there; 0 is nobody's."""
+def is_running(pid: int) -> bool:
+    """Whether a process with this id exists; False for 0, which no process has."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

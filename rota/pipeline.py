@@ -1,8 +1,9 @@
-"""What the user declares: a pipeline is a file in `pipelines/`, read by path; the file's name is its name.
+"""What the user declares. Each file in `pipelines/` is a pipeline, and the file's name is the pipeline's name.
 
-Law: adding a file adds a pipeline and edits nothing else; a file that cannot be loaded stops that pipeline only. Two
-pipelines never share a table, however its path is spelled: each would consume into it what it reads. The one whose table it
-is goes on, whatever the files are called; where there is no table yet, the first by name.
+Laws:
+1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
+2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
+   is refused. If there is no table yet, the first pipeline by name is served.
 """
 
 import importlib.util
@@ -29,27 +30,20 @@ WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|de
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Landing folders: one folder a partition below `path`, files of one `format`; an offset is a file's ordinal.
+    """Landing folders as a source: one folder a partition below `path`, and an offset is the ordinal of a file in it.
 
-    `schema` is Spark DDL. `start` holds for a partition first seen; `latest` for those that are there when the pipeline
-    first runs: in a folder that appears later all is new. A file whose size or time moved within `settle` seconds waits.
-    One run takes at most `max_files` files and `max_bytes` bytes of a partition, but at least one file; it does so in jobs
-    of at most `max_job_files` files and `max_job_bytes` bytes of all partitions, each with a commit.
-    `options` go to Spark's reader as they are; without `enableDateTimeParsingFallback` a date is read by its format alone.
-    A CSV header or a Parquet file without a declared column stops its partition
-    (`mergeSchema` "true": null in Parquet); what a JSON record lacks is null.
-    """
+    `files` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
 
     path: str
     format: Format
     schema: str
-    start: Start = "earliest"
-    settle: float = 2.0
-    max_files: int = 1000
-    max_bytes: int = 4 << 30
-    max_job_files: int = 4000
-    max_job_bytes: int = 4 << 30
-    options: Mapping[str, str] = field(default_factory=dict)
+    start: Start
+    settle: float
+    max_files: int
+    max_bytes: int
+    max_job_files: int
+    max_job_bytes: int
+    options: Mapping[str, str]
 
     def __post_init__(self) -> None:
         local(self.path)
@@ -69,7 +63,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `path` may hold `${VAR}`."""
+    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `delta` makes one."""
 
     path: str
 
@@ -77,24 +71,68 @@ class Delta:
         local(self.path)
 
 
-def files(path: str, *, format: Format, schema: str, **more: object) -> Files:
-    """A source of landing folders; see `Files` for the options."""
-    return Files(path=path, format=format, schema=schema, **more)  # type: ignore[arg-type]
+def files(
+    path: str,
+    *,
+    format: Format,
+    schema: str,
+    start: Start = "earliest",
+    settle: float = 2.0,
+    max_files: int = 1000,
+    max_bytes: int = 4 << 30,
+    max_job_files: int = 4000,
+    max_job_bytes: int = 4 << 30,
+    options: Mapping[str, str] | None = None,
+) -> Files:
+    """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
+
+    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment.
+    `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
+    `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
+    its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
+    is null.
+    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
+    "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
+    `settle` is in seconds: a file whose size or time changed more recently waits.
+    `max_files` and `max_bytes` bound what one run takes of one partition; it takes one file at least.
+    `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
+    `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
+
+    Raises ConfigError on a bad value.
+    """
+    return Files(
+        path=path,
+        format=format,
+        schema=schema,
+        start=start,
+        settle=settle,
+        max_files=max_files,
+        max_bytes=max_bytes,
+        max_job_files=max_job_files,
+        max_job_bytes=max_job_bytes,
+        options=options or {},
+    )
 
 
 def delta(path: str) -> Delta:
-    """A Delta table; see `Delta`."""
+    """Declares the Delta table that a pipeline writes.
+
+    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment. The rows are in `main/`
+    below it; `quarantine/` holds the records that could not be read, `index/` which file has which offset. Two pipelines
+    never share a table. Raises ConfigError on an address that is no local path."""
     return Delta(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A source, a transform and a table. `name` and `module` are filled in by `load` from the file.
+    """A source, a transform and a table.
 
-    `transform(df) -> df` works row by row and keeps `_partition` and `_offset`; UDFs are made inside it. Past
-    `max_bad_ratio` of bad records in a batch the partition stops and says so. A Spark job that is not done after `deadline`
-    seconds is ended: the partition on which it hangs stops and says so. `requires` are the labels a worker must have for
-    its partitions.
+    `transform(df) -> df` maps row by row and keeps `_partition` and `_offset`. Make UDFs inside it.
+    `group` is the group of workers that serves the pipeline.
+    `max_bad_ratio` is the greatest ratio of bad records in a batch. Above it the partition is parked with the reason.
+    `deadline` is in seconds: a Spark job that takes longer is ended, and the partition on which it hangs is parked.
+    `requires` are the labels that a worker must have for the partitions.
+    `load` fills in `name` and `module` from the file.
     """
 
     source: Files
@@ -129,27 +167,28 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A pool of workers balanced together. Durations in seconds; `budget` is the most voluntary moves of one epoch."""
+    """A group of workers that is balanced together, and how.
+
+    `assignor` decides who gets which partition; `options` are its own (docs/protocol.md).
+    `budget` is the greatest number of voluntary moves in one epoch (None: no limit).
+    `cooldown` is the least time between two voluntary plans, in seconds.
+    `grace` is how long the partitions of a lost worker wait for it, in seconds.
+    """
 
     name: str
     assignor: str = "sticky"
     options: Mapping[str, object] = field(default_factory=dict)
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     budget: int | None = None
     cooldown: float = 0.0
     grace: float = 0.0
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
-        from rota.core.reconcile import MACHINES  # here: `rota --help` does not wait for numpy
-
-        if self.protocol not in MACHINES:
-            raise ConfigError(f"protocol={self.protocol!r} of group {self.name!r}: known is {', '.join(MACHINES)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything the folder declares, by name, in name order; `refused` says why a file gives no pipeline."""
+    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing."""
 
     pipelines: Mapping[str, Pipeline]
     groups: Mapping[str, Group]
@@ -162,11 +201,11 @@ class Catalog:
 
 
 def load(folder: Path) -> Catalog:
-    """Every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError if there is no such folder.
+    """Loads every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError without the folder.
 
-    A file that raises, declares a bad value, a table that is another's, or a group of an earlier file's name is refused by
-    itself: `refused[file name]` is one line, and the other files are served. Where nobody can tell whose a table is, all who
-    declare it are refused.
+    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an earlier file
+    declares. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is, all
+    files that declare it are refused.
     """
     if not folder.is_dir():
         raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
@@ -177,14 +216,14 @@ def load(folder: Path) -> Catalog:
     declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
     for path in sorted(folder.glob("[!_.]*.py")):
         try:
-            module = _module(path)
-            declared[path] = module, _declared(path, module)
+            module = _import_file(path)
+            declared[path] = module, _find_declared(path, module)
         except ConfigError as error:
             refused[path.name] = str(error)
-    others = _others(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
+    others = _find_owners(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
     for path, (module, found) in declared.items():
         try:
-            _unshared(path, found, others, groups)
+            _check_unshared(path, found, others, groups)
         except ConfigError as error:
             refused[path.name] = str(error)
             continue
@@ -199,8 +238,8 @@ def load(folder: Path) -> Catalog:
     return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
 
 
-def _module(path: Path) -> ModuleType:
-    """The file as a module of its own name, kept in `sys.modules` so that it can travel to Spark by value."""
+def _import_file(path: Path) -> ModuleType:
+    """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
     name = f"rota_pipelines_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -219,21 +258,21 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
+def _find_declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
     found: list[Pipeline | Group] = [v for v in vars(module).values() if isinstance(v, Group)]
     pipeline = getattr(module, "pipeline", None)
     if isinstance(pipeline, Pipeline):
-        found.append(replace(pipeline, name=_name(path), module=module))
+        found.append(replace(pipeline, name=_check_name(path), module=module))
     if not found:
         raise ConfigError(f"{path} declares neither `pipeline = Pipeline(...)` nor a Group. Add one or name it _...")
     return tuple(found)
 
 
-def _name(path: Path) -> str:
+def _check_name(path: Path) -> str:
     return checked_id("pipeline", path.stem)
 
 
-def _unshared(
+def _check_unshared(
     path: Path, found: tuple[Pipeline | Group, ...], others: Mapping[str, str], groups: Mapping[str, Group]
 ) -> None:
     for item in found:
@@ -243,16 +282,16 @@ def _unshared(
             raise ConfigError(f"{path}: its table {item.table.path!r} {others[item.name]}")
 
 
-def _others(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Pipeline -> whose its table is, where it is not its own, with the next step."""
+def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
     places: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
-        places.setdefault(_place(pipeline.table), []).append(pipeline)
+        places.setdefault(_resolve_place(pipeline.table), []).append(pipeline)
     shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
-    return {name: why for place, sharing in shared.items() for name, why in _refusals(place, sharing).items()}
+    return {name: why for place, sharing in shared.items() for name, why in _explain_refusals(place, sharing).items()}
 
 
-def _refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
+def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
     from rota.dataplane.identity import instead, owner_among  # here: only who shares a table waits for delta-rs
 
     names = [one.name for one in sharing]
@@ -268,6 +307,6 @@ def _refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
     }
 
 
-def _place(table: Delta) -> str:
-    """Where the table is: one text for all spellings of a path. A variable that is not set here stays as it is."""
+def _resolve_place(table: Delta) -> str:
+    """The resolved path of the table: the same for all spellings. A variable that is not set here is kept as text."""
     return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), table.path))

@@ -1,8 +1,7 @@
-"""`rota prepare`: the class data archive from which a worker's Spark starts in half the time, made once per installation.
+"""`rota prepare`: makes the class data archive with which a worker's Spark starts in half the time.
 
-Law: the archive changes how soon a Spark is ready and nothing else. Java itself refuses one that was made for another
-Java or other jars, or whose checksum is wrong, and starts without it; a worker then says `prepared=no`, and `rota prepare`
-makes it anew.
+Law: the archive changes how soon Spark is ready and nothing else. Java refuses an archive of another Java, of other jars or
+with a wrong checksum, and starts without it; the worker then says `prepared=no`, and `rota prepare` makes a new one.
 
 Measured on 2 cores (up / first query / CPU seconds of both): without 5.9 s / 5.5 s / 13.9, with it 3.0 s / 2.9 s / 8.2.
 Source: JEP 350, dynamic archives (`-XX:ArchiveClassesAtExit`): what the trained server has loaded, checked and linked is
@@ -22,7 +21,7 @@ from rota.dataplane import session
 from rota.dataplane.endpoint import LIGHT, OPTIONS, SparkServer, SparkSettings, archive
 from rota.dataplane.ports import FailedPartition
 from rota.errors import EnvironmentFailed
-from rota.pipeline import Delta, Files, Format, Pipeline
+from rota.pipeline import Format, Pipeline, delta, files
 from rota.registry import open_ports
 
 PATIENCE = 180.0  # seconds for the server to start, and again to write the archive as it ends
@@ -30,27 +29,27 @@ ROWS = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(50)]
 
 
 def prepare() -> Path:
-    """Trains a Spark with small batches of every format and leaves its archive where `SparkServer` looks for it.
+    """Runs small batches of every format in a Spark, and returns the archive that it leaves for `SparkServer`.
 
-    About 200 MB, 40 s. Workers that run keep the one they started with. Raises EnvironmentFailed."""
+    It takes about 200 MB and 40 s. A running worker keeps the archive with which it started. Raises EnvironmentFailed."""
     made = archive()
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".rota-prepare-", dir=made.parent) as scratch:
             unseen = Path(scratch) / made.name
-            with _server(Path(scratch), unseen) as url:
+            with _start_server(Path(scratch), unseen) as url:
                 _train(url, Path(scratch))
             if not unseen.exists():
                 raise EnvironmentFailed("Java wrote no archive. Is there room on the disk? Spark works without it")
             unseen.replace(made)
     except OSError as error:
-        raise EnvironmentFailed(f"{made} cannot be made ({error}). Run it as who installed rota") from error
+        raise EnvironmentFailed(f"{made} cannot be made ({error}). Run it as the user who installed rota") from error
     return made
 
 
 @contextmanager
-def _server(scratch: Path, unseen: Path) -> Iterator[str]:
-    """A server that writes its archive as it ends."""
+def _start_server(scratch: Path, unseen: Path) -> Iterator[str]:
+    """Starts a server that writes its archive when it ends; gives its address. Raises EnvironmentFailed."""
     conf = {OPTIONS: f'{LIGHT} "-XX:ArchiveClassesAtExit={unseen}"', "spark.driver.memory": "600m"}
     server = SparkServer("prepare", SparkSettings("local[1]", conf), scratch / "spark")
     server.start()
@@ -66,10 +65,10 @@ def _server(scratch: Path, unseen: Path) -> Iterator[str]:
 
 
 def _train(url: str, scratch: Path) -> None:
-    """What a worker's Spark does first: a batch of each format, with a bad record where there can be one."""
+    """Runs a batch of each format, with a bad record where the format allows one. Raises EnvironmentFailed."""
     spark = session.opened(url)
     for format in ("json", "csv", "parquet"):
-        pipeline = _pipeline(format, scratch)
+        pipeline = _make_pipeline(format, scratch)
         ports = open_ports(pipeline, pipeline.group, connect=lambda _: spark)
         ends = ports.source.assign_offsets(tuple(map(pipeline.partition, ports.source.list_keys())))
         ranges = {p: (0, end) for p, end in ends.items()}
@@ -79,8 +78,8 @@ def _train(url: str, scratch: Path) -> None:
     spark.stop()
 
 
-def _pipeline(format: Format, scratch: Path) -> Pipeline:
-    """Two landed partitions of `format`."""
+def _make_pipeline(format: Format, scratch: Path) -> Pipeline:
+    """A pipeline with two landed partitions of the format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,8 +94,9 @@ def _pipeline(format: Format, scratch: Path) -> Pipeline:
         else:
             pq.write_table(pa.Table.from_pylist(ROWS), file)
     schema = "n long, at string" if format == "parquet" else "n long, at timestamp"
-    source = Files(str(landing), format, schema, settle=0.0, options={"header": "true"} if format == "csv" else {})
-    table = Delta(str(scratch / format))
+    options = {"header": "true"} if format == "csv" else {}
+    source = files(str(landing), format=format, schema=schema, settle=0.0, options=options)
+    table = delta(str(scratch / format))
     return replace(Pipeline(source, table, transform=_transform, max_bad_ratio=0.5), name="prepare")
 
 

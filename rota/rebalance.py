@@ -76,7 +76,7 @@ class Rebalanced:
     """What a rebalance came to. `published` is false where nobody's target changed: `epoch` is then the one that stands.
 
     `imbalance` is max/mean utilization "by count" and "by rows"; `doubles` are partitions in more than one effective
-    target, read back after the publication: there must be none. `quarantined` are records that could not be read.
+    target, read back after the publication: there must be none. `unreadable` are records that could not be read.
     """
 
     epoch: int
@@ -87,7 +87,7 @@ class Rebalanced:
     plan: Plan
     imbalance: Mapping[str, float | None]
     doubles: Mapping[str, tuple[str, ...]]
-    quarantined: Mapping[str, str]
+    unreadable: Mapping[str, str]
 
 
 def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) -> Look:
@@ -151,7 +151,7 @@ def rebalance(tree: Tree, run_id: str) -> Rebalanced:
         plan=planned,
         imbalance=even,
         doubles=doubles,
-        quarantined=dict(tree.quarantined),
+        unreadable=dict(tree.unreadable),
     )
 
 
@@ -203,7 +203,6 @@ def _follow(tree: Tree, declared: Group) -> str:
     wanted: dict[str, object] = {
         "assignor": declared.assignor,
         "options": dict(declared.options),
-        "protocol": declared.protocol,
         "budget": declared.budget,
         "cooldown": float(declared.cooldown),
         "grace": float(declared.grace),
@@ -228,7 +227,7 @@ def _follow(tree: Tree, declared: Group) -> str:
 def _torn(tree: Tree) -> str:
     """Which targets cannot be read; empty when all can."""
     tree.assigns()
-    lost = sorted(path.rpartition("/")[2] for path in tree.quarantined if path.startswith(f"{tree.paths.assigns}/"))
+    lost = sorted(path.rpartition("/")[2] for path in tree.unreadable if path.startswith(f"{tree.paths.assigns}/"))
     return f"the target of {', '.join(lost)} cannot be read" if lost else ""
 
 
@@ -281,7 +280,7 @@ def _fold(tree: Tree) -> None:
         for pipeline, record in tree.partitions().items():
             named = {key: checkpoints.get(partition_id(pipeline, key)) for key in record.keys}
             batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
-            if batches and tree.paths.load(pipeline) not in tree.quarantined:  # the others go on
+            if batches and tree.paths.load(pipeline) not in tree.unreadable:  # the others go on
                 span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0
                 tree.update(tree.paths.load(pipeline), Loads, _folding(batches, span))
     except RotaError as error:

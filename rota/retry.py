@@ -6,7 +6,7 @@ index is told what their files are now; the table's log says so first, and whoev
 
 import uuid
 
-from rota.coordination import mending
+from rota.coordination.parking import unpark
 from rota.coordination.tree import Tree
 from rota.dataplane.ports import Batch, Ports
 from rota.errors import ConfigError, RotaError
@@ -23,7 +23,7 @@ def retry(tree: Tree, partition: str, ports: Ports | None, who: str = "") -> tup
         raise
     except RotaError:
         taken = ()  # the run that goes on says what is wrong
-    mending.go_on(tree, partition)
+    unpark(tree, partition)
     return taken
 
 

@@ -1,7 +1,7 @@
-"""Where things are: one frozen `Settings`, read from `ROTA_*`. Code says what, the environment where, znodes say now.
+"""The settings of a process: one frozen `Settings`, read from the variables `ROTA_*`.
 
-Law: a secret comes from the environment or from the file that `<name>_FILE` names, never from an argument; it is in no
-`repr` and in no error.
+Law: a secret comes from the environment or from the file that `<name>_FILE` names, never from an argument. No `repr` and no
+error holds it.
 """
 
 import os
@@ -24,7 +24,7 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Law: `session_timeout` < `max_shutdown`. Raises ConfigError at construction, never later."""
+    """Law: 1 s <= `session_timeout` < `max_shutdown`. Raises ConfigError at construction, never later."""
 
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
@@ -47,7 +47,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
-        """The settings of this process; what is not set keeps its default."""
+        """Reads the settings; a variable that is not set keeps its default. Raises ConfigError."""
         chosen: dict[str, object] = {}
         if "ROTA_ZOOKEEPER" in environ:
             chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
@@ -64,7 +64,8 @@ class Settings:
 
 
 def secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What `name` holds, or the file that `<name>_FILE` names; empty if neither is set. Raises ConfigError."""
+    """Reads the secret from the variable `name`, or from the file that `<name>_FILE` names; empty if neither is set. Raises
+    ConfigError if both are set, or the file cannot be read."""
     file = environ.get(f"{name}_FILE", "")
     if name in environ and file:
         raise ConfigError(f"{name} and {name}_FILE are both set. Unset one of them")
@@ -85,8 +86,8 @@ def _seconds(name: str, text: str) -> timedelta:
 
 
 def checked_endpoint(text: str) -> str:
-    """`text` if it is the address of a Spark Connect server and nothing more; else ConfigError, which does not repeat what
-    may be a secret."""
+    """Returns `text` if it is the address of a Spark Connect server without a secret. Raises ConfigError, which does not
+    repeat what may be one."""
     if ENDPOINT.fullmatch(text):
         return text
     if re.search(r"[@=;]", text):
@@ -98,7 +99,7 @@ def checked_endpoint(text: str) -> str:
 
 
 def known(kind: str, name: str, names: Collection[str]) -> str:
-    """`name` if it is one of `names`; else ConfigError with those that there are."""
+    """Returns `name` if it is one of `names`. Raises ConfigError, which lists them."""
     if name in names:
         return name
     there = ", ".join(sorted(names)[:20]) or "none"
@@ -106,7 +107,8 @@ def known(kind: str, name: str, names: Collection[str]) -> str:
 
 
 def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """`text` with every `${VAR}` replaced, in the process that uses it: a secret never travels unexpanded elsewhere."""
+    """Replaces every `${VAR}` in the text, in the process that uses it, so that no secret is sent elsewhere. Raises
+    ConfigError if a variable is not set."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in environ:
@@ -117,12 +119,12 @@ def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """The absolute path of a declared folder, expanded. Raises ConfigError for an address that names a scheme."""
+    """The absolute path of a declared folder, with every `${VAR}` replaced. Raises ConfigError if it is an address."""
     return Path(local(expanded(text, environ))).absolute()
 
 
 def local(path: str) -> str:
-    """`path` unless it is an address: `s3://bucket` would silently be a folder named `s3:`."""
+    """Returns `path` if it is no address: `s3://bucket` would silently be a folder named `s3:`. Raises ConfigError."""
     if found := SCHEME.match(path):
         raise ConfigError(f"{path!r}: rota serves folders, not {found[1]}: addresses. Mount it, and give its path")
     return path

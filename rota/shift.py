@@ -1,10 +1,10 @@
-"""What a run that has several jobs does next, and with which right.
+"""The order of a run's jobs, and the right to each of them.
 
-Law: whoever was consumed longest ago comes first, so that a run that is ended halfway, however often, leaves nobody behind.
-Before each job the run looks again at what it may work on: what was given to another worker meanwhile is left to him, and
-what it is done with, or does not begin any more, it no longer names. Once it got anything done it begins no job after
-`SHIFT` seconds: whoever came meanwhile has his turn in the next run, and a search for what hangs ends before Dagster ends
-the run.
+Laws:
+1. The partition that was consumed longest ago comes first, so that no partition starves when runs are ended halfway.
+2. Before each job the run reads its rights again. A partition that was given to another worker is left to that worker.
+3. The run's node no longer names a partition that is done or that is not begun any more.
+4. After `SHIFT` seconds a run that committed something begins no further job: the rest has its turn in the next run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,13 +20,13 @@ SHIFT = 600.0  # seconds
 
 
 def by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
-    """The partitions in the order in which they are consumed."""
+    """The partitions in the order in which they are consumed (law 1)."""
     done = held.checkpoints
     return dict(sorted(offsets.items(), key=lambda one: done[one[0]].node.mzxid if one[0] in done else 0))
 
 
 class Shift:
-    """One run's jobs; `held` is what it may work on since it began. `clock` gives monotonic seconds."""
+    """The jobs of one run. `held` are its rights as read when it began. `clock` gives monotonic seconds."""
 
     def __init__(
         self,
@@ -39,20 +39,20 @@ class Shift:
     ) -> None:
         self.tree, self.node, self.incarnation, self.held, self.clock = tree, node, incarnation, held, clock
         self._left = {p for ranges in jobs for p in ranges}
-        self.lost: dict[str, str] = {}  # the partitions that were not begun, with the reason
+        self.lost: dict[str, str] = {}  # partition -> why it was not begun
         self._began: float | None = None
         self._fruitful = False
 
     def done(self, partition: str) -> None:
-        """The run touches the partition no more."""
+        """Notes that the run is done with the partition."""
         self._left.discard(partition)
         self._fruitful = True
 
     def still(self, ranges: Ranges) -> Ranges:
-        """What of the next job is begun; of the rest `lost` tells. Raises Unavailable."""
+        """The ranges of the next job that may be begun; `lost` says why not the others. Raises Unavailable."""
         if self._began is None:
             self._began = self.clock()
-            return ranges  # its right was looked at a moment ago
+            return ranges  # its rights were read a moment ago
         if self._fruitful and self.clock() - self._began > SHIFT:
             lost = dict.fromkeys(ranges, "left to the next run: this one has worked long enough")
         else:
@@ -61,6 +61,6 @@ class Shift:
             lost = {p: now.dropped.get(p, "it was given away and came back meanwhile") for p in moved}
         self.lost |= lost
         self._left -= set(lost)
-        with suppress(CoordinationError):  # a hand-over waits a little longer without it
+        with suppress(CoordinationError):  # without it a hand-over waits a little longer
             narrow_run(self.tree, self.node, self._left)
         return {p: r for p, r in ranges.items() if p not in lost}

@@ -1,21 +1,21 @@
-"""How busy this machine is: fractions from 0 to 1, smoothed, rewritten only when it says something new."""
+"""How busy this machine is, as smoothed fractions from 0 to 1 that are reported only when they changed."""
 
 import time
 from collections.abc import Callable, Mapping
 
 import psutil
 
-NEWS = 0.1  # a change of any fraction that is worth a write
-STALE = 30.0  # seconds after which the same fractions are written again
+NEWS = 0.1  # the least change of a fraction that is reported
+STALE = 30.0  # seconds after which unchanged fractions are reported again
 EVERY = 5.0  # seconds between two samples
 SMOOTH = 0.5  # weight of the newest sample
 
 
 class Usage:
-    """cpu, memory, and bandwidth_in/out where the network cards tell their speed.
+    """Measures cpu, memory, and bandwidth_in and bandwidth_out if the network cards report their speed.
 
-    Law: `news()` gives the fractions when one of them moved by `NEWS` since they were last given, or `STALE` seconds
-    passed; else None. It samples at most each `EVERY` seconds.
+    Law: `read_news` returns the fractions if one of them changed by `NEWS` since the last report, or after `STALE` seconds;
+    else None. It samples every `EVERY` seconds at most.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,8 +26,8 @@ class Usage:
         self._bytes = _bytes()
         psutil.cpu_percent()  # the first call only starts the interval
 
-    def news(self) -> Mapping[str, float] | None:
-        """The fractions if they are worth a write."""
+    def read_news(self) -> Mapping[str, float] | None:
+        """The fractions, or None if there is nothing new to report."""
         now = self._clock()
         if now - self._sampled_at < EVERY:
             return None
@@ -57,6 +57,6 @@ class Usage:
 
 
 def _bytes() -> tuple[int, int]:
-    """Received and sent by all cards since the machine started; zeros where that is not told."""
+    """Bytes received and sent by all cards since the machine started; zeros if the system does not say."""
     count = psutil.net_io_counters()
     return (count.bytes_recv, count.bytes_sent) if count is not None else (0, 0)

@@ -1,1 +1,1 @@
-"""What Dagster watches: read what is there, ask rota, yield."""
+"""The sensors: each reads, asks a verb of rota what is due, and yields run requests."""

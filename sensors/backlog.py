@@ -1,4 +1,4 @@
-"""`<pipeline>__backlog`: launches a run for each worker that owns partitions with something new."""
+"""`<pipeline>__backlog`: launches a run for each worker that owns partitions with lag."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
     from rota.coordination.tree import Tree
 
 
-def backlog(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Law: one unfinished run at most for an incarnation of a worker; none for a worker that is gone."""
+def make_backlog_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+    """The sensor. Law: an incarnation of a worker has at most one unfinished run, and a worker that is gone has none."""
 
     @dg.sensor(
         name=dagster_name(pipeline.name, "backlog"),
         job_name=names.consume_job(pipeline.name),
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Watches how far pipeline {pipeline.name} is behind, and launches a run for each worker with lag.",
+        description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         with zookeeper.tree(pipeline.group) as tree:
-            requests = poll(lambda: list(launches(context.instance, tree, pipeline)), bool)
+            requests = poll(lambda: list(find_launches(context.instance, tree, pipeline)), bool)
         if not requests:
-            return dg.SkipReason(f"nothing new in {pipeline.name} for a worker without a run")
+            return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
         return dg.SensorResult(run_requests=requests)
 
     return look
 
 
-def launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> Iterator[dg.RunRequest]:
-    """A run for each live incarnation with lag and without a run; runs of incarnations that are gone are cancelled.
+def find_launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> Iterator[dg.RunRequest]:
+    """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
 
-    No run_key and no cursor: a key once used is never launched again, even if its run failed.
+    A run has no run_key: Dagster never launches a key again, even if its run failed.
     """
     from rota.backlog import backlog as lagging
     from rota.registry import open_source
 
     if not tree.there():
-        return  # the membership sensor founds it
+        return  # the membership sensor founds the group
     job = names.consume_job(pipeline.name)
-    open_runs = runs.unfinished(instance, job)
-    live = {one.incarnation for one in tree.live()}  # read after the runs: nobody new is taken for gone
+    open_runs = runs.list_unfinished(instance, job)
+    live = {one.incarnation for one in tree.live()}  # read after the runs: a new worker is not taken for gone
     for run in open_runs:
         if (whose := run.tags.get("incarnation")) and whose not in live:
             runs.cancel(instance, run)
     busy = {run.tags.get("incarnation") for run in open_runs}
     for work in lagging(tree, pipeline, open_source(pipeline)):
-        if work.incarnation not in busy and not runs.rest(instance, job, incarnation=work.incarnation):
-            yield request(pipeline, work.incarnation, work.worker, tuple(work.lags))
+        if work.incarnation not in busy and not runs.read_pause(instance, job, incarnation=work.incarnation):
+            yield make_run_request(pipeline, work.incarnation, work.worker, tuple(work.lags))
 
 
-def request(pipeline: Pipeline, incarnation: str, worker: str, partitions: tuple[str, ...]) -> dg.RunRequest:
+def make_run_request(pipeline: Pipeline, incarnation: str, worker: str, partitions: tuple[str, ...]) -> dg.RunRequest:
     """The launch of one batch for one incarnation; its partitions stand in the config, not in a partition tag."""
     config = {"incarnation": incarnation, "partitions": list(partitions)}
     return dg.RunRequest(

@@ -1,4 +1,4 @@
-"""`<group>__membership`: sees who joins and leaves, and asks for a rebalance when the target no longer fits."""
+"""`<group>__membership`: watches the workers of a group and asks for a rebalance when the target no longer fits."""
 
 import dagster as dg
 
@@ -10,9 +10,9 @@ from sensors import runs
 from sensors.polling import poll
 
 
-def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
-    """Law: it compares what is there with what the published epoch was made from, and remembers nothing but the settings
-    that it has put: it does not put them again where somebody else put others."""
+def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinition:
+    """The sensor. Law: it compares the group with what the published epoch was made from. It remembers only the settings
+    that it wrote, so that it does not write them again over somebody else's."""
     job = names.rebalance_job(group.name)
 
     @dg.sensor(
@@ -23,21 +23,21 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
         description=f"Watches group {group.name}: its workers, wishes and partitions. Asks for one rebalance at a time.",
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        found = decided(context, zookeeper)
-        if not (told := untold(context.instance, group, catalog)):
+        found = decide(context, zookeeper)
+        if not (told := find_unshown_check(context.instance, group, catalog)):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
         return found._replace(asset_events=[*found.asset_events, *told])
 
-    def decided(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+    def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.rebalance import Look, observe
 
-        if (seconds := runs.rest(context.instance, job)) > 0:
-            return dg.SkipReason(f"the last rebalance failed; the next one in {seconds:.0f} s")
+        if (seconds := runs.read_pause(context.instance, job)) > 0:
+            return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
-        def glance() -> tuple[list[dg.DagsterRun], Look]:
-            unfinished = runs.unfinished(context.instance, job)  # before the look, never after
+        def look_once() -> tuple[list[dg.DagsterRun], Look]:
+            unfinished = runs.list_unfinished(context.instance, job)  # before the look, never after
             seen = observe(store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
@@ -48,11 +48,11 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
         known: dict[str, tuple[str, ...]] = {}
 
         with zookeeper.store() as store:
-            unfinished, seen = poll(glance, lambda found: found[1].needed and not found[0])
+            unfinished, seen = poll(look_once, lambda found: found[1].needed and not found[0])
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:
-            return dg.SkipReason(f"{seen.reason}; rebalance {unfinished[0].run_id} is not over yet")
+            return dg.SkipReason(f"{seen.reason}; rebalance {unfinished[0].run_id} has not finished")
         if not seen.needed:
             return dg.SkipReason("; ".join([seen.reason, *seen.problems.values()]))
         observation = dg.AssetObservation(
@@ -73,9 +73,10 @@ def membership(group: Group, catalog: Catalog) -> dg.SensorDefinition:
     return look
 
 
-def untold(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list[dg.AssetCheckEvaluation]:
-    """The check of the files, where the page shows something else; nothing where all is well and nobody ever said else."""
-    now = checks.served(names.membership(group.name), catalog.refused)
+def find_unshown_check(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list[dg.AssetCheckEvaluation]:
+    """The check of the pipeline files if its result differs from the one on the page; empty if it does not, or if it passes
+    and has no result yet."""
+    now = checks.check_files(names.membership(group.name), catalog.refused)
     last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
     shown = last.evaluation if last else None
     same = now.passed if shown is None else (shown.passed, shown.metadata) == (now.passed, now.metadata)

@@ -1,4 +1,4 @@
-"""What Dagster's run storage says about runs of ours. Law: read the runs first, then ZooKeeper; never the reverse."""
+"""Reads rota's runs from Dagster's run storage. Law: a caller reads the runs first and ZooKeeper afterwards."""
 
 import json
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import dagster as dg
-from dagster._core.storage.tags import GRPC_INFO_TAG  # private: where the server that holds a run's process listens
+from dagster._core.storage.tags import GRPC_INFO_TAG  # private: the address of the code server that started a run
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -16,49 +16,51 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-SETTLING = 5.0  # seconds in which a run's server may still be about to listen
+SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
 
 
-def unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
-    """The job's runs that are not over, however they were launched.
+def list_unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
+    """The job's runs that have not finished, whoever launched them.
 
-    A run whose process went down with its code server would say "started" for ever, and nothing would be launched
-    beside it: Dagster's default launcher does not look. Such a run is reported as failed.
+    Reports a run as failed whose process ended with its code server: Dagster's default launcher does not notice, and the run
+    would be "started" for ever.
     """
     going: list[dg.DagsterRun] = []
     for record in instance.get_run_records(dg.RunsFilter(job_name=job, statuses=UNFINISHED)):
-        age = abs(time.time() - record.update_timestamp.timestamp())  # of a clock that went back, too
+        age = abs(time.time() - record.update_timestamp.timestamp())  # the clock may have gone back
         if age > SETTLING and _orphaned(record.dagster_run.tags):
-            instance.report_run_failed(record.dagster_run, "Its process went down with Dagster's code server.")
+            instance.report_run_failed(record.dagster_run, "Its process ended with Dagster's code server.")
         else:
             going.append(record.dagster_run)
     return going
 
 
 def _orphaned(tags: Mapping[str, str]) -> bool:
-    """Whether the server that launched the run is not there any more; a queued run has none yet, and one whose host has
-    no address now is not known to be gone."""
+    """Whether the server that launched the run is gone. False for a queued run, which has none yet, and for a host without
+    an address now."""
     where = json.loads(tags.get(GRPC_INFO_TAG, "{}"))
     if not where:
         return False
     family = socket.AF_UNIX if where.get("socket") else socket.AF_INET
     address = where.get("socket") or (where.get("host") or "localhost", int(where.get("port") or 0))
-    with socket.socket(family) as probe, suppress(TimeoutError, socket.gaierror, UnicodeError):  # a slow one is there
+    with (
+        socket.socket(family) as probe,
+        suppress(TimeoutError, socket.gaierror, UnicodeError),
+    ):  # a slow server is not gone
         probe.settimeout(1.0)
         return probe.connect_ex(address) != 0
     return False
 
 
 def cancel(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Asks the run to end; whether it hears is a matter of speed only, the token in the table refuses its write."""
+    """Asks the run to end. It need not obey: the token in the table refuses its write."""
     if run.status == dg.DagsterRunStatus.CANCELING:
         return False
     return bool(instance.run_coordinator.cancel_run(run.run_id))
 
 
-def rest(instance: dg.DagsterInstance, job: str, **tags: str) -> float:
-    """Seconds until a job that failed is launched again: 2, 4, ... 60 after as many failures in a row, 0 otherwise. Never
-    more than that, whatever the clock did since."""
+def read_pause(instance: dg.DagsterInstance, job: str, **tags: str) -> float:
+    """Seconds until the job may be launched again: 2, 4, ... 60 after as many failures in a row, at most, else 0."""
     over = dg.RunsFilter(job_name=job, tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
     records = instance.get_run_records(over, limit=6)
     failures = 0

@@ -1,4 +1,4 @@
-"""The commands, a file a verb. Law: `rota --help` imports nothing heavy; a command's imports stand inside it."""
+"""The commands, one module for each. Law: `rota --help` imports nothing heavy, so a command imports inside its function."""
 
 import sys
 from importlib import import_module
@@ -7,7 +7,7 @@ import click
 
 from rota.errors import RotaError
 
-# verb -> the module below rota.cli that holds a click command of the verb's name; loaded only when it is called.
+# verb -> the module below rota.cli whose `command` it is; imported only when the verb is called
 VERBS: dict[str, str] = {
     "demo": "demo",
     "up": "up",
@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "pause": "pause",
     "resume": "resume",
     "retry": "retry",
+    "repair": "repair",
     "skip": "skip",
     "adopt": "adopt",
     "rename": "rename",
@@ -36,7 +37,7 @@ VERBS: dict[str, str] = {
 
 
 class Verbs(click.Group):
-    """Commands found by name in `VERBS`, imported on demand."""
+    """Finds each command in `VERBS` and imports it when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -55,7 +56,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script: an expected error is one red line and exit code 2, never a traceback."""
+    """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

@@ -1,21 +1,25 @@
-"""`rota adopt`: takes the group's tables over after ZooKeeper was rebuilt or restored, or a table was."""
+"""`rota adopt`: a group takes tables over after ZooKeeper or a table was rebuilt or restored."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, group_option, opened
+from rota.cli.group import group_option, load_catalog, open_group
 
 
 @click.command("adopt")
 @group_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(group: str, yes: bool) -> None:
-    """Takes the group's tables over, so that every token from now on is above all that they have seen."""
+    """Take over the tables of the group's pipelines.
+
+    For when ZooKeeper or a table was rebuilt or restored: from then on every token of the group is greater than all tokens
+    that the tables have seen. Stop all runs first.
+    """
     from rota.adopt import adopt, gone
 
-    pipelines = catalog().of_group(group)
+    pipelines = load_catalog().of_group(group)
     names = ", ".join(p.name for p in pipelines) or "none"
-    with opened(group) as tree:
+    with open_group(group) as tree:
         for pipeline in pipelines:
             if lost := gone(tree, pipeline):
                 click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {len(lost)} partitions begin anew")
@@ -25,7 +29,7 @@ def command(group: str, yes: bool) -> None:
             )
         done = adopt(tree, pipelines)
     anew = f", {len(done.anew)} begin anew" if done.anew else ""
-    view.done(
+    view.print_line(
         f"Adopted the tables of {names}: {len(done.offsets)} partitions go on{anew}, "
         f"tokens start above {done.token_base}"
     )

@@ -1,4 +1,4 @@
-"""`rota check`: every setting with its origin, then Java, ZooKeeper, the pipelines, Spark, tables and sources one by one."""
+"""`rota check`: shows every setting and tries Java, ZooKeeper, the pipelines, Spark, tables and sources."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that was tried: whether it works, what was seen, and how to mend it."""
+    """One thing that was tried: whether it works, what was seen, and what to do if it does not."""
 
     name: str
     works: bool
@@ -50,44 +50,51 @@ class Probe:
 @click.command("check")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(as_json: bool) -> None:
-    """Every setting with its origin, and whether Java, ZooKeeper, Spark, tables and sources work; exit 2 if one does not."""
+    """Show every setting and try what it names.
+
+    Tries Java, ZooKeeper, the pipelines, Spark, tables and sources. Exit code 2: one of them does not work.
+    """
     from rota.settings import Settings
 
     settings = Settings.from_environment()
-    catalog, refused = _catalog(settings)
-    found = list(_settings(settings, catalog, os.environ))
+    catalog, refused = _load_catalog(settings)
+    found = list(_list_settings(settings, catalog, os.environ))
     probes: list[Probe] = []
     if not as_json:
-        view.show(view.table("Settings", ["name", "value", "origin"], [(s.name, s.value, s.origin) for s in found]), "")
-    for tried in _probes(settings, catalog, refused):
+        view.print_parts(
+            view.make_table("Settings", ["name", "value", "origin"], [(s.name, s.value, s.origin) for s in found]), ""
+        )
+    for tried in _run_probes(settings, catalog, refused):
         probe = replace(tried, seen=errors.masked(tried.seen))  # paths are filled in, also from what is secret
         probes.append(probe)
         if not as_json:
-            _say(probe)
+            _print_probe(probe)
     works = all(p.works for p in probes)
     if as_json:
-        view.document({"works": works, "settings": [asdict(s) for s in found], "probes": [asdict(p) for p in probes]})
+        view.print_document(
+            {"works": works, "settings": [asdict(s) for s in found], "probes": [asdict(p) for p in probes]}
+        )
     sys.exit(0 if works else 2)
 
 
-def _say(probe: Probe) -> None:
+def _print_probe(probe: Probe) -> None:
     click.secho(f"{'ok ' if probe.works else 'NO '} {probe.name:<24}", fg="green" if probe.works else "red", nl=False)
     click.echo(f" {probe.seen}" + (f". {probe.fix}" if probe.fix and not probe.works else ""))
 
 
-def masked(name: str, value: str) -> str:
-    """The value, unless its name says that it is a secret; a login inside an address never shows."""
+def mask_setting(name: str, value: str) -> str:
+    """The value with secrets replaced: all of it if its name says so, and a login in an address."""
     return MASK if value and SECRET.match(name) else errors.masked(HASH.sub(MASK, value))
 
 
-def _settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str]) -> Iterator[Setting]:
+def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str]) -> Iterator[Setting]:
     from rota.settings import VARIABLE
 
     for field in fields(settings):
         name, value = f"ROTA_{field.name.upper()}", getattr(settings, field.name)
         text = f"{value.total_seconds():g} s" if isinstance(value, timedelta) else str(value)
         given = name in environ or f"{name}_FILE" in environ
-        yield Setting(name, masked(name, text), "environment" if given else "default")
+        yield Setting(name, mask_setting(name, text), "environment" if given else "default")
     for name in ("JAVA_HOME", "DAGSTER_HOME"):
         if name in environ:
             yield Setting(name, environ[name], "environment")
@@ -99,10 +106,10 @@ def _settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[
     }
     for name in sorted(wanted):
         there = name in environ
-        yield Setting(name, masked(name, environ[name]) if there else "", "environment" if there else "missing")
+        yield Setting(name, mask_setting(name, environ[name]) if there else "", "environment" if there else "missing")
 
 
-def _catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
+def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
     from rota.pipeline import load
 
     try:
@@ -111,11 +118,11 @@ def _catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
         return None, str(error)
 
 
-def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
-    """One after the other, so that a slow one shows what it waits for."""
-    yield _java()
+def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
+    """Tries one thing after the other; what was tried is shown before the next one begins."""
+    yield _probe_java()
     sparks: dict[str, str] = {}  # group -> the Spark of one of its workers, that answers
-    yield from _zookeeper(settings, catalog, sparks)
+    yield from _probe_zookeeper(settings, catalog, sparks)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -124,16 +131,20 @@ def _probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> It
     for file, why in catalog.refused.items():
         yield Probe(f"pipeline file {errors.printable(file)}", False, why)
     for pipeline in catalog.pipelines.values():
-        yield _tried(f"source of {pipeline.name}", partial(_source, pipeline), "Check its path and its rights")
-        yield _tried(f"table of {pipeline.name}", partial(_table, pipeline), "Check its path and its rights")
-        yield _tried(f"files of {pipeline.name}", partial(_files, pipeline), "Check the landing folder and its rights")
-        yield _tried(f"clock of {pipeline.name}", partial(_clock, pipeline), "Check the table's path and its rights")
+        yield _try(f"source of {pipeline.name}", partial(_check_source, pipeline), "Check its path and its rights")
+        yield _try(f"table of {pipeline.name}", partial(_check_table, pipeline), "Check its path and its rights")
+        yield _try(
+            f"files of {pipeline.name}", partial(_check_files, pipeline), "Check the landing folder and its rights"
+        )
+        yield _try(
+            f"clock of {pipeline.name}", partial(_check_clock, pipeline), "Check the table's path and its rights"
+        )
     for group in sorted({pipeline.group for pipeline in catalog.pipelines.values()}):
-        yield from _schemas(catalog.of_group(group), sparks.get(group))
+        yield from _probe_schemas(catalog.of_group(group), sparks.get(group))
 
 
-def _tried(name: str, what: Callable[[], str], fix: str) -> Probe:
-    """The probe of one call: what it returns was seen, an expected error is the answer with its own fix."""
+def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
+    """The probe of one call: its result, or the expected error that it raised."""
     try:
         return Probe(name, True, what())
     except RotaError as error:
@@ -142,9 +153,9 @@ def _tried(name: str, what: Callable[[], str], fix: str) -> Probe:
         return Probe(name, False, f"{type(error).__name__}: {error}", fix)
 
 
-def _java() -> Probe:
+def _probe_java() -> Probe:
     from rota.dataplane.endpoint import archive
-    from rota.java import find_java, java_version
+    from rota.java import find_java, read_java_version
 
     starts = (
         "the archive of `rota prepare` is there" if archive().exists() else "`rota prepare` halves the start of a Spark"
@@ -153,12 +164,12 @@ def _java() -> Probe:
         program = find_java()
     except RotaError as error:
         return Probe("Java", False, str(error))
-    return Probe("Java", True, f"{program} is version {java_version(program)}; {starts}")
+    return Probe("Java", True, f"{program} is version {read_java_version(program)}; {starts}")
 
 
-def _zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str, str]) -> Iterator[Probe]:
-    """The server, the groups in it, the Spark of each of their live workers, their records, and their room. `sparks` gets
-    one that answers for each group that has one."""
+def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str, str]) -> Iterator[Probe]:
+    """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
+    Spark that answers for each group."""
     from rota.coordination.client import opened
     from rota.coordination.tree import Tree, groups
 
@@ -166,17 +177,17 @@ def _zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str
         with opened(settings) as store:
             there = groups(store)
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
-            yield from _rights(store, settings)
+            yield from _probe_rights(store, settings)
             for group in there:
-                yield from _spark(Tree(store, group), sparks)
-                yield from _records(Tree(store, group))
-                yield from _room(Tree(store, group), catalog)
+                yield from _probe_sparks(Tree(store, group), sparks)
+                yield from _probe_records(Tree(store, group))
+                yield from _probe_room(Tree(store, group), catalog)
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
 
-def _rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
-    """Each server that gives no session, and each right that is not as it should be."""
+def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
+    """Each server that gives no session, and each right that differs from ROTA_ZOOKEEPER_ACL."""
     from rota.coordination.protect import exposed
 
     for place in settings.zookeeper.split(","):
@@ -193,7 +204,7 @@ def _rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
         yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
 
 
-def _spark(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
+def _probe_sparks(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
     live = tree.newest(tree.live())
     if not live:
         fix = f"Start one: rota worker --group {tree.group}"
@@ -203,21 +214,23 @@ def _spark(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
         if not endpoint:
             yield Probe(f"Spark of {worker}", True, "none of its own: its runs start a local session")
             continue
-        yield (probe := _reached(f"Spark of {worker}", endpoint))
+        yield (probe := _probe_spark(f"Spark of {worker}", endpoint))
         if probe.works:
             sparks.setdefault(tree.group, endpoint)
 
 
-def _records(tree: "Tree") -> Iterator[Probe]:
-    """Each record that cannot be read, with what mends it."""
-    from rota.coordination.mending import unreadable
+def _probe_records(tree: "Tree") -> Iterator[Probe]:
+    """Each record that cannot be read."""
+    from rota.coordination.records import repair_command
+    from rota.coordination.repair import find_unreadable
 
-    for one in unreadable(tree):
-        yield Probe(f"record {one.path}", False, one.why, one.mend)
+    for one in find_unreadable(tree):
+        fix = f"Restore it, or see what removing it does: {repair_command(one.path)}"
+        yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
-    """Each pipeline whose source has partitions for which the group has no room."""
+def _probe_room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
+    """Each pipeline with partitions for which the group has no room."""
     from rota.coordination.room import lacking
     from rota.registry import open_source
 
@@ -227,17 +240,21 @@ def _room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
                 yield Probe(f"room for {pipeline.name}", False, why)
 
 
-def _reached(name: str, endpoint: str) -> Probe:
-    """Whether the Spark Connect server at `endpoint` answers."""
+def _probe_spark(name: str, endpoint: str) -> Probe:
+    """Whether the Spark Connect server at `endpoint` answers, and is sent no token that others can read on the way."""
     from rota.dataplane.pulse import unanswered
+    from rota.dataplane.token import sent_in_clear
 
     if why := unanswered(endpoint, 5):
-        return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; it starts its Spark again by itself")
+        return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; the worker restarts its Spark")
+    if sent_in_clear(endpoint):
+        fix = "Let something in front of it end TLS, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
+        return Probe(name, False, f"{endpoint} answers without TLS: runs send ROTA_SPARK_TOKEN in clear", fix)
     return Probe(name, True, f"{endpoint} answers")
 
 
-def _schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[Probe]:
-    """Whether Spark can read each pipeline's schema: nothing else can tell."""
+def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[Probe]:
+    """Whether Spark can read each pipeline's schema."""
     declared = {pipeline.name: pipeline.source.schema for pipeline in pipelines}
     if endpoint is None:
         yield from (Probe(f"schema of {name}", True, "not tried: no live worker with a Spark") for name in declared)
@@ -254,7 +271,7 @@ def _schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[
         yield Probe(f"schema of {name}", not seen, seen or f"{endpoint} can read it", fix)
 
 
-def _source(pipeline: "Pipeline") -> str:
+def _check_source(pipeline: "Pipeline") -> str:
     from rota.registry import open_source
     from rota.settings import folder
 
@@ -268,8 +285,8 @@ def _source(pipeline: "Pipeline") -> str:
     return f"{place} has {len(keys)} partitions{some}{rest}"
 
 
-def _files(pipeline: "Pipeline") -> str:
-    """Whether any file changed after it was consumed, however long ago."""
+def _check_files(pipeline: "Pipeline") -> str:
+    """Raises ConfigError, which names the files, if a file changed after it was consumed."""
     from rota.registry import open_ports
     from rota.rewritten import rewritten
 
@@ -279,11 +296,11 @@ def _files(pipeline: "Pipeline") -> str:
     return "no file changed after it was consumed"
 
 
-def _clock(pipeline: "Pipeline") -> str:
-    """How far the clock of the disk is from this machine's: `settle` compares the two."""
+def _check_clock(pipeline: "Pipeline") -> str:
+    """Compares the clock of the disk with this machine's, as `settle` does. Raises ConfigError if they differ."""
     from rota.settings import folder
 
-    place = _nearest(folder(pipeline.table.path))
+    place = _find_writable(folder(pipeline.table.path))
     with tempfile.NamedTemporaryFile(dir=place, prefix="_rota-check-") as file:
         ahead = os.stat(file.name).st_ctime - time.time()
     if abs(ahead) > SKEW:
@@ -294,26 +311,23 @@ def _clock(pipeline: "Pipeline") -> str:
     return f"The disk of {place} and this machine agree on the time"
 
 
-def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there. Raises PermissionError where it cannot be written."""
+def _find_writable(folder: Path) -> Path:
+    """The folder, or the nearest existing one above it. Raises PermissionError if it cannot be written."""
     place = next((f for f in (folder, *folder.parents) if f.exists()), Path("/"))
     if not os.access(place, os.W_OK):
         raise PermissionError(f"{place} cannot be written")
     return place
 
 
-def _table(pipeline: "Pipeline") -> str:
+def _check_table(pipeline: "Pipeline") -> str:
     from rota.dataplane.identity import taken
-    from rota.demo import deltalog
+    from rota.dataplane.ledger import Ledger
     from rota.settings import folder
 
     place = folder(pipeline.table.path)
-    if not deltalog.exists(place / "main"):
-        _nearest(place)
+    if (table := Ledger(place / "main", pipeline.group, "").open()) is None:
+        _find_writable(place)
         return f"{place} is not there yet; the first batch makes it"
     if whose := taken(place / "main", pipeline.name, pipeline.group):
         raise ForeignTable(whose)
-    log = deltalog.read(place / "main")
-    return (
-        f"{place} is at version {log.version}, {len(log.files)} files, {sum(n or 0 for n in log.files.values()):,} rows"
-    )
+    return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"

@@ -1,18 +1,23 @@
-"""`rota cordon <worker>`: a worker gets nothing new."""
+"""`rota cordon`: a worker gets no new partitions."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import group_option, open_group
 
 
 @click.command("cordon")
 @click.argument("worker")
 @group_option
 def command(worker: str, group: str) -> None:
-    """WORKER keeps what it holds and gets nothing new, until `rota uncordon`."""
+    """Give WORKER no new partitions.
+
+    It keeps those that it has, and gets new ones after `rota uncordon`.
+    """
     from rota.coordination import wishes
 
-    with opened(group) as tree:
+    with open_group(group) as tree:
         wishes.cordon(tree, worker)
-    view.done(f"{worker} is cordoned: it keeps what it holds. `rota uncordon {worker}` lets it take part again")
+    view.print_line(
+        f"{worker} is cordoned: it keeps its partitions and gets no new ones until `rota uncordon {worker}`"
+    )

@@ -1,4 +1,4 @@
-"""`rota demo`: up, landing, faults, verdict, down."""
+"""`rota demo`: starts everything, lands flights, causes faults, and verifies the table."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from rota.cli import view
 
 if TYPE_CHECKING:
     from rota.demo.figures import Figures
-    from rota.demo.play import Play
+    from rota.demo.scenario import Scenario
 
 SESSION = "4"  # seconds: how long a dead worker counts as alive
 
@@ -19,52 +19,57 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
 @click.option(
     "--workers", default=3, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
 )
-@click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, let a worker join.")
+@click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
     "--state",
     default=".rota/demo",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="State folder; emptied first.",
+    help="The state folder; it is emptied first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def command(workers: int, faults: bool, state: Path, as_json: bool) -> None:
-    """Everything on real parts, with a worker killed in the middle; exit code 0 only if nothing was lost or doubled."""
+    """Run everything on this machine, with faults.
+
+    It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
+    0 only if no record was lost or duplicated.
+    """
     progress = view.Progress(silent=as_json)
-    with progress.running():
-        figures = _performed(workers, faults and workers > 1, state, progress)
+    with progress.show_spinner():
+        figures = _perform(workers, faults and workers > 1, state, progress)
     if as_json:
-        view.document(figures.as_json())
+        view.print_document(figures.as_json())
     else:
         _report(figures)
-    sys.exit(1 if figures.broken() else 0)
+    sys.exit(1 if figures.find_broken_laws() else 0)
 
 
-def _performed(workers: int, faults: bool, state: Path, progress: view.Progress) -> "Figures":
-    from rota.demo.landing import Landing
-    from rota.demo.play import OPTIONS, Play, alive, page
-    from rota.demo.stage import Stage, State, environment, stopping
-    from rota.demo.watch import Watch
+def _perform(workers: int, faults: bool, state: Path, progress: view.Progress) -> "Figures":
+    from rota.demo.observer import Observer
+    from rota.demo.scenario import Scenario
+    from rota.local.flights import FlightsFolder
+    from rota.local.folder import StateFolder
+    from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
 
-    with stopping(), Stage(State(state).emptied(), environment(SESSION)) as stage:
-        hosts = stage.zookeeper()
+    with end_on_sigterm(), Stack(StateFolder(state).empty(), read_environment(SESSION)) as stack:
+        hosts = stack.start_zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
-            stage.worker(f"w{number + 1}", *OPTIONS)
-        dagster = page(stage)
-        _served(Path(stage.env["ROTA_PIPELINES"]))
-        landing = Landing(stage.state.landing / "flights").prepare()
-        with Watch.over(hosts, stage.state.tables / "flights" / "main", alive(stage)) as watch:
-            play = Play(stage, landing, watch, dagster, progress.say)
-            play.up(workers)
+            stack.start_worker(f"w{number + 1}", *SPARK_OPTIONS)
+        page = stack.start_dagster(3000)
+        _check_pipeline(Path(stack.env["ROTA_PIPELINES"]))
+        landing = FlightsFolder(stack.state.landing / "flights").prepare()
+        with Observer.connect_to(hosts, stack.state.tables / "flights" / "main", stack.check) as observer:
+            scenario = Scenario(stack, landing, observer, page, progress.say)
+            scenario.start(workers)
             if faults:
-                play.strike()
-            play.rest()
-            return _figures(play, faults, progress)
+                scenario.cause_faults()
+            scenario.finish()
+            return _measure(scenario, faults, progress)
 
 
-def _served(pipelines: Path) -> None:
-    """The demo runs pipelines/flights.py as it stands there: a file that cannot be loaded is said at once."""
+def _check_pipeline(pipelines: Path) -> None:
+    """Raises ConfigError if `pipelines` has no flights.py that can be loaded: the demo runs that file."""
     from rota.errors import ConfigError
     from rota.pipeline import load
 
@@ -74,61 +79,57 @@ def _served(pipelines: Path) -> None:
         raise ConfigError(f"{why}. The demo runs this pipeline: git checkout pipelines/flights.py")
 
 
-def _figures(play: "Play", faults: bool, progress: view.Progress) -> "Figures":
-    """All that was found out; the picture is drawn while ZooKeeper is still there to be asked."""
-    from rota.demo.figures import Figures, epochs, launches
+def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Figures":
+    """Verifies the table, reads the figures and draws the picture while ZooKeeper still runs."""
+    from rota.demo.figures import Figures, read_epochs, read_launches
     from rota.demo.verify import verify
 
-    tables = play.stage.state.tables
-    verdict = verify(play.stage.state.landing / "flights", tables / "flights", "flights")
-    picture = play.stage.state.root / "history.png"
-    picture.write_bytes(_picture(play))
+    tables = scenario.stack.state.tables
+    verdict = verify(scenario.stack.state.landing / "flights", tables / "flights", "flights")
+    picture = scenario.stack.state.root / "history.png"
+    picture.write_bytes(_draw_picture(scenario))
     return Figures(
         verdict=verdict,
-        epochs=epochs(play.watch.tree),
-        launches=launches(play.watch.commits, play.page.runs()),
-        refused=len(play.watch.refusals()),
-        killed=play.killed,
-        joined=play.joined,
-        zombie=play.zombie,
+        epochs=read_epochs(scenario.observer.tree),
+        launches=read_launches(scenario.observer.commits, scenario.page.read_runs()),
+        refused=len(scenario.observer.refusals()),
+        killed=scenario.killed,
+        joined=scenario.joined,
+        zombie=scenario.zombie,
         faults=faults,
         seconds=progress.seconds,
-        stages=play.stages,
+        stages=scenario.stages,
         picture=str(picture),
     )
 
 
-def _picture(play: "Play") -> bytes:
-    from rota.history import Moment, Tick, draw, read
+def _draw_picture(scenario: "Scenario") -> bytes:
+    from rota.history import Moment, Tick, draw_story, read_story
 
-    commits = [Tick(c.at, p, c.run_id) for c in play.watch.commits for p in c.ranges]
-    moments = []
-    if play.killed:
-        moments.append(Moment(play.killed.at, f"{play.killed.worker} killed", play.killed.worker))
-    if play.zombie:
-        moments.append(Moment(play.zombie.at, f"run of {play.zombie.worker} frozen"))
-        moments.append(Moment(play.zombie.woken, "woken"))
-    title = "  ".join(
-        [
-            f"{play.watch.consumed()} files in {len(commits)} batches.",
-            *([f"{play.killed.worker} killed, taken over in {play.killed.seconds:.0f} s."] if play.killed else []),
-            *([f"{play.joined.worker} joined."] if play.joined else []),
-            *(["A late write refused."] if play.zombie else []),
-        ]
-    )
-    return draw(read(play.watch.tree, commits, moments), title)
+    commits = [Tick(c.at, p, c.run_id) for c in scenario.observer.commits for p in c.ranges]
+    moments, words = [], [f"{scenario.observer.count_consumed()} files in {len(commits)} batches."]
+    if kill := scenario.killed:
+        moments.append(Moment(kill.at, f"{kill.worker} killed", kill.worker))
+        words.append(f"{kill.worker} killed, taken over in {kill.seconds:.0f} s.")
+    if join := scenario.joined:
+        words.append(f"{join.worker} joined.")
+    if zombie := scenario.zombie:
+        moments.append(Moment(zombie.at, f"run of {zombie.worker} frozen"))
+        moments.append(Moment(zombie.woken, "woken"))
+        words.append("A late write refused.")
+    return draw_story(read_story(scenario.observer.tree, commits, moments), "  ".join(words))
 
 
 def _report(figures: "Figures") -> None:
-    """The before and after of each epoch, the verification, the faults, and what to type next."""
+    """Prints each epoch, the faults, the verdict, and what to type next."""
     v, k, z = figures.verdict, figures.killed, figures.zombie
-    view.show("")
-    view.show(
-        view.table(
+    view.print_parts("")
+    view.print_parts(
+        view.make_table(
             "Epochs",
             ["epoch", "at", "before", "after", "moves", "had to", "placed", "what"],
             [
-                (e.epoch, view.clock(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
+                (e.epoch, view.format_time(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
                  e.placements, e.sentence)
                 for e in figures.epochs
             ],
@@ -138,13 +139,15 @@ def _report(figures: "Figures") -> None:
     )  # fmt: skip
     if k:
         legs = ", ".join(f"{name} {seconds:.1f}" for name, seconds in k.legs.items())
-        view.show(f"{k.worker} was killed in a batch: {k.seconds:.1f} s until {k.taken_by} committed for it ({legs})")
+        view.print_parts(
+            f"{k.worker} was killed in a batch: {k.seconds:.1f} s until {k.taken_by} committed for it ({legs})"
+        )
     if z:
-        view.show(
+        view.print_parts(
             f"A run of {z.worker} was frozen for {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}, woken: "
             f"its write to {' '.join(z.refused)} was refused"
         )
-    view.show(
+    view.print_parts(
         f"Commits: {figures.launches.commits} by {figures.launches.runs} runs, {figures.launches.by_sensor} of them "
         f"launched by a sensor; writes refused: {figures.refused}",
         f"Orphan files that nobody can see: {v.orphans} ({v.orphan_bytes:,} bytes)",
@@ -155,10 +158,10 @@ def _report(figures: "Figures") -> None:
         f"{figures.seconds:.0f} s in all: " + ", ".join(f"{name} {s:.0f}" for name, s in figures.stages.items()),
         "",
     )
-    for law in figures.broken():
+    for law in figures.find_broken_laws():
         click.secho(f"Broken: {law}", fg="red")
-    if not figures.broken():
+    if not figures.find_broken_laws():
         click.secho("Nothing lost, nothing doubled.", fg="green")
         from rota.demo.figures import NEXT
 
-        view.show(f"now: {NEXT}")
+        view.print_parts(f"now: {NEXT}")

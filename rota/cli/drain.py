@@ -1,9 +1,9 @@
-"""`rota drain <worker>`: a worker hands over everything."""
+"""`rota drain`: a worker hands over all its partitions."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import group_option, open_group
 from rota.ids import worker_of
 
 
@@ -11,10 +11,15 @@ from rota.ids import worker_of
 @click.argument("worker")
 @group_option
 def command(worker: str, group: str) -> None:
-    """WORKER hands over everything and gets nothing new, until `rota uncordon`."""
+    """Move all partitions of WORKER to other workers.
+
+    It gets no new ones until `rota uncordon`.
+    """
     from rota.coordination import wishes
 
-    with opened(group) as tree:
+    with open_group(group) as tree:
         wishes.drain(tree, worker)
         left = sum(1 for own in tree.owned().values() if worker_of(own.incarnation or "") == worker)
-    view.done(f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back")
+    view.print_line(
+        f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back"
+    )

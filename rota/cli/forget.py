@@ -1,5 +1,4 @@
-"""`rota forget`: nothing is kept about a worker that is gone for good, a pipeline that was taken away, or partitions whose
-folders are gone."""
+"""`rota forget`: a group forgets a worker, a pipeline or partitions that do not come back."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, group_option, opened
+from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,37 +22,39 @@ TIMES = 3
 @click.option("--pipeline", metavar="NAME", help="Forget all partitions of this pipeline.")
 @group_option
 def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
-    """Removes what is kept about a WORKER that is gone for good, or takes PARTITIONs whose folders are gone out of the
-    group.
+    """Forget a worker, a pipeline or partitions.
 
-    With --pipeline the group stops balancing the partitions of a pipeline whose file is gone or names another group.
-    Tables, offsets and tokens stay: what comes back goes on where it was.
+    A WORKER that does not come back, PARTITIONs whose folders were removed, or with --pipeline all partitions of a pipeline
+    whose file was removed or names another group. Tables, offsets and tokens stay: a partition that comes back continues
+    where it was.
     """
     from rota.coordination.forget import forget_partitions, forget_worker
 
     if bool(names) == (pipeline is not None):
         raise ConfigError("Give a worker, partitions, or --pipeline and a pipeline's name")
     if pipeline is not None:
-        _undeclared(pipeline, group)
-    with opened(group) as tree:
+        _check_undeclared(pipeline, group)
+    with open_group(group) as tree:
         if pipeline is not None:
-            gone = _for_good(tree, pipeline)
-            view.done(f"{len(gone)} partitions of {pipeline} are no longer in group {group}; the next epoch drops them")
+            gone = _forget_for_good(tree, pipeline)
+            view.print_line(
+                f"{len(gone)} partitions of {pipeline} are no longer in group {group}; the next epoch drops them"
+            )
         elif any(name in (ids := tree.ids()) for name in names):
-            _vanished(names, ids, group)
+            _check_vanished(names, ids, group)
             forget_partitions(tree, names)
-            view.done(f"{len(set(names))} partitions are no longer in group {group}; the next epoch drops them")
+            view.print_line(f"{len(set(names))} partitions are no longer in group {group}; the next epoch drops them")
         else:
             for worker in names:
                 forget_worker(tree, worker)
-                view.done(f"Nothing is kept about {worker} any more")
+                view.print_line(f"{worker} is forgotten")
 
 
-def _vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -> None:
+def _check_vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -> None:
     """Raises ConfigError while one of the partitions is in its pipeline's source, or might be."""
     from rota.registry import open_source
 
-    found = catalog()
+    found = load_catalog()
     for name in sorted({ids[p] for p in partitions if p in ids}):
         if f"{name}.py" in found.refused:
             raise ConfigError(
@@ -67,20 +68,20 @@ def _vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -
             )
 
 
-def _for_good(tree: "Tree", pipeline: str) -> tuple[str, ...]:
-    """The partitions that are forgotten. A look of a sensor that began before the reload would bring them back: waits until
-    any such look is over, and forgets again what it brought. Raises ConfigError where that does not end."""
+def _forget_for_good(tree: "Tree", pipeline: str) -> tuple[str, ...]:
+    """Forgets the pipeline and returns its partitions. A sensor that still has the pipeline's file adds them again: waits
+    until no such look can be under way, and forgets them again. Raises ConfigError if a sensor goes on adding them."""
     from rota.coordination.forget import forget_pipeline
 
     gone = forget_pipeline(tree, pipeline)
     progress = view.Progress()
-    with progress.running():
+    with progress.show_spinner():
         for _ in range(TIMES):
             until = time.monotonic() + LOOK
             while pipeline not in tree.pipelines():
                 if (left := until - time.monotonic()) <= 0:
                     return gone
-                progress.doing(f"waiting {left:.0f} s for looks that began while {pipeline}.py was there")
+                progress.show_step(f"waiting {left:.0f} s for looks that began while {pipeline}.py was there")
                 time.sleep(min(0.5, left))
             forget_pipeline(tree, pipeline)
     raise ConfigError(
@@ -89,8 +90,8 @@ def _for_good(tree: "Tree", pipeline: str) -> tuple[str, ...]:
     )
 
 
-def _undeclared(pipeline: str, group: str) -> None:
+def _check_undeclared(pipeline: str, group: str) -> None:
     """Raises ConfigError while a file of the pipelines' folder declares it for this group, or might."""
-    found = catalog()
+    found = load_catalog()
     if any(one.name == pipeline for one in found.of_group(group)) or f"{pipeline}.py" in found.refused:
         raise ConfigError(f"{pipeline}.py is still in the folder of pipelines. Take it away or change its group first")

@@ -1,6 +1,6 @@
-"""The group that a command reads or changes: its options, and the connection behind them.
+"""What commands share: the options `--group` and `--json`, and the connection to a group.
 
-Law: a command says what is missing (ZooKeeper, group, worker, partition) in one line with the names there are.
+Law: if ZooKeeper, a group, a worker or a partition is missing, a command says so in one line with the known names.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def group_option(command: F) -> F:
-    """`--group`, `default` unless given."""
+    """Adds `--group`, which is `default` if it is not given."""
     return click.option("--group", default="default", show_default=True, help="The group of workers.")(command)
 
 
 def json_option(command: F) -> F:
-    """`--json`."""
+    """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 @contextmanager
-def opened(group: str) -> "Iterator[Tree]":
-    """The tree of a group that is there. Raises ConfigError with the groups there are, Unavailable without ZooKeeper."""
+def open_group(group: str) -> "Iterator[Tree]":
+    """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
     from rota.coordination.tree import Tree, groups
     from rota.ids import checked_id
@@ -47,22 +47,22 @@ def opened(group: str) -> "Iterator[Tree]":
         yield tree
 
 
-def catalog() -> "Catalog":
-    """The pipelines of ROTA_PIPELINES."""
+def load_catalog() -> "Catalog":
+    """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
     from rota.pipeline import load
     from rota.settings import Settings
 
     return load(Settings.from_environment().pipelines)
 
 
-def lags(tree: "Tree") -> dict[str, int]:
-    """Partition -> how many offsets are unread; nothing of a pipeline whose source cannot be seen from here."""
+def read_lags(tree: "Tree") -> dict[str, int]:
+    """Partition -> its lag in offsets. A pipeline whose source cannot be read here has no entries."""
     from rota import backlog
     from rota.registry import open_source
 
     found: dict[str, int] = {}
     with suppress(ConfigError):
-        for pipeline in catalog().of_group(tree.group):
+        for pipeline in load_catalog().of_group(tree.group):
             record = tree.partitions().get(pipeline.name)
             ids = [pipeline.partition(key) for key in record.keys] if record else []
             with suppress(RotaError):
@@ -71,13 +71,13 @@ def lags(tree: "Tree") -> dict[str, int]:
     return found
 
 
-def rewritten(tree: "Tree", partition: str) -> str | None:
-    """What changed in its landing folder after it was consumed; None also where its source cannot be seen from here."""
+def find_rewritten(tree: "Tree", partition: str) -> str | None:
+    """Which files of the partition changed after they were consumed; None if none did or its source cannot be read here."""
     from rota import rewritten
     from rota.registry import open_ports
 
     with suppress(RotaError):
-        for pipeline in catalog().of_group(tree.group):
+        for pipeline in load_catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
                 ports = open_ports(pipeline, tree.group, tree.meta().id)
                 return rewritten.rewritten(ports.source, ports.main.read_log(), partition, most=None).get(partition)

@@ -11,32 +11,37 @@ from rota.cli.group import group_option, json_option
 @click.command("history")
 @group_option
 @json_option
-@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file.")
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture to this file.")
 @click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Epochs to show.")
 def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
-    """What moved when and why: the last epochs, commits and refused writes."""
+    """Show which partitions moved when and why.
+
+    The last epochs, and the writes that were refused.
+    """
     from dataclasses import asdict
 
-    from rota.cli.group import opened
-    from rota.history import draw, told
+    from rota.cli.group import open_group
+    from rota.history import draw_story, read_story_with_commits
 
-    with opened(group) as tree:
-        story = told(tree)
+    with open_group(group) as tree:
+        story = read_story_with_commits(tree)
     if png:
-        png.write_bytes(draw(story))
+        png.write_bytes(draw_story(story))
     if as_json:
-        view.document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
+        view.print_document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
                        "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip
         return
     rows = [
-        (e.epoch, view.clock(e.at), e.measures.get("moves"), e.measures.get("unavoidable_moves"),
+        (e.epoch, view.format_time(e.at), e.measures.get("moves"), e.measures.get("unavoidable_moves"),
          e.measures.get("placements"), e.measures.get("imbalance_after"),
          e.sentence)
         for e in story.epochs[-last:]
     ]  # fmt: skip
-    view.show("", view.table("", ["epoch", "at", "moves", "had to", "placed", "imbalance", "what"], rows,
+    view.print_parts("", view.make_table("", ["epoch", "at", "moves", "had to", "placed", "imbalance", "what"], rows,
                              right=["epoch", "moves", "had to", "placed", "imbalance"]), "")  # fmt: skip
     for refused in story.refused[-last:]:
-        view.show(f"{view.clock(refused.at)}  refused: a write of {refused.partition} by run {refused.run_id}")
+        view.print_parts(
+            f"{view.format_time(refused.at)}  refused: a write of {refused.partition} by run {refused.run_id}"
+        )
     if png:
-        view.show(f"Picture: {png}")
+        view.print_parts(f"Picture: {png}")

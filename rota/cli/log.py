@@ -1,7 +1,7 @@
-"""Lines to standard error for a process that must not stand still because nobody reads them.
+"""Writes lines to standard error without ever waiting for whoever reads them.
 
-Law: `write` never waits. What the reader does not take is kept, `MOST` lines of it; what comes then is dropped and counted,
-and the count stands in the log where the gap is, once there is room.
+Law: `write` never waits. Up to `MOST` lines are kept for the reader. Further lines are dropped and counted, and the count is
+written where they are missing, once there is room.
 """
 
 import os
@@ -9,13 +9,13 @@ import queue
 import threading
 from collections.abc import Callable
 
-MOST = 1000  # lines that wait for the reader
-PATIENCE = 2.0  # seconds that `close` gives him
+MOST = 1000  # lines kept for the reader
+PATIENCE = 2.0  # seconds for which `close` waits
 STDERR = 2
 
 
 class Log:
-    """Standard error; `gap` gives the line that says how many lines were dropped. Safe to use from many threads."""
+    """Standard error. `gap` makes the line that says how many lines were dropped. Safe for several threads."""
 
     def __init__(self, gap: Callable[[int], str], descriptor: int = STDERR) -> None:
         self._gap, self._descriptor = gap, descriptor
@@ -25,7 +25,7 @@ class Log:
         self._writer = threading.Thread(target=self._drain, name="rota-log", daemon=True)
 
     def write(self, line: str) -> None:
-        """The line, without its end, when it is its turn."""
+        """Queues the line, which has no newline at its end."""
         with self._lock:
             if self._writer.ident is None:
                 self._writer.start()
@@ -38,7 +38,7 @@ class Log:
                 self._dropped += 1
 
     def close(self) -> None:
-        """Waits until all is written, for `PATIENCE` seconds at most."""
+        """Waits until all lines are written, at most twice `PATIENCE` seconds."""
         if self._writer.ident is None:
             return
         try:
@@ -48,7 +48,7 @@ class Log:
         self._writer.join(PATIENCE)
 
     def _drain(self) -> None:
-        """Past Python's own buffer: its lock, held in a write that waits, would hold up the end of the process."""
+        """Writes past Python's buffer: the lock of a write that waits would keep the process from ending."""
         while (line := self._lines.get()) is not None:
             left = f"{line}\n".encode(errors="backslashreplace")
             try:

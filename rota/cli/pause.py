@@ -1,17 +1,20 @@
-"""`rota pause`: voluntary moves are frozen."""
+"""`rota pause`: a group makes no voluntary moves."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import group_option, open_group
 
 
 @click.command("pause")
 @group_option
 def command(group: str) -> None:
-    """Freezes voluntary moves, until `rota resume`; what must move still moves."""
+    """Stop voluntary moves until `rota resume`.
+
+    A partition whose worker is gone or drains still moves.
+    """
     from rota.coordination import wishes
 
-    with opened(group) as tree:
+    with open_group(group) as tree:
         wishes.pause(tree)
-    view.done(f"Group {group} is paused: only what must move moves. `rota resume` ends it")
+    view.print_line(f"Group {group} is paused: only what must move moves. `rota resume` ends it")

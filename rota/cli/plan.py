@@ -1,7 +1,7 @@
-"""`rota plan`: what would move and why, for a JSON document or for the live group, without publishing anything.
+"""`rota plan`: shows which partitions would move and why, for a JSON document or for a live group; publishes nothing.
 
-Law: bad input is one line that names the field, the value and the valid ones, and exit code 2; with `--lines` each line
-gets its answer whatever happens to the others.
+Law: bad input is one line that names the field, the value and the valid ones, and exit code 2. With `--lines` each line
+gets an answer, whatever the other lines are.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, opened
+from rota.cli.group import group_option, json_option, open_group
 from rota.errors import ConfigError, RotaError, shown
 
 if TYPE_CHECKING:
@@ -24,29 +24,32 @@ MOST_ROWS = 40
 
 @click.command("plan")
 @click.argument("source", required=False)
-@click.option("--lines", is_flag=True, help="One document a line in, one answer a line out.")
-@click.option("--from-zookeeper", is_flag=True, help="Plan the live group; nothing is published.")
+@click.option("--lines", is_flag=True, help="Read one document a line, print one answer a line.")
+@click.option("--from-zookeeper", is_flag=True, help="Plan the live group.")
 @group_option
 @json_option
 def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, as_json: bool) -> None:
-    """Plan the JSON document in the file SOURCE ("-" or nothing: standard input) without publishing it."""
+    """Show what would move and why.
+
+    Plans the JSON document in the file SOURCE or from standard input, and publishes nothing.
+    """
     if from_zookeeper:
         if source is not None or lines:
             raise ConfigError("--from-zookeeper reads the live group. Leave out SOURCE and --lines")
         from rota.rebalance import preview
 
-        with opened(group) as tree:
+        with open_group(group) as tree:
             made = preview(tree).plan
-        _shown(made, as_json)
+        _print_plan(made, as_json)
         return
     if lines:
-        sys.exit(2 if _answered(source) else 0)
+        sys.exit(2 if _answer_lines(source) else 0)
     from rota.core.document import parse_request, plan_request
 
-    _shown(plan_request(parse_request(b"".join(_text(source)))), as_json)
+    _print_plan(plan_request(parse_request(b"".join(_read_lines(source)))), as_json)
 
 
-def _text(source: str | None) -> Iterator[bytes]:
+def _read_lines(source: str | None) -> Iterator[bytes]:
     """The lines of a file or of standard input."""
     if source in (None, "-"):
         yield from sys.stdin.buffer
@@ -58,12 +61,12 @@ def _text(source: str | None) -> Iterator[bytes]:
         raise ConfigError(f"Cannot read {source!r}: {error.strerror}. Give a file, or - for standard input") from None
 
 
-def _answered(source: str | None) -> bool:
-    """Answers each line; whether any failed. Empty lines ask nothing."""
+def _answer_lines(source: str | None) -> bool:
+    """Prints the answer to each line that is not empty; returns whether one failed."""
     from rota.core.document import answer_request, parse_request
 
     failed = False
-    for line in _text(source):
+    for line in _read_lines(source):
         if not line.strip():
             continue
         try:
@@ -80,21 +83,21 @@ def _answered(source: str | None) -> bool:
     return failed
 
 
-def _shown(made: "Plan", as_json: bool) -> None:
+def _print_plan(made: "Plan", as_json: bool) -> None:
     if as_json:
         from rota.core.document import format_plan
 
-        view.document(format_plan(made))
+        view.print_document(format_plan(made))
     else:
-        view.show(*_tables(made))
+        view.print_parts(*_make_tables(made))
 
 
-def _tables(made: "Plan") -> Iterator[Any]:
-    """Before and after, the moves with their reasons, what nobody gets, and the measures in a sentence."""
-    yield view.table(
+def _make_tables(made: "Plan") -> Iterator[Any]:
+    """Tables of the workers, the moves and the unassigned partitions, and the measures as a sentence."""
+    yield view.make_table(
         "Workers",
         ["worker", "state", "partitions", "partitions after", "load", "load after"],
-        _workers(made.assignment),
+        _make_worker_rows(made.assignment),
         right=["partitions", "partitions after", "load", "load after"],
     )
     for title, items, columns in (
@@ -104,31 +107,32 @@ def _tables(made: "Plan") -> Iterator[Any]:
         if len(items):
             rows = [[getattr(item, column) for column in columns] for item in islice(items, MOST_ROWS)]
             heads = [{"giver": "from", "taker": "to"}.get(column, column) for column in columns]
-            yield view.table(f"{title} ({len(items):,})", heads, rows, right=["load"])
+            yield view.make_table(f"{title} ({len(items):,})", heads, rows, right=["load"])
             if len(items) > MOST_ROWS:
                 yield f"... and {len(items) - MOST_ROWS:,} more (--json lists all)"
-    yield sentence(made)
+    yield summarize(made)
 
 
-def sentence(made: "Plan") -> str:
-    """The measures of a plan as a person says them."""
+def summarize(made: "Plan") -> str:
+    """The measures of a plan as a sentence."""
     m = made.measures
-    said = [f"{_count(m.moves, 'move')} ({m.unavoidable_moves:,} unavoidable), {_count(m.placements, 'placement')}."]
+    moves, placements = _format_count(m.moves, "move"), _format_count(m.placements, "placement")
+    said = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]
     if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
         figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"
         said.append(f"Imbalance {figures} (not below {m.lower_bound:.3f}).")
     if m.reason:
         said.append(f"{m.reason[0].upper()}{m.reason[1:]}.")
     if made.due is not None:
-        said.append(f"To be looked at again at {made.due:g}.")
+        said.append(f"The next decision is due at {made.due:g}.")
     return " ".join(said)
 
 
-def _count(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _workers(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
+def _make_worker_rows(assignment: "Assignment") -> Iterator[tuple[object, ...]]:
     from rota.core.columns import count_per_worker
 
     snapshot, size = assignment.snapshot, len(assignment.snapshot.workers)

@@ -1,4 +1,4 @@
-"""`rota protect`: every znode has the rights that ROTA_ZOOKEEPER_ACL gives."""
+"""`rota protect`: sets the rights of every znode as ROTA_ZOOKEEPER_ACL says."""
 
 import click
 
@@ -7,10 +7,13 @@ from rota.cli import view
 
 @click.command("protect")
 def command() -> None:
-    """Set who may do what with every znode that is there, as ROTA_ZOOKEEPER_ACL says; needed after it changed."""
+    """Set the rights of every znode as ROTA_ZOOKEEPER_ACL says.
+
+    Run it as a person, before Dagster starts and whenever ROTA_ZOOKEEPER_ACL changed.
+    """
     from rota.coordination.client import opened
     from rota.coordination.protect import protect
     from rota.settings import Settings
 
     with opened(Settings.from_environment()) as store:
-        view.show(f"{protect(store)} znodes are as ROTA_ZOOKEEPER_ACL says")
+        view.print_parts(f"{protect(store)} znodes have the rights that ROTA_ZOOKEEPER_ACL gives")

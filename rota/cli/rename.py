@@ -1,9 +1,9 @@
-"""`rota rename`: a pipeline's file got another name, and its table goes along."""
+"""`rota rename`: a pipeline takes its table along to another name."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, group_option, opened
+from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError
 from rota.settings import known
 
@@ -13,14 +13,14 @@ from rota.settings import known
 @click.argument("new")
 @group_option
 def command(old: str, new: str, group: str) -> None:
-    """Gives the table of pipeline OLD to NEW, after OLD.py was renamed to NEW.py.
+    """Give the table of pipeline OLD to pipeline NEW.
 
-    Rows, offsets and what the group knows of OLD go on under the new name; nothing is read again. The data files are written
-    anew. Stopped halfway, type it again. Then reload the code location on Dagster's page.
+    Do it after OLD.py was renamed to NEW.py. NEW continues with OLD's rows and offsets and reads no file again. The data
+    files are rewritten. If the command is interrupted, type it again. Then reload the code location on Dagster's page.
     """
     from rota.rename import rename
 
-    found = catalog()
+    found = load_catalog()
     pipelines = {p.name: p for p in found.of_group(group)}
     if f"{old}.py" in found.refused or old in found.pipelines:
         raise ConfigError(
@@ -29,11 +29,11 @@ def command(old: str, new: str, group: str) -> None:
     if why := found.refused.get(f"{new}.py"):
         raise ConfigError(why)
     pipeline = pipelines[known("pipeline", new, pipelines)]
-    with opened(group) as tree:
+    with open_group(group) as tree:
         moved = rename(tree, old, pipeline)
     if moved is None:
-        view.done(f"The table of {old} is the one of {new} already: nothing is left to do")
+        view.print_line(f"The table of {old} is the one of {new} already: nothing is left to do")
     else:
-        view.done(
-            f"{old} is {new} now: {moved} partitions go on where they were. Reload the code location on Dagster's page"
+        view.print_line(
+            f"{old} is {new} now: {moved} partitions continue where they were. Reload the code location on Dagster's page"
         )

@@ -1,17 +1,17 @@
-"""`rota resume`: voluntary moves happen again."""
+"""`rota resume`: a group makes voluntary moves again."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import group_option, open_group
 
 
 @click.command("resume")
 @group_option
 def command(group: str) -> None:
-    """Lets voluntary moves happen again."""
+    """Allow voluntary moves again, after `rota pause`."""
     from rota.coordination import wishes
 
-    with opened(group) as tree:
+    with open_group(group) as tree:
         wishes.resume(tree)
-    view.done(f"Group {group} balances itself again")
+    view.print_line(f"Group {group} is balanced again")

@@ -1,4 +1,4 @@
-"""`rota retry`: partitions that wait for a person are tried again now."""
+"""`rota retry`: parked partitions are tried again."""
 
 import getpass
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.cli.group import catalog, group_option, opened
+from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError, RotaError
 from rota.settings import known
 
@@ -21,36 +21,32 @@ GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota 
 
 @click.command("retry")
 @click.argument("partitions", nargs=-1)
-@click.option("--pipeline", metavar="NAME", help="All of this pipeline's that wait.")
+@click.option("--pipeline", metavar="NAME", help="All parked partitions of this pipeline.")
 @group_option
 def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> None:
-    """Tries the parked PARTITIONS again at the next look, from the same offset.
+    """Try parked PARTITIONS again, from the offset where they stopped.
 
-    A file that changed before it was consumed is taken as it is now. An own record or a checkpoint of theirs that cannot be
-    read is let go of: the next owner gets a new token, and the table says how far it is. Without PARTITIONS, the group's own
-    records that cannot be read begin anew.
+    A file that changed before it was consumed is read as it is now.
     """
-    from rota.coordination import mending
+    from rota.coordination.parking import unreadable
     from rota.retry import retry
 
-    if partitions and pipeline is not None:
+    if bool(partitions) == (pipeline is not None):
         raise ConfigError(GIVE)
-    with opened(group) as tree:
-        if not partitions and pipeline is None:
-            if not (made := mending.begin_anew(tree)):
-                raise ConfigError(f"Every record of group {group!r} that begins anew can be read. {GIVE}")
-            view.done(f"Begun anew: {', '.join(made)}. See `rota check`")
-            return
+    with open_group(group) as tree:
         ids = tree.ids()
         if pipeline is not None:
             known("pipeline", pipeline, set(ids.values()))
             partitions = tuple(p for p, name in ids.items() if name == pipeline)
         for partition in set(partitions) - ids.keys():
             known("parked partition", partition, tree.store.children(tree.paths.parked))
-        waiting = mending.stuck(tree, partitions)
-        pipelines, left = _declared(tree.group) if waiting else {}, []
+        parked = tree.parked()
+        tree.owned(partitions)
+        tree.checkpoints(partitions)
+        waiting = [p for p in partitions if p in parked]
+        pipelines, left = _load_pipelines(tree.group) if waiting else {}, []
         for partition in partitions:
-            if partition in waiting:
+            if partition in parked:
                 try:
                     ports = _open(tree, pipelines.get(ids.get(partition, "")))
                     taken = retry(tree, partition, ports, getpass.getuser())
@@ -58,13 +54,15 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                     left.append(str(error))
                     continue
                 anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
-                view.done(f"{partition} is tried again;{anew} {waiting[partition]}")
-            elif pipeline is None:
-                view.done(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+                view.print_line(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
+            elif pipeline is None and not unreadable(tree, partition):
+                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+            if why := unreadable(tree, partition):
+                left.append(f"{partition} waits: {why}")
     if left:
         raise ConfigError(" ".join(left))
     if pipeline is not None:
-        view.done(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
+        view.print_line(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
 
 
 def _open(tree: "Tree", pipeline: "Pipeline | None") -> "Ports | None":
@@ -80,9 +78,9 @@ def _open(tree: "Tree", pipeline: "Pipeline | None") -> "Ports | None":
         return None  # the run that goes on says what is wrong
 
 
-def _declared(group: str) -> "Mapping[str, Pipeline]":
-    """The group's pipelines by name; none where their files are not to be had here."""
+def _load_pipelines(group: str) -> "Mapping[str, Pipeline]":
+    """The group's pipelines by name; empty if their files cannot be loaded here."""
     try:
-        return {p.name: p for p in catalog().of_group(group)}
+        return {p.name: p for p in load_catalog().of_group(group)}
     except ConfigError:
         return {}

@@ -55,18 +55,20 @@ def command(
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
-        progress.doing(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
+        progress.show_step(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
 
     try:
-        with progress.running():
+        with progress.show_spinner():
             cells = compare.grid(chosen, names, numbers, jobs, told)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)
     if as_json:
-        view.document(compare.document(cells))
+        view.print_document(compare.document(cells))
         return
-    view.show(view.table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND)
+    view.print_parts(
+        view.make_table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND
+    )
     _picture_and_page(cells, png, write, progress.seconds)
 
 

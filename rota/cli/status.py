@@ -1,4 +1,4 @@
-"""`rota status`: who is live, who holds what, how far it got; `--watch` shows it again whenever something changed."""
+"""`rota status`: the workers of a group and its partitions."""
 
 import time
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, lags, opened
+from rota.cli.group import group_option, json_option, open_group, read_lags
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
 @click.command("status")
 @group_option
 @json_option
-@click.option("--watch", is_flag=True, help="Show it again whenever something changed, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
 def command(group: str, as_json: bool, watch: bool) -> None:
-    """Workers and partitions: who holds what by which token, how far each got, what is parked and why."""
-    with opened(group) as tree:
+    """Show the workers and partitions of a group.
+
+    Of a partition: its owner, token, offset, lag, and why it is parked.
+    """
+    with open_group(group) as tree:
         last: Mapping[str, Any] = {}
         while True:
-            now = seen(tree)
+            now = read_status(tree)
             if now != last:
-                view.document(now) if as_json else _draw(now)
+                view.print_document(now) if as_json else _print_status(now)
                 last = now
             if not watch:
                 return
             time.sleep(1)
 
 
-def seen(tree: "Tree") -> dict[str, Any]:
-    """The group as JSON values; see docs/protocol.md. `lag` is null where the source cannot be seen from here."""
+def read_status(tree: "Tree") -> dict[str, Any]:
+    """The group as JSON values; see docs/protocol.md. `lag` is null if the source cannot be read here."""
     owned = tree.owned()  # own records before live nodes: see Tree
     live = tree.newest(tree.live())
     head, targets = tree.targets()
@@ -41,7 +44,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
     checkpoints, parked, wishes = tree.checkpoints(), tree.parked(), tree.worker_wishes()
     holders = {p: own.incarnation for p, own in owned.items()}
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
-    behind = lags(tree)
+    behind = read_lags(tree)
     runs = tuple(tree.working().values())
     owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
     ids = sorted(tree.ids().keys() | owned_now)
@@ -54,7 +57,7 @@ def seen(tree: "Tree") -> dict[str, Any]:
             {
                 "id": worker,
                 "incarnation": one.incarnation,
-                "state": _state(worker, one, wishes),
+                "state": _describe_state(worker, one, wishes),
                 "endpoint": one.record.endpoint if one.record else None,
                 "capacity": one.record.capacity if one.record else None,
                 "target": len(targets[worker].partitions) if worker in targets else 0,
@@ -73,15 +76,15 @@ def seen(tree: "Tree") -> dict[str, Any]:
                 "offset": checkpoints[p].record.offset if p in checkpoints else None,
                 "lag": behind.get(p),
                 "rows": checkpoints[p].record.rows if p in checkpoints else None,
-                "parked": view.parked(parked[p].record) if p in parked else None,
+                "parked": view.describe_park(parked[p].record) if p in parked else None,
             }
             for p in ids
         ],
-        "quarantined": dict(tree.quarantined),
+        "unreadable": dict(tree.unreadable),
     }
 
 
-def _state(worker: str, one: Any, wishes: Mapping[str, Any]) -> str:
+def _describe_state(worker: str, one: Any, wishes: Mapping[str, Any]) -> str:
     if one.record and one.record.leaving:
         return "leaving"
     wish = wishes[worker].record if worker in wishes else None
@@ -90,24 +93,32 @@ def _state(worker: str, one: Any, wishes: Mapping[str, Any]) -> str:
     return "active"
 
 
-def _draw(now: Mapping[str, Any]) -> None:
+def _print_status(now: Mapping[str, Any]) -> None:
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
-    view.show(
+    view.print_parts(
         "",
         f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
         f"{now['sentence'] or 'Nothing was assigned yet.'}",
         "",
-        view.table(
+        view.make_table(
             "",
             ["worker", "state", "owns", "of", "runs", "", "endpoint"],
             [
-                (w["id"], w["state"], w["owned"], w["target"], w["runs"], view.bar(w["owned"] / total), w["endpoint"])
+                (
+                    w["id"],
+                    w["state"],
+                    w["owned"],
+                    w["target"],
+                    w["runs"],
+                    view.draw_bar(w["owned"] / total),
+                    w["endpoint"],
+                )
                 for w in now["workers"]
             ],
             right=["owns", "of", "runs"],
         ),
         "",
-        view.table(
+        view.make_table(
             "",
             ["partition", "owner", "target", "token", "offset", "lag", "note"],
             [
@@ -125,5 +136,5 @@ def _draw(now: Mapping[str, Any]) -> None:
             right=["token", "offset", "lag"],
         ),
     )
-    for path, why in now["quarantined"].items():
+    for path, why in now["unreadable"].items():
         click.secho(f"{path}: {why}", fg="red")

@@ -1,18 +1,18 @@
-"""`rota uncordon <worker>`: a worker takes part again."""
+"""`rota uncordon`: a worker gets partitions again."""
 
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, opened
+from rota.cli.group import group_option, open_group
 
 
 @click.command("uncordon")
 @click.argument("worker")
 @group_option
 def command(worker: str, group: str) -> None:
-    """WORKER takes part again: neither cordoned nor draining."""
+    """Give WORKER partitions again: end its cordon or drain."""
     from rota.coordination import wishes
 
-    with opened(group) as tree:
+    with open_group(group) as tree:
         wishes.uncordon(tree, worker)
-    view.done(f"{worker} takes part again")
+    view.print_line(f"{worker} gets partitions again")

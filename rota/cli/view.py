@@ -1,4 +1,4 @@
-"""The only tables and bars. Law: a reader's `--json` prints one JSON document and nothing else on standard output."""
+"""How commands print. Law: with `--json` a command prints one JSON document and nothing else to standard output."""
 
 import json
 import time
@@ -22,25 +22,27 @@ BAR = 24
 console = Console(highlight=False)
 
 
-def document(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON document; what JSON cannot say is said as text."""
+def print_document(value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Prints one JSON document. A value that JSON does not know is printed as text."""
     click.echo(json.dumps(value, indent=2, default=str))
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
-    """A plain table; columns named in `right` are numbers and align to the right."""
+def make_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+) -> Table:
+    """A plain table. The columns named in `right` are aligned to the right."""
     drawn = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
     )
     for column in columns:
         drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(escape(text(cell)) for cell in row))
+        drawn.add_row(*(escape(format_value(cell)) for cell in row))
     return drawn
 
 
-def show(*parts: object) -> None:
-    """Prints lines and tables, an empty line between tables."""
+def print_parts(*parts: object) -> None:
+    """Prints lines and tables, one after the other."""
     for part in parts:
         if isinstance(part, Table):
             console.print(part)
@@ -48,8 +50,8 @@ def show(*parts: object) -> None:
             console.print(escape(str(part)), soft_wrap=True)  # the terminal wraps: a line that is copied stays whole
 
 
-def text(cell: object) -> str:
-    """A value as a person reads it, on one line: `-` for none, thousands apart, two digits after the point."""
+def format_value(cell: object) -> str:
+    """A value on one line: `-` for none, a comma between thousands, two decimals."""
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, bool):
@@ -63,14 +65,14 @@ def text(cell: object) -> str:
     return printable(str(cell))
 
 
-def bar(share: float) -> str:
-    """A share of 0 to 1 as a bar of fixed width."""
+def draw_bar(share: float) -> str:
+    """A bar of fixed width for a share from 0 to 1."""
     filled = round(max(0.0, min(1.0, share)) * BAR)
     return "█" * filled + "·" * (BAR - filled)
 
 
-def clock(at: float | None) -> str:
-    """A moment as local time of day, with the date if it is not today."""
+def format_time(at: float | None) -> str:
+    """A time (seconds since 1970) as local time, with the date if it is not today."""
     if not at:
         return "-"
     moment = datetime.fromtimestamp(at, UTC).astimezone()
@@ -78,19 +80,19 @@ def clock(at: float | None) -> str:
     return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
 
 
-def parked(record: "Parked") -> str:
-    """Why a partition is parked, and when it is tried again if nobody does anything."""
-    again = f" (failed {record.failures}x, tried again at {clock(record.retry_at)})" if record.retry_at else ""
-    return f"{text(record.reason)}{again}"
+def describe_park(record: "Parked") -> str:
+    """Why a partition is parked, and when it is tried again by itself."""
+    again = f" (failed {record.failures}x, tried again at {format_time(record.retry_at)})" if record.retry_at else ""
+    return f"{format_value(record.reason)}{again}"
 
 
-def done(text: str) -> None:
-    """The one line of a command that changed something."""
+def print_line(text: str) -> None:
+    """Prints the line of a command that changed something."""
     click.echo(text)
 
 
 class Progress:
-    """Steps of a long command: a spinner on a terminal, one line a step otherwise; silent when JSON is asked for."""
+    """The steps of a long command: a spinner on a terminal, a line for each step elsewhere; nothing if `silent`."""
 
     def __init__(self, silent: bool = False) -> None:
         self._silent, self._began = silent, time.monotonic()
@@ -98,22 +100,22 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the command began."""
         return time.monotonic() - self._began
 
-    def doing(self, text: str) -> None:
-        """What is waited for now: shown on a terminal only, as it is no change."""
+    def show_step(self, text: str) -> None:
+        """Shows what the command waits for, on a terminal only."""
         if self._live is not None:
             self._live.update(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}")
 
     def say(self, text: str) -> None:
-        """One change, one line."""
+        """Prints one line for one change."""
         if not self._silent:
             console.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}", soft_wrap=True)
 
     @contextmanager
-    def running(self) -> Iterator["Progress"]:
-        """Shows the spinner while open, on a terminal."""
+    def show_spinner(self) -> Iterator["Progress"]:
+        """Shows the spinner while it is open, on a terminal."""
         if self._silent or not console.is_terminal:
             yield self
             return

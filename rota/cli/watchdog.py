@@ -1,7 +1,7 @@
-"""Liveness is the loop's: whoever keeps a session alive in a thread of its own must not do so for a loop that stands still.
+"""Ends the session of a worker whose loop stands still, because another thread would keep the session alive.
 
-Law: a loop that made no progress for `bound` seconds, in which this thread itself ran and the session was good, has its
-session ended, once for each standstill. A process that was stopped, and the loop with it, is judged from when it goes on.
+Law: if the loop makes no progress for `bound` seconds while this thread runs and the session is good, the session is ended,
+once for each standstill. The time in which the whole process was stopped does not count.
 """
 
 import threading
@@ -11,8 +11,8 @@ TICKS = 10  # looks at the progress within the bound
 
 
 class Watchdog:
-    """A context. `progress` gives something else whenever the loop did something; `good` says whether there is a session
-    to end; `end` ends it. Neither may wait for the loop."""
+    """A context manager. `progress` returns another value after each step of the loop, `good` whether there is a session,
+    and `end` ends it. None of the three may wait for the loop."""
 
     def __init__(
         self, progress: Callable[[], object], good: Callable[[], bool], end: Callable[[], None], bound: float

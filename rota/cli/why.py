@@ -1,4 +1,4 @@
-"""`rota why <partition>`: who has it, by which token, since when and for what reason, how far it got, what would move it."""
+"""`rota why`: why a partition is where it is, and what would move it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, lags, opened, rewritten
+from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
 from rota.ids import worker_of
 from rota.settings import known
 
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 @group_option
 @json_option
 def command(partition: str, group: str, as_json: bool) -> None:
-    """Who has PARTITION, by which token, since which epoch and why, how far it got, and what would make it move."""
-    with opened(group) as tree:
-        found = explained(tree, partition)
+    """Show why PARTITION is where it is.
+
+    Its owner, token, epoch and reason, how far it is, and what would move it.
+    """
+    with open_group(group) as tree:
+        found = explain(tree, partition)
     if as_json:
-        view.document(found)
+        view.print_document(found)
     else:
-        _draw(found)
+        _print_answer(found)
 
 
-def explained(tree: "Tree", partition: str) -> dict[str, Any]:
-    """The answer as JSON values; see docs/protocol.md. Raises ConfigError with the partitions there are."""
+def explain(tree: "Tree", partition: str) -> dict[str, Any]:
+    """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
     from rota.coordination.parking import unreadable
 
     known("partition", partition, tree.ids())
@@ -57,7 +60,7 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
         "since": since.at if since else None,
         "reason": move.reason if move else None,
         "offset": done.record.offset if done else None,
-        "lag": lags(tree).get(partition),
+        "lag": read_lags(tree).get(partition),
         "last_commit": {
             "run_id": done.record.run_id,
             "at": done.node.mtime / 1000,
@@ -67,19 +70,19 @@ def explained(tree: "Tree", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": view.parked(parked.record) if parked else unreadable(tree, partition) or None,
-        "rewritten": rewritten(tree, partition),
-        "would_move": list(_would_move(tree, partition, target, counts)),
+        "parked": view.describe_park(parked.record) if parked else unreadable(tree, partition) or None,
+        "rewritten": find_rewritten(tree, partition),
+        "would_move": list(_list_causes(tree, partition, target, counts)),
     }  # fmt: skip
 
 
-def _would_move(tree: "Tree", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
-    """What would give the partition to somebody else, the surest first."""
+def _list_causes(tree: "Tree", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
+    """What would move the partition to another worker, the most certain cause first."""
     pins, wishes = tree.wishes().pins, tree.worker_wishes()
     if partition in pins:
         yield f"It is pinned to {pins[partition]}: `rota pin {partition} --clear` lets it go"
     if target is None:
-        yield "It has no owner: any worker that may hold it gets it at the next look"
+        yield "It has no owner: the next rebalance gives it to a worker that may hold it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
     yield f"`rota pin {partition} WORKER`"
@@ -91,18 +94,20 @@ def _would_move(tree: "Tree", partition: str, target: str | None, counts: dict[s
         yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"
 
 
-def _draw(found: dict[str, Any]) -> None:
+def _print_answer(found: dict[str, Any]) -> None:
     last = found["last_commit"]
     lines = [
-        ("owner", found["incarnation"] or "nobody", "" if found["live"] or not found["owner"] else "it is gone"),
+        ("owner", found["incarnation"] or "nobody", "" if found["live"] or not found["owner"] else "its session ended"),
         ("token", found["token"], ""),
         ("target", found["target"], f"epoch {found['epoch']} is current"),
-        ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.clock(found["since"])),
+        ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.format_time(found["since"])),
         ("reason", found["reason"], ""),
         ("offset", found["offset"], "" if found["lag"] is None else f"{found['lag']} behind"),
-        ("last commit", last and last["run_id"], last and f"{view.clock(last['at'])}, {last['rows']:,} rows"),
+        ("last commit", last and last["run_id"], last and f"{view.format_time(last['at'])}, {last['rows']:,} rows"),
         ("parked", found["parked"], ""),
         ("rewritten", found["rewritten"], ""),
     ]
-    view.show("", view.table(found["partition"], ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), "")
-    view.show("What would make it move:", *(f"  {line}" for line in found["would_move"]))
+    view.print_parts(
+        "", view.make_table(found["partition"], ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), ""
+    )
+    view.print_parts("What would move it:", *(f"  {line}" for line in found["would_move"]))

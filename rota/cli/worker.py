@@ -1,4 +1,4 @@
-"""`rota worker`: one agent and its Spark, until it is told to leave."""
+"""`rota worker`: runs one agent and its Spark until it is asked to leave."""
 
 import contextlib
 import os
@@ -36,20 +36,23 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 
 
 @click.command("worker")
-@click.option("--group", default="default", show_default=True, help="The pool of workers to join.")
+@click.option("--group", default="default", show_default=True, help="The group to join.")
 @click.option("--id", "worker", default=socket.gethostname, show_default="host name", help="The worker's id.")
 @click.option("--zookeeper", help="host:port[,host:port...]; else ROTA_ZOOKEEPER.")
-@click.option("--capacity", type=float, default=1.0, show_default=True, help="Its share beside the others.")
-@click.option("--zone", help="Where it stands; counts as label zone.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="What it can do; repeatable.")
-@click.option("--max-partitions", type=click.IntRange(min=0), help="It never holds more.")
-@click.option("--master", help="Master of its own Spark Connect server.  [default: local[*]]")
+@click.option("--capacity", type=float, default=1.0, show_default=True, help="Its share of the load.")
+@click.option("--zone", help="Its zone; counts as the label zone.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
+@click.option("--max-partitions", type=click.IntRange(min=0), help="The most partitions that it owns at a time.")
+@click.option("--master", help="Spark master of its own Spark Connect server.  [default: local[*]]")
 @click.option(
-    "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting of it; repeatable, ${VAR} is filled in."
+    "--conf",
+    "conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A Spark setting of that server; repeatable, ${VAR} is replaced.",
 )
-@click.option("--spark", metavar="sc://HOST:PORT", help="A Spark Connect server run by somebody else.")
-@click.option("--no-spark", is_flag=True, help="No server: each run makes a local Spark session.")
-@click.option("--protocol", type=click.Choice(["assigned"]), default="assigned", show_default=True)
+@click.option("--spark", metavar="sc://HOST:PORT", help="The address of a Spark Connect server that runs already.")
+@click.option("--no-spark", is_flag=True, help="No Spark Connect server: each run starts a local Spark.")
 def command(
     group: str,
     worker: str,
@@ -62,16 +65,15 @@ def command(
     conf: tuple[str, ...],
     spark: str | None,
     no_spark: bool,
-    protocol: str,
 ) -> None:
-    """Represent one worker in a group: join, own what the target says, hand over, and run its Spark.
+    """Run one worker of a group and its Spark.
 
-    SIGTERM (or Ctrl-C) hands everything over and exits 0; a second one does not wait for runs. One line for each
-    decision goes to standard error.
+    It joins the group, owns the partitions of its target and hands them over. After SIGTERM (or Ctrl-C) it hands over all
+    of them and exits with 0; a second signal does not wait for runs. Each decision is a line on standard error.
     """
     checked_id("worker", worker)
     checked_id("group", group)
-    server = _server(worker, master, conf, spark, no_spark)
+    server = _make_server(worker, master, conf, spark, no_spark)
     from pydantic import ValidationError
 
     from rota.coordination.records import Live
@@ -79,10 +81,9 @@ def command(
     try:
         live = Live(
             endpoint=spark,
-            protocol=protocol,  # type: ignore[arg-type]
             capacity=capacity,
             zone=zone,
-            labels=_pairs("--label", labels),
+            labels=_parse_pairs("--label", labels),
             max_partitions=max_partitions,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -94,10 +95,11 @@ def command(
     sys.exit(Process(group, worker, live, server, settings, zookeeper or settings.zookeeper).run())
 
 
-def _server(
+def _make_server(
     worker: str, master: str | None, conf: tuple[str, ...], spark: str | None, no_spark: bool
 ) -> "SparkServer | None":
-    """The worker's own Spark, not started; None where it has none. ConfigError on options that clash, else no Java."""
+    """The worker's own Spark, not started yet; None if it has none. Raises ConfigError on contradicting options, and
+    EnvironmentFailed without Java."""
     if sum((bool(spark), no_spark, bool(master or conf))) > 1:
         raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
     if spark is not None:
@@ -108,12 +110,12 @@ def _server(
     from rota.java import find_java
 
     find_java()
-    return SparkServer(worker, SparkSettings(master or "local[*]", _conf(conf)))
+    return SparkServer(worker, SparkSettings(master or "local[*]", _parse_conf(conf)))
 
 
-def _conf(texts: tuple[str, ...]) -> dict[str, str]:
-    """Spark's settings, `${VAR}` filled in from the environment. ConfigError where a secret stands in the argument."""
-    pairs = _pairs("--conf", texts)
+def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
+    """Spark's settings with each `${VAR}` replaced. Raises ConfigError if an argument holds a secret."""
+    pairs = _parse_pairs("--conf", texts)
     for key, value in pairs.items():
         if key == "spark.connect.authenticate.token":
             raise ConfigError(f"--conf {key}: rota sets it. Set ROTA_SPARK_TOKEN, here and for Dagster's runs")
@@ -126,7 +128,7 @@ def _conf(texts: tuple[str, ...]) -> dict[str, str]:
     return {key: expanded(value) for key, value in pairs.items()}
 
 
-def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+def _parse_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     pairs = dict.fromkeys(texts, "")
     for text in texts:
         key, equals, value = text.partition("=")
@@ -138,7 +140,7 @@ def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 class Process:
-    """The process around an agent: connection, signals, Spark, usage. `run` returns the exit code."""
+    """The process around an agent: its connection, signals, Spark and usage. `run` returns the exit code."""
 
     def __init__(
         self,
@@ -153,31 +155,36 @@ class Process:
         self.group, self.worker, self.live, self.server = group, worker, live, server
         self.settings, self.hosts, self.starting = settings, hosts, starting
         self.wake = threading.Event()
-        self.told = 0  # times
+        self.signals = 0  # how often it was asked to leave
         self._ready = False  # whether Spark was ready at the last look
         self._failures = 0
         self._launched = 0.0  # when, on the monotonic clock
         self._watching = False
         self._steps = 0  # of the loop; together with what it asked the store, its progress
-        self._log = Log(lambda lines: self._line("dropped", lines=lines))
+        self._log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
     def run(self) -> int:
-        """Until told to leave (0), or superseded or without Spark (2). Raises ConfigError, Unavailable at the start."""
+        """Runs until it is asked to leave (returns 0), or is superseded (2).
+
+        Raises ConfigError, Unavailable at the start, EnvironmentFailed if Spark does not stay up."""
         from rota.coordination.client import opened
         from rota.coordination.tree import Tree
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._signal)
+            signal.signal(number, self._count_signal)
         try:
             with opened(self.settings, self.hosts) as store:
                 tree = Tree(store, self.group)
                 if not tree.there():
-                    self._found(tree)
+                    self._found_group(tree)
                 if not self._start_spark():
                     return 0
-                agent, bound = self._agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
+                agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
                 with Watchdog(
-                    lambda: (self._steps, store.asked), store.active, lambda: self._stall(store, bound), bound
+                    lambda: (self._steps, store.asked),
+                    store.active,
+                    lambda: self._end_stalled_session(store, bound),
+                    bound,
                 ):
                     return self._serve(store, agent)
         finally:
@@ -185,19 +192,12 @@ class Process:
                 self.server.stop()
             self._log.close()
 
-    def _found(self, tree: "Tree") -> None:
-        from rota.coordination.access import Access
+    def _found_group(self, tree: "Tree") -> None:
+        """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
+        with contextlib.suppress(Forbidden):
+            tree.found()
 
-        who = Access.of(self.settings).me
-        try:
-            tree.found(protocol=self.live.protocol)
-        except Forbidden:
-            raise Forbidden(
-                f"Group {self.group!r} is not there, and {who} may not found it. Start Dagster, whose "
-                "membership sensor does, then start this worker again"
-            ) from None
-
-    def _agent(self, tree: object, timeout: float) -> "Agent":
+    def _make_agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent
 
         return Agent(
@@ -214,67 +214,69 @@ class Process:
 
         usage, obeyed = Usage(), 0
         while True:
-            if (told := self.told) > obeyed:
-                agent.leave(hurry=told > 1)
-                obeyed = told
+            if (signals := self.signals) > obeyed:
+                agent.leave(hurry=signals > 1)
+                obeyed = signals
             for _ in agent.cycle():
                 self._steps += 1
             if agent.done is not None:
                 self.say("ended", why=agent.done.reason)
-                return 0 if agent.done.clean or self.told else 2
+                return 0 if agent.done.clean or self.signals else 2
             if agent.state.suspended is not None:
                 self._watching = False  # a new connection knows nothing of former watches
             self._watch(store, agent)
             self._watch_spark()
-            if (news := usage.news()) is not None:
+            if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
             self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
             self.wake.clear()
 
-    def _stall(self, store: "Store", bound: float) -> None:
-        """The loop stands still: whoever would be live by this session alone is not."""
+    def _end_stalled_session(self, store: "Store", bound: float) -> None:
+        """Ends the session of a loop that stands still: the worker counts as gone."""
         with contextlib.suppress(CoordinationError):  # the old one is ended; the loop, if it goes on, looks again
             store.renew()
         self.say("stalled", seconds=bound)
 
     # --- signals, watches, words
 
-    def _signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.told += 1
+    def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.signals += 1
         self.wake.set()
 
     def _watch(self, store: "Store", agent: "Agent") -> None:
-        """A hint that the target moved; polling alone would find it too."""
+        """Watches the target, so that a change is seen before the next poll."""
         if self._watching:
             return
         try:
-            store.watch(agent.paths.assign(self.worker), self._changed)
+            store.watch(agent.paths.assign(self.worker), self._wake_up)
         except CoordinationError:
             return
         self._watching = True
 
-    def _changed(self) -> None:
+    def _wake_up(self) -> None:
         self._watching = False
         self.wake.set()
 
     def say(self, word: str, /, **facts: object) -> None:
-        """One decision, one line on standard error. It does not wait until somebody reads it."""
-        self._log.write(self._line(word, **facts))
+        """Writes one decision as one line to standard error, without waiting for a reader."""
+        self._log.write(self._format_line(word, **facts))
 
-    def _line(self, word: str, /, **facts: object) -> str:
+    def _format_line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        pairs = "".join(f" {key}={_quoted(value)}" for key, value in facts.items() if value is not None)
+        pairs = "".join(f" {key}={_quote(value)}" for key, value in facts.items() if value is not None)
         return masked(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
 
     # --- Spark
 
     def _start_spark(self) -> bool:
-        """Starts the worker's own Spark and waits until it is ready: who cannot work does not join. False: told to leave."""
+        """Starts the worker's own Spark and waits until it is ready: only then the worker joins.
+
+        False if it was asked to leave meanwhile. Raises EnvironmentFailed."""
         if self.server is None:
             return True
         self._launch(self.server)
-        while not self.told:
+        while not self.signals:
             self._watch_spark()
             if self._ready:
                 self.live = self.live.model_copy(update={"endpoint": self.server.url})
@@ -287,9 +289,9 @@ class Process:
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def _watch_spark(self) -> None:
-        """A Spark that died, or was killed for its silence or a task that cannot be ended, is started again at its former
-        address; one that is not ready in time started in vain, and after `RESTARTS` vain starts the worker gives up."""
-        if self.server is None or self.told:
+        """Starts a Spark that died again at its address; kills one that is silent or has a task that cannot be ended. Raises
+        EnvironmentFailed after `RESTARTS` starts in a row that were not ready in `starting` seconds."""
+        if self.server is None or self.signals:
             return
         if self.server.pid is None:
             self._failures = 1 if self._ready else self._failures + 1
@@ -322,6 +324,6 @@ class Process:
         self.wake.set()
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return f'"{text}"' if any(c in text for c in ' ="') or not text else text

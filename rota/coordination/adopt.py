@@ -3,18 +3,18 @@
 Laws:
 1. After it, every token of this group is above every token that the tables have seen.
 2. A checkpoint that was ahead of its table is set to what the table says, or removed where the table never heard of the
-   partition, whether it can be read or not; only here may a checkpoint go back.
+   partition; only here may a checkpoint go back.
 3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
-4. Settings that cannot be read begin anew under a new id: no table carries it, so none goes on before it is adopted.
+4. It begins only where every record can be read: `rota repair` comes first.
 
 What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token
 above that of a current own record, a checkpoint ahead of its table.
 """
 
-import secrets
 from collections.abc import Mapping
 
 from rota.coordination.records import Checkpoint, Meta
+from rota.coordination.repair import check_readable
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError
 from rota.ids import parse_run
@@ -24,7 +24,7 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint 
     """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
     given checkpoints to what their tables say (None: nothing). The settings as they are then. Raises ConfigError while
     runs are alive."""
-    _idle(tree)
+    check_adoptable(tree)
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
     for partition, checkpoint in (checkpoints or {}).items():
         path = tree.paths.checkpoint(partition)
@@ -35,20 +35,13 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint 
     return meta
 
 
-def legible(tree: Tree) -> Meta:
-    """The settings, begun anew where they cannot be read; the sensor brings back what the code declares. Raises
-    ConfigError while runs are alive."""
-    _idle(tree)
-    if not tree.there():
-        raise _absent(tree)
-    return tree.update(tree.paths.meta, Meta, lambda now: now or Meta(id=secrets.token_hex(16)), anew=True)
-
-
 def _absent(tree: Tree) -> ConfigError:
     return ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
 
 
-def _idle(tree: Tree) -> None:
+def check_adoptable(tree: Tree) -> None:
+    """Raises ConfigError while a run is alive, or where a record cannot be read."""
+    check_readable(tree, "adopt")
     if runs := sorted(parse_run(name)[1] for name in tree.working()):
         raise ConfigError(
             f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0]}. "

@@ -20,7 +20,7 @@ from typing import IO, Self
 
 from rota.errors import EnvironmentFailed
 from rota.java import find_java
-from rota.machine import free_port, held
+from rota.machine import free_port, lock_file
 
 # Only the jars that a server needs: it starts twice as fast as with all of Spark's.
 NEEDED = ("zookeeper", "slf4j-api", "log4j-", "snappy-java", "metrics-core", "netty-", "jcl-over", "commons-io")
@@ -127,7 +127,7 @@ class EmbeddedZooKeeper:
     def _hold(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if self._lock is None:
-            self._lock = held(self.data_dir / "lock")
+            self._lock = lock_file(self.data_dir / "lock")
             if self._lock is None:
                 raise EnvironmentFailed(
                     f"Another embedded ZooKeeper holds {self.data_dir}. Stop it, or choose another folder"

@@ -1,8 +1,11 @@
 """What a group stops knowing: a worker that is gone for good, a pipeline that was taken away, partitions that vanished.
 
-Laws: what is still in use is never forgotten, and that is checked in the very write; what was consumed stays known. An
-own record and a checkpoint outlive their partition, so that one that comes back goes on where it was, under higher
-tokens. Its load, its pin and its park go with it.
+Laws:
+1. What is in use is not forgotten. That a worker has no target is checked in the multi that forgets it. That it is not
+   live, and that no run consumes a partition, is read before the write: whoever comes in between makes the record anew,
+   or finishes the batch under its token.
+2. What was consumed stays known: an own record and a checkpoint outlive their partition, so that one that comes back goes
+   on where it was, under higher tokens. Its load, its pin and its park go with it.
 """
 
 from collections.abc import Collection

@@ -28,7 +28,7 @@ class Paths:
 
     @property
     def meta(self) -> str:
-        """Format, random id, token base, assignor, options, protocol."""
+        """Format, random id, token base, assignor, options, policy."""
         return f"{self.root}/meta"
 
     @property

@@ -70,7 +70,7 @@ def basis(tree: Tree) -> Basis:
     partitions = {p: read.record for p, read in pipelines.items()}
     live = tree.newest(tree.live())
     people = tree.worker_wishes()
-    unreadable = {p.rpartition("/")[2] for p in tree.quarantined if p.startswith(f"{tree.paths.workers}/")}
+    unreadable = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
     workers = tuple(
         _worker(live[w], people[w].record if w in people else WorkerWishes(), doubtful=w in unreadable)
         for w in sorted(live, key=str.encode)

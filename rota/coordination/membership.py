@@ -3,11 +3,10 @@
 Laws:
 1. An incarnation is a worker and a session; its live node can be made by that session only, so `check(live node)` in a
    multi proves that the writer's session was alive when the write was ordered.
-2. A worker of another protocol than the group's does not join.
-3. A lost reply is resolved by reading back.
-4. However many partitions a worker owns, a run of its finds room for those it names.
-5. A worker waits while another process of its id is live; a session that only outlived its process is no reason to wait.
-6. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
+2. A lost reply is resolved by reading back.
+3. However many partitions a worker owns, a run of its finds room for those it names.
+4. A worker waits while another process of its id is live; a session that only outlived its process is no reason to wait.
+5. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +15,9 @@ from contextlib import suppress
 from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, Create, Delete, settle
 from rota.coordination.tree import Tree
-from rota.errors import ConfigError, Conflict, CoordinationError, Unavailable, Unknown
+from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
-from rota.machine import running
+from rota.machine import is_running
 
 MAX_RUN = (
     1_000  # partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
@@ -28,14 +27,10 @@ MAX_RUN = (
 def join(tree: Tree, worker: str, live: Live) -> str:
     """Creates the worker's live node under the store's present session and returns the incarnation.
 
-    Raises ConfigError (another protocol, a bad id), Unavailable (no session, or it changed on the way)."""
+    Raises ConfigError (a bad id), NoGroup, Undecodable (the group's settings), Unavailable (no session, or it changed on
+    the way)."""
     tree.store.wait_active(PATIENCE)
-    meta = tree.meta()
-    if meta.protocol != live.protocol:
-        raise ConfigError(
-            f"Group {tree.group!r} works by protocol {meta.protocol!r}, this worker by {live.protocol!r}. "
-            f"Start it with --protocol {meta.protocol}"
-        )
+    tree.meta()
     incarnation = incarnation_of(worker, tree.store.session)
     _create_ephemeral(tree, tree.paths.live(incarnation), live)
     if tree.store.get(tree.paths.waiting(incarnation)) is not None:
@@ -52,7 +47,7 @@ def rival(tree: Tree, worker: str, live: Live) -> str | None:
     records = tree.read_many([tree.paths.live(n) for n in others], Live)
     for name in others:
         read = records.get(tree.paths.live(name))
-        if read is None and tree.paths.live(name) in tree.quarantined:
+        if read is None and tree.paths.live(name) in tree.unreadable:
             return name  # not to be understood, but live
         if read is not None and read.record.host and not _ended(read.record, live):
             return name
@@ -60,7 +55,7 @@ def rival(tree: Tree, worker: str, live: Live) -> str | None:
 
 
 def _ended(other: Live, live: Live) -> bool:
-    return other.host == live.host and (other.pid == live.pid or not running(other.pid))
+    return other.host == live.host and (other.pid == live.pid or not is_running(other.pid))
 
 
 def wait_beside(tree: Tree, worker: str, live: Live) -> None:

@@ -8,9 +8,8 @@ Laws:
 3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
 4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
    again. Where the writer itself is no longer who it was (live node, target), none is written.
-5. A record that cannot be read is nobody's to claim or release; where a person says so it is set free, at the version at
-   which it was unreadable. Whoever held it is fenced like any former owner: by the version, and by the next token. So is
-   whoever is set free for a rename.
+5. A record that cannot be read is nobody's to claim or release (`repair.py`). A partition that is set free for a rename
+   or a repair fences its former owner as a claim does: by the version, and by the next token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,19 +98,9 @@ def release(
     _one(partition, release_all(tree, incarnation, {partition: own_version}, assign_version))
 
 
-def free_unreadable(tree: Tree, partition: str) -> bool:
-    """Sets the partition free if its own record cannot be read; whether that was so. Raises NotOwner where somebody was
-    faster, Unavailable, Unknown."""
-    node = tree.store.get(tree.paths.own(partition))
-    if node is None or _read(tree.paths.own(partition), node) is not None:
-        return False
-    _one(partition, _set(tree, (), Own(), {partition: node.version})[1])
-    return True
-
-
 def free(tree: Tree, partition: str) -> None:
     """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
-    is left to `free_unreadable`. Raises Unavailable, Unknown."""
+    is left alone. Raises Unavailable, Unknown."""
     path = tree.paths.own(partition)
     while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.owner:
         _set(tree, (), Own(), {partition: node.version})  # refused where it changed hands: once more

@@ -7,7 +7,7 @@ partition: one that was overtaken cannot. Noting a refusal never fails the work 
 
 from collections.abc import Sequence
 
-from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals
+from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import PATIENCE, Check, Delete
 from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, printable
@@ -58,8 +58,8 @@ def unreadable(tree: Tree, partition: str) -> str:
     """Why the partition must be left alone though nothing readable says so; call it after reading what is parked, the
     checkpoints and who owns it. A park that cannot be read is none the less one, and so are the others."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
-        if path in tree.quarantined:
-            return f"its record {path} cannot be read. Restore it, or: rota retry {partition}"
+        if path in tree.unreadable:
+            return f"its record {path} cannot be read. Restore it, or remove it: {repair_command(path)}"
     return ""
 
 

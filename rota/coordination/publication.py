@@ -162,7 +162,7 @@ class _Attempt:
     def _read(self) -> dict[str, Read[Slots] | None]:
         """Worker -> its slots as they are; None: there, but unreadable."""
         found: dict[str, Read[Slots] | None] = dict(self.tree.assigns())
-        for path, _ in sorted(self.tree.quarantined.items()):
+        for path, _ in sorted(self.tree.unreadable.items()):
             if path.startswith(f"{self.tree.paths.assigns}/"):
                 found[path.rpartition("/")[2]] = None
         return found

@@ -69,7 +69,6 @@ class Meta(Record):
     token_base: Whole = 0
     assignor: Id = "sticky"
     options: Options = {}
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     budget: Whole | None = None
     cooldown: Amount = 0.0
     grace: Amount = 0.0
@@ -96,7 +95,6 @@ class Live(Record):
     """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
-    protocol: Literal["assigned", "claim", "race"] = "assigned"
     capacity: Capacity = 1.0
     zone: Label | None = None
     labels: Labels = {}
@@ -314,8 +312,14 @@ def encode(record: Record) -> bytes:
     return data
 
 
+def repair_command(path: str) -> str:
+    """The command that lists the unreadable records of the group to which the record at `path` belongs."""
+    _, _, group, *_ = [*path.split("/"), "default", "default"]
+    return "rota repair" if group == "default" else f"rota repair --group {group}"
+
+
 def decode(path: str, model: type[R], data: bytes) -> R:
-    """The record at `path`. Raises Undecodable: it is quarantined and reported, never read as empty."""
+    """The record at `path`. Raises Undecodable: nobody takes it for an empty one."""
     try:
         return model.from_bytes(data)
     except (ValidationError, ValueError, RecursionError) as error:
@@ -323,7 +327,7 @@ def decode(path: str, model: type[R], data: bytes) -> R:
         where = ".".join(str(p) for p in why["loc"])[:200]
         raise Undecodable(
             f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]}). "
-            f"It is left alone; `rota check` says what mends it",
+            f"It is left alone. To see what removing it does: {repair_command(path)}",
             path=path,
         ) from None
 

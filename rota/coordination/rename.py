@@ -11,6 +11,7 @@ from contextlib import suppress
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint, Loads, Partitions, encode
+from rota.coordination.repair import check_readable
 from rota.coordination.room import lacking
 from rota.coordination.store import Create, Delete, Op, Set
 from rota.coordination.tree import Tree
@@ -21,7 +22,8 @@ from rota.ids import partition_id
 
 def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None:
     """Raises ConfigError, before anything is written, while a run consumes one of the partitions (old id -> new id), or
-    where a new id cannot be, or is another pipeline's."""
+    where a new id cannot be, or is another pipeline's, or a record cannot be read."""
+    check_readable(tree, "rename")
     for run in tree.runs():
         if at_work := partitions.keys() & set(run.partitions):
             raise ConfigError(

@@ -2,7 +2,7 @@
 
 Laws:
 1. A record that cannot be read is never taken for a missing or an empty one: a read of one raises Undecodable, a read
-   of many leaves it out and names it in `quarantined`. Only what a person asks for replaces it (`mending.py`).
+   of many leaves it out and names it in `unreadable`. Only a person replaces it (`repair.py`).
 2. A target is read between two equal heads, and a worker without an effective slot has no target (None), not an empty one.
 3. Own records are read before live nodes (`owned`, then `live`): the other order takes a worker that joined and claimed
    in between for dead.
@@ -51,11 +51,11 @@ def groups(store: Store) -> tuple[str, ...]:
 
 
 class Tree:
-    """The records of one group over one store; see the laws of the module. `quarantined` maps paths to what is wrong."""
+    """The records of one group over one store; see the laws of the module. `unreadable` maps paths to what is wrong."""
 
     def __init__(self, store: Store, group: str) -> None:
         self.store, self.group, self.paths = store, group, Paths(group)
-        self.quarantined: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         self._known: dict[str, tuple[Node, Record]] = {}  # packed records as they were decoded last
 
     # --- founding and settings
@@ -68,12 +68,11 @@ class Tree:
         self,
         assignor: str | None = None,
         options: Mapping[str, object] | None = None,
-        protocol: str | None = None,
         **policy: object,
     ) -> Meta:
         """The group is there after it, whoever founded it; settings that are given (also budget, cooldown, grace)
         replace what is there."""
-        given = {"assignor": assignor, "options": options, "protocol": protocol}
+        given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
         self.store.wait_active(PATIENCE)
         if not self.there():
@@ -140,13 +139,13 @@ class Tree:
         return Read(record, node)
 
     def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
-        """Path -> record for each that is there and readable; the unreadable ones are in `quarantined`."""
+        """Path -> record for each that is there and readable; the others are in `unreadable`."""
         found: dict[str, Read[R]] = {}
         alike: dict[bytes, R] = {}  # many say the same, as own records of one owner do
         for path, node in zip(paths, self.store.get_many(paths), strict=True):
             if node is not None:
                 record = alike.get(node.data)
-                if record is None or self.quarantined:
+                if record is None or self.unreadable:
                     fresh = self._decode(path, model, node)
                     if isinstance(fresh, Undecodable):
                         continue
@@ -161,9 +160,9 @@ class Tree:
         try:
             record = decode(path, model, node.data)
         except Undecodable as error:
-            self.quarantined[path] = str(error)
+            self.unreadable[path] = str(error)
             return error
-        self.quarantined.pop(path, None)
+        self.unreadable.pop(path, None)
         if model.packed:
             self._known[path] = node, record
         return record
@@ -174,22 +173,17 @@ class Tree:
         model: type[R],
         change: Callable[[R | None], R],
         checks: Sequence[Check] = (),
-        *,
-        anew: bool = False,
     ) -> R:
         """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
 
         `change` must be harmless to repeat: a lost reply is answered by reading and changing again. `checks` hold at the
-        instant of the write, or nothing is written: raises Conflict. `anew`, where a person asks for it: what cannot be
-        read is replaced as if it were not there; else raises Undecodable."""
+        instant of the write, or nothing is written: raises Conflict. Raises Undecodable."""
         self.store.wait_active(PATIENCE)
         for attempt in range(TRIES):
             node = self.store.get(path)
             seen = None if node is None else self._decode(path, model, node)
             if isinstance(seen, Undecodable):
-                if not anew:
-                    raise seen
-                seen = None
+                raise seen
             record = change(seen)
             if seen == record:
                 return record
@@ -202,13 +196,12 @@ class Tree:
                     raise
                 settle(self.store)
             else:
-                self.quarantined.pop(path, None)
                 return record
         raise AssertionError("not reached")
 
     def put(self, path: str, record: R) -> R:
-        """The record is this one after it, whatever it was, readable or not."""
-        return self.update(path, type(record), lambda _: record, anew=True)
+        """Writes the record, whatever it was before. Raises Undecodable where it cannot be read."""
+        return self.update(path, type(record), lambda _: record)
 
     def controller(self) -> Read[Controller]:
         """Who may publish."""
@@ -248,7 +241,7 @@ class Tree:
         return chosen
 
     def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
-        """Partition -> its own record, for those given or all. One that is missing or quarantined has no entry."""
+        """Partition -> its own record, for those given or all. One that is missing or cannot be read has no entry."""
         names = list(partitions) if partitions is not None else self._ids(self.paths.owns, is_partition)
         base = self.meta().token_base
         paths = [self.paths.own(n) for n in names]
@@ -309,7 +302,7 @@ class Tree:
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
         """The consuming runs that are alive, of these incarnations or all. Nodes of others are not read: together they
-        name all partitions. One that cannot be read is in `quarantined`."""
+        name all partitions. One that cannot be read is in `unreadable`."""
         names = [name for name, incarnation in self.working().items() if of is None or incarnation in of]
         reads = self.read_many([f"{self.paths.runs}/{n}" for n in names], RunNode)
         views: list[RunView] = []

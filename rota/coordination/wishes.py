@@ -22,8 +22,8 @@ def cordon(tree: Tree, worker: str) -> WorkerWishes:
 
 
 def uncordon(tree: Tree, worker: str) -> WorkerWishes:
-    """It takes part again: neither cordoned nor draining. Wishes that cannot be read are begun anew."""
-    return wish(tree, worker, cordoned=False, draining=False, anew=True)
+    """It takes part again: neither cordoned nor draining."""
+    return wish(tree, worker, cordoned=False, draining=False)
 
 
 def drain(tree: Tree, worker: str) -> WorkerWishes:
@@ -40,7 +40,6 @@ def wish(
     capacity: float | None = None,
     labels: Mapping[str, str] | None = None,
     max_partitions: int | None = None,
-    anew: bool = False,
 ) -> WorkerWishes:
     """Sets what is given and leaves the rest. Raises ConfigError on an unknown worker or a bad value."""
     known("worker", worker, workers(tree))
@@ -56,7 +55,7 @@ def wish(
     def changed(now: WorkerWishes | None) -> WorkerWishes:
         return _made(WorkerWishes, (now or WorkerWishes()).model_dump() | wanted)
 
-    return tree.update(tree.paths.worker(worker), WorkerWishes, changed, anew=anew)
+    return tree.update(tree.paths.worker(worker), WorkerWishes, changed)
 
 
 def cap(tree: Tree, worker: str, announced: int | None) -> int | None:
@@ -75,8 +74,8 @@ def pause(tree: Tree) -> GroupWishes:
 
 
 def resume(tree: Tree) -> GroupWishes:
-    """Lets voluntary moves happen again. Wishes that cannot be read are begun anew, without pins."""
-    return _group(tree, anew=True, paused=False)
+    """Lets voluntary moves happen again."""
+    return _group(tree, paused=False)
 
 
 def pin(tree: Tree, partition: str, worker: str | None) -> GroupWishes:
@@ -107,11 +106,11 @@ def _pin(tree: Tree, before: set[str], after: Mapping[str, str]) -> GroupWishes:
     return tree.update(tree.paths.wishes, GroupWishes, changed)
 
 
-def _group(tree: Tree, *, anew: bool = False, **wanted: object) -> GroupWishes:
+def _group(tree: Tree, **wanted: object) -> GroupWishes:
     def changed(now: GroupWishes | None) -> GroupWishes:
         return _made(GroupWishes, (now or GroupWishes()).model_dump() | wanted)
 
-    return tree.update(tree.paths.wishes, GroupWishes, changed, anew=anew)
+    return tree.update(tree.paths.wishes, GroupWishes, changed)
 
 
 def workers(tree: Tree) -> frozenset[str]:

@@ -85,7 +85,7 @@ class Looked:
 
     `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
     slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or is quarantined: it is left alone. Of those the `unread` ones had no room in this look: what
+    `owners` was not read or cannot be read: it is left alone. Of those the `unread` ones had no room in this look: what
     was known of them still holds. `busy` are the partitions of this incarnation's runs,
     read where it must let go of any. `cap` is how many partitions the
     worker may hold (None: no bound).
@@ -355,7 +355,3 @@ def _together(one: Claim | Release, other: Instruction) -> bool:
     if isinstance(one, Claim):
         return isinstance(other, Claim)
     return isinstance(other, Release) and one.reason == other.reason
-
-
-MACHINES: Mapping[str, Machine] = {"assigned": assigned}
-"""The protocol of a group (`meta.protocol`) -> its machine. `claim` and `race` stand here when they exist."""

@@ -29,7 +29,7 @@ from typing import IO
 from rota.dataplane import token
 from rota.dataplane.pulse import unanswered
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.machine import free_port, held
+from rota.machine import free_port, lock_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
@@ -257,12 +257,12 @@ def _scratch(name: str, wanted: Path | None) -> tuple[Path, IO[bytes]]:
     """A folder of this process, locked as long as it lives; those that killed workers of this name left are removed."""
     for left in Path(tempfile.gettempdir()).glob(f"rota-{name}-*/lock"):
         with contextlib.suppress(OSError):
-            if dead := held(left):
+            if dead := lock_file(left):
                 shutil.rmtree(left.parent, ignore_errors=True)
                 dead.close()
     folder = wanted or Path(tempfile.mkdtemp(prefix=f"rota-{name}-"))
     folder.mkdir(parents=True, exist_ok=True)
-    lock = held(folder / "lock")
+    lock = lock_file(folder / "lock")
     if lock is None:
         raise ConfigError(f"{folder} is the scratch folder of another Spark that lives. Choose another")
     return folder, lock

@@ -85,6 +85,13 @@ def secured(endpoint: str) -> str:
     return f"sc://{place}/{parameters or ''};{given}"
 
 
+def sent_in_clear(endpoint: str) -> bool:
+    """Whether runs send ROTA_SPARK_TOKEN to a server beyond loopback without TLS."""
+    place, _, parameters = endpoint.removeprefix("sc://").partition("/")
+    host = place.rpartition(":")[0] or place
+    return bool(secret(NAME)) and not loopback(host) and "use_ssl=true" not in parameters.lower()
+
+
 def _kept(place: str) -> str:
     """What the worker that started the server on this machine left for this user; empty if there is nothing."""
     host, _, port = place.rpartition(":")

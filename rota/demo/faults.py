@@ -1,7 +1,7 @@
-"""The director of the demo's faults: strikes where it hurts most, a batch that is being written and not committed.
+"""Causes the demo's faults where they could do most damage: in a batch that is being written and not yet committed.
 
-Law: a run is struck only while its own node is in `/runs`, an attempt folder of it is there, and no commit of it is in
-the table's log; that it was so is checked again after the blow.
+Law: a fault hits a run only while the run's node is in `/runs`, its attempt folder exists, and the table's log has no
+commit of it. The log is read again after the fault.
 """
 
 import os
@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.demo.page import Page, Run
-from rota.demo.stage import Stage
-from rota.demo.watch import PATIENCE, CommitSeen, RunSeen, Watch
+from rota.demo.observer import PATIENCE, CommitSeen, Observer, RunSeen
 from rota.errors import EnvironmentFailed
+from rota.local.page import DagsterPage, DagsterRun
+from rota.local.stack import Stack
 
-JUST_BEGUN = 0.5  # seconds: what is killed must not get to its commit between the look and the blow
+JUST_BEGUN = 0.5  # seconds: what is killed must not commit between the look and the signal
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
-    """A worker's process group was killed in the middle of a batch, and what came of it."""
+class KillFigures:
+    """The kill of a worker in the middle of a batch: `seconds` until `taken_by` committed a partition of it, in `legs`."""
 
     worker: str
     run_id: str
@@ -33,8 +33,8 @@ class Killed:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """A worker came later and got its share."""
+class JoinFigures:
+    """A worker that joined later: `seconds` from its live node to its first commit."""
 
     worker: str
     at: float
@@ -43,8 +43,8 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Zombie:
-    """A run was frozen past its session, overtaken, woken, and its write was refused."""
+class ZombieFigures:
+    """A run that was frozen at `at`, overtaken, and woken at `woken`; `refused` are the partitions it could not write."""
 
     run_id: str
     worker: str
@@ -54,115 +54,121 @@ class Zombie:
     refused: tuple[str, ...]
 
 
-def in_the_middle(watch: Watch, begun: float = 3600.0) -> tuple[RunSeen, ...]:
-    """The runs with an attempt folder there, for less than `begun` seconds, and no commit, as last looked."""
-    fresh = [name for name, age in watch.attempts().items() if age < begun]
+def find_uncommitted(observer: Observer, begun: float = 3600.0) -> tuple[RunSeen, ...]:
+    """The runs of the last look with an attempt folder younger than `begun` seconds and no commit."""
+    fresh = [name for name, age in observer.attempts().items() if age < begun]
     return tuple(
         run
-        for run in watch.runs.values()
-        if not watch.committed(run.id) and any(name.startswith(f"{run.id}-") for name in fresh)
+        for run in observer.runs.values()
+        if not observer.has_committed(run.id) and any(name.startswith(f"{run.id}-") for name in fresh)
     )
 
 
-def kill(stage: Stage, watch: Watch, page: Page) -> Killed:
-    """SIGKILL to the process group of a worker in the middle of a batch; returns once others committed its partitions."""
-    run = watch.until(
-        lambda: next((r for r in in_the_middle(watch, JUST_BEGUN) if r.worker in stage.children), None),
+def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigures:
+    """Sends SIGKILL to the process group of a worker in the middle of a batch; waits until another committed for it. Raises
+    EnvironmentFailed."""
+    run = observer.wait_until(
+        lambda: next((r for r in find_uncommitted(observer, JUST_BEGUN) if r.worker in stack.children), None),
         PATIENCE,
         "a run in the middle of its batch",
     )
     at = time.time()
-    stage.strike(run.worker)
-    watch.look()
-    if watch.committed(run.id):
+    stack.kill(run.worker)
+    observer.look()
+    if observer.has_committed(run.id):
         raise EnvironmentFailed(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
-    owned = {p for p, owner in watch.owners().items() if owner == run.incarnation}
+    owned = {p for p, owner in observer.owners().items() if owner == run.incarnation}
 
     def taken() -> CommitSeen | None:
-        return next((c for c in watch.commits if c.at > at and c.run_id != run.id and owned & c.ranges.keys()), None)
+        return next((c for c in observer.commits if c.at > at and c.run_id != run.id and owned & c.ranges.keys()), None)
 
-    commit = watch.until(taken, PATIENCE, f"a commit of a partition of the dead {run.worker}")
-    legs = _legs(watch, page.runs(), run.incarnation, at, commit)
-    taker = watch.whose[commit.run_id].worker if commit.run_id in watch.whose else "?"
-    return Killed(run.worker, run.id, tuple(sorted(owned)), at, commit.at - at, legs, taker)
+    commit = observer.wait_until(taken, PATIENCE, f"a commit of a partition of the dead {run.worker}")
+    legs = _legs(observer, page.read_runs(), run.incarnation, at, commit)
+    taker = observer.whose[commit.run_id].worker if commit.run_id in observer.whose else "?"
+    return KillFigures(run.worker, run.id, tuple(sorted(owned)), at, commit.at - at, legs, taker)
 
 
-def _legs(watch: Watch, runs: Mapping[str, Run], dead: str, at: float, commit: CommitSeen) -> dict[str, float]:
-    """From the kill to the commit: expiry, tick, rebalance, tick, launch, query; together the whole."""
-    gone = watch.gone.get(dead, at)
-    epoch = next((t for _, t in sorted(watch.epochs.items()) if t >= gone), gone)
+def _legs(
+    observer: Observer, runs: Mapping[str, DagsterRun], dead: str, at: float, commit: CommitSeen
+) -> dict[str, float]:
+    """The seconds of each step from the kill to the commit. Their sum is the whole."""
+    gone = observer.gone.get(dead, at)
+    epoch = next((t for _, t in sorted(observer.epochs.items()) if t >= gone), gone)
     rebalance = max((r.created for r in runs.values() if "rebalance" in r.job and r.created <= epoch), default=gone)
     created = runs[commit.run_id].created if commit.run_id in runs else epoch
-    registered = watch.registered.get(commit.run_id, commit.at)
+    registered = observer.registered.get(commit.run_id, commit.at)
     marks = [at, gone, rebalance, epoch, created, registered, commit.at]
     names = ("expiry", "tick", "rebalance", "second tick", "launch", "query")
     return {name: max(0.0, b - a) for name, a, b in zip(names, marks[:-1], marks[1:], strict=True)}
 
 
-def join(watch: Watch, worker: str) -> Joined:
-    """Waits for a worker, started before, to be live and to commit."""
-    watch.until(lambda: worker in watch.workers(), PATIENCE, f"{worker} to be live")
-    live = max(at for incarnation, at in watch.live.items() if incarnation.startswith(f"{worker}@"))
+def wait_for_join(observer: Observer, worker: str) -> JoinFigures:
+    """Waits until a worker that was started before is live and commits. Raises EnvironmentFailed."""
+    observer.wait_until(lambda: worker in observer.workers(), PATIENCE, f"{worker} to be live")
+    live = max(at for incarnation, at in observer.live.items() if incarnation.startswith(f"{worker}@"))
 
     def first() -> CommitSeen | None:
         return next(
-            (c for c in watch.commits if c.run_id in watch.whose and watch.whose[c.run_id].worker == worker), None
+            (c for c in observer.commits if c.run_id in observer.whose and observer.whose[c.run_id].worker == worker),
+            None,
         )
 
-    commit = watch.until(first, PATIENCE, f"the first commit of {worker}")
-    return Joined(worker, live, commit.at - live, tuple(sorted(commit.ranges)))
+    commit = observer.wait_until(first, PATIENCE, f"the first commit of {worker}")
+    return JoinFigures(worker, live, commit.at - live, tuple(sorted(commit.ranges)))
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """A run that stands still, and its process."""
+class FrozenRun:
+    """A run whose process is stopped."""
 
     run: RunSeen
     pid: int
     at: float
 
 
-def freeze(watch: Watch, page: Page, feed: Callable[[], None]) -> Frozen:
-    """SIGSTOP to the process of a run in the middle of a batch; one that committed under our hands is let go.
+def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) -> FrozenRun:
+    """Sends SIGSTOP to the process of a run in the middle of a batch; a run that committed meanwhile goes on.
 
-    `feed` is called whenever no run is left to be caught: it gives the workers something to do.
-    """
+    `feed` is called while there is no run: it lands files for the next one. Raises EnvironmentFailed."""
     pids: dict[str, int] = {}
 
-    def held() -> Frozen | None:
-        if not watch.runs:
+    def held() -> FrozenRun | None:
+        if not observer.runs:
             feed()
-        for run in watch.runs.values():  # asked early: a batch is short
-            if run.id not in pids and (pid := page.pid(run.id)):
+        for run in observer.runs.values():  # asked early: a batch is short
+            if run.id not in pids and (pid := page.find_pid(run.id)):
                 pids[run.id] = pid
-        caught = [r for r in in_the_middle(watch) if r.id in pids]
+        caught = [r for r in find_uncommitted(observer) if r.id in pids]
         if not caught:
             return None
         run = caught[0]
         os.kill(pids[run.id], signal.SIGSTOP)
         at = time.time()
-        watch.look()
-        if not watch.committed(run.id):
-            return Frozen(run, pids[run.id], at)
+        observer.look()
+        if not observer.has_committed(run.id):
+            return FrozenRun(run, pids[run.id], at)
         os.kill(pids[run.id], signal.SIGCONT)
         return None
 
-    return watch.until(held, PATIENCE, "a run to freeze in the middle of its batch")
+    return observer.wait_until(held, PATIENCE, "a run to freeze in the middle of its batch")
 
 
-def wake(watch: Watch, frozen: Frozen, partition: str) -> Zombie:
-    """Waits until somebody else committed `partition` of the frozen run, wakes it, waits until its write is refused."""
+def wake_run(observer: Observer, frozen: FrozenRun, partition: str) -> ZombieFigures:
+    """Waits until another run committed `partition` of the frozen run, wakes the frozen run, waits until its write is
+    refused. Raises EnvironmentFailed."""
 
     def overtaken() -> CommitSeen | None:
-        later = (c for c in watch.commits if c.at > frozen.at and c.run_id != frozen.run.id)
+        later = (c for c in observer.commits if c.at > frozen.at and c.run_id != frozen.run.id)
         return next((c for c in later if partition in c.ranges), None)
 
     try:
-        commit = watch.until(overtaken, PATIENCE, f"somebody to overtake the frozen run {frozen.run.id}")
+        commit = observer.wait_until(overtaken, PATIENCE, f"somebody to overtake the frozen run {frozen.run.id}")
     finally:
         woken = time.time()
         with suppress(ProcessLookupError):
             os.kill(frozen.pid, signal.SIGCONT)
-    refused = watch.until(lambda: watch.refused(frozen.run.id), PATIENCE, "the woken run's write to be refused")
-    taker = watch.whose[commit.run_id].worker if commit.run_id in watch.whose else "?"
-    return Zombie(frozen.run.id, frozen.run.worker, frozen.at, woken, taker, tuple(sorted(refused)))
+    refused = observer.wait_until(
+        lambda: observer.find_refused(frozen.run.id), PATIENCE, "the woken run's write to be refused"
+    )
+    taker = observer.whose[commit.run_id].worker if commit.run_id in observer.whose else "?"
+    return ZombieFigures(frozen.run.id, frozen.run.worker, frozen.at, woken, taker, tuple(sorted(refused)))

@@ -1,6 +1,6 @@
 """The demo's figures: what is printed at the end, and the laws that decide its exit code.
 
-Law: `broken` is empty if and only if nothing was lost or doubled, every fault struck and was survived, and every commit
+Law: no law is broken if and only if nothing was lost or doubled, every fault struck and was survived, and every commit
 came from a run that a sensor launched.
 """
 
@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.coordination.tree import Tree
-from rota.demo.faults import Joined, Killed, Zombie
-from rota.demo.page import Run
+from rota.demo.faults import JoinFigures, KillFigures, ZombieFigures
+from rota.demo.observer import CommitSeen
 from rota.demo.verify import Verdict
-from rota.demo.watch import CommitSeen
+from rota.local.page import DagsterRun
 
 NEXT = "cp pipelines/flights.py pipelines/mine.py"
 
@@ -43,22 +43,22 @@ class Launches:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that the demo found out."""
+    """Everything that the demo measured; `seconds` is the whole, `stages` its parts."""
 
     verdict: Verdict
     epochs: tuple[EpochFigures, ...]
     launches: Launches
     refused: int
-    killed: Killed | None
-    joined: Joined | None
-    zombie: Zombie | None
+    killed: KillFigures | None
+    joined: JoinFigures | None
+    zombie: ZombieFigures | None
     faults: bool
     seconds: float
     stages: Mapping[str, float]
     picture: str
 
-    def broken(self) -> tuple[str, ...]:
-        """The laws that do not hold, a line each; none: the demo is a success."""
+    def find_broken_laws(self) -> tuple[str, ...]:
+        """A line for each law that does not hold; empty if the demo is a success."""
         v = self.verdict
         laws = [
             (
@@ -83,8 +83,8 @@ class Figures:
         """The figures under the names that docs/protocol.md lists."""
         v = self.verdict
         return {
-            "right": not self.broken(),
-            "broken": list(self.broken()),
+            "right": not self.find_broken_laws(),
+            "broken": list(self.find_broken_laws()),
             "rows_read": v.rows_landed,
             "rows_written": v.rows_written,
             "missing": v.missing,
@@ -113,15 +113,15 @@ class Figures:
         }
 
 
-def launches(commits: Sequence[CommitSeen], runs: Mapping[str, Run]) -> Launches:
-    """Each commit's run, looked up in Dagster's storage: launched by a sensor, or foreign."""
+def read_launches(commits: Sequence[CommitSeen], runs: Mapping[str, DagsterRun]) -> Launches:
+    """Who launched the run of each commit, by Dagster's storage: a sensor, or somebody else (foreign)."""
     ids = {c.run_id for c in commits}
     by_sensor = {i for i in ids if i in runs and runs[i].sensor}
     return Launches(len(commits), len(ids), len(by_sensor), tuple(sorted(ids - by_sensor)))
 
 
-def epochs(tree: Tree) -> tuple[EpochFigures, ...]:
-    """What the audit of each publication says."""
+def read_epochs(tree: Tree) -> tuple[EpochFigures, ...]:
+    """The figures of each epoch, from its audit record."""
     return tuple(
         EpochFigures(
             epoch=e.epoch,

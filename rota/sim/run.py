@@ -11,7 +11,7 @@ from rota.coordination.tree import Tree
 from rota.dataplane.ports import Ports, Ranges
 from rota.errors import ForeignTable, RotaError
 from rota.ids import worker_of
-from rota.pipeline import Delta, Files, Pipeline
+from rota.pipeline import Pipeline, delta, files
 from rota.replay import replay
 from rota.sim.job import TimedJob
 from rota.sim.journal import SteppedStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.sim.stage import Stage
 
 logging.getLogger("rota.consume").addHandler(logging.NullHandler())  # what it warns of is the world's, not the user's
-PIPELINE = Pipeline(Files("rows", "json", "row long"), Delta("table"), name="sim")
+PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="sim")
 Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 
 

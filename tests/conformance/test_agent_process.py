@@ -235,11 +235,3 @@ def test_no_java_is_one_line(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_
     assert worker.ends() == 2
     assert len(worker.log.read_text().splitlines()) == 1
     assert worker.said("Try: apt install openjdk-17")
-
-
-def test_a_group_of_another_protocol_is_not_joined(start: Start, real: Tree) -> None:
-    real.found(protocol="claim")
-    worker = start("w1")
-    assert worker.ends() == 2
-    assert worker.said("works by protocol 'claim'")
-    assert len(worker.log.read_text().splitlines()) == 1

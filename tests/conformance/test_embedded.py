@@ -13,7 +13,7 @@ from rota.coordination import embedded
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.errors import EnvironmentFailed
-from rota.java import find_java, java_version
+from rota.java import find_java, read_java_version
 from rota.machine import free_port
 from tests.waiting import wait_until
 
@@ -164,7 +164,7 @@ def test_java_is_looked_up_in_java_home_then_on_the_path(tmp_path: Path) -> None
     with pytest.raises(EnvironmentFailed, match=r"looked in JAVA_HOME=.*nowhere"):
         find_java(on_path | {"JAVA_HOME": str(tmp_path / "nowhere")})
     old = fake_java(tmp_path / "old", "1.8.0_392")
-    assert java_version(old) == 8
+    assert read_java_version(old) == 8
     with pytest.raises(EnvironmentFailed, match=r"Java 17\+ is needed, .* is 8"):
         find_java({"PATH": str(old.parent)})
 

@@ -70,7 +70,6 @@ CHANGES: dict[str, Callable[[Group], object]] = {
     "pause": lambda g: wishes.pause(g.tree),
     "assignor": lambda g: g.tree.found(assignor="hash"),
     "options": lambda g: g.tree.found(options={"x": 1}),
-    "protocol": lambda g: g.tree.found(protocol="claim"),
     "budget": lambda g: g.tree.found(budget=1),
     "cooldown": lambda g: g.tree.found(cooldown=1.0),
     "grace": lambda g: g.tree.found(grace=1.0),
@@ -216,13 +215,13 @@ def test_an_unreadable_live_or_wish_record_makes_a_worker_keep_what_it_holds(bal
     balanced.tree.store.create(balanced.tree.paths.worker("w1"), b"?")
     look = look_at(balanced.tree)
     assert {w.id: w.state for w in look.snapshot.workers} == {"w1": "cordoned", "w2": "cordoned"}
-    assert set(balanced.tree.quarantined) == {
+    assert set(balanced.tree.unreadable) == {
         balanced.tree.paths.live(balanced.names["w2"]),
         balanced.tree.paths.worker("w1"),
     }
     balanced.tree.store.set(balanced.tree.paths.worker("w1"), b'{"v":1}', -1)
     look_at(balanced.tree)
-    assert set(balanced.tree.quarantined) == {balanced.tree.paths.live(balanced.names["w2"])}
+    assert set(balanced.tree.unreadable) == {balanced.tree.paths.live(balanced.names["w2"])}
 
 
 @pytest.mark.parametrize("which", ["meta", "wishes", "controller", "head"])
@@ -261,7 +260,7 @@ def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Gr
     for partition in ("flights:AA", "hotels-1"):
         tree.put(tree.paths.checkpoint(partition), Checkpoint(offset=1, token=1, run_id="", rows=60))
     tree.store.create(tree.paths.load("flights"), b"?")
-    assert tree.paths.load("flights") in rebalance(tree, "r").quarantined
+    assert tree.paths.load("flights") in rebalance(tree, "r").unreadable
     assert tree.loads()["hotels"].record.rates["1"] > 0
 
 
@@ -273,7 +272,7 @@ def test_an_unreadable_own_record_or_checkpoint_is_left_out_and_named(balanced: 
     assert "flights:AA" not in tree.owned()
     assert len(tree.owned()) == 3
     assert tree.checkpoints() == {}
-    assert set(tree.quarantined) == {tree.paths.own("flights:AA"), tree.paths.checkpoint("flights:AA")}
+    assert set(tree.unreadable) == {tree.paths.own("flights:AA"), tree.paths.checkpoint("flights:AA")}
 
 
 # --- founding, growing, forgetting

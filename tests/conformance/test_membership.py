@@ -1,4 +1,4 @@
-"""Laws of membership: an incarnation is one session, of one protocol; the newest counts."""
+"""Laws of membership: an incarnation is one session; the newest counts."""
 
 import pytest
 
@@ -25,14 +25,6 @@ def test_join_announce_leave(world: World, tree: Tree) -> None:
     assert tree.live() == ()
     with pytest.raises(Conflict):
         membership.announce(agent, incarnation, Live())
-
-
-def test_another_protocol_does_not_join(world: World, tree: Tree) -> None:
-    tree.found(protocol="race")
-    with pytest.raises(ConfigError, match="--protocol race"):
-        membership.join(tree, "w1", Live())
-    assert tree.live() == ()
-    membership.join(tree, "w1", Live(protocol="race"))
 
 
 @pytest.mark.parametrize("worker", ["", ".hidden", "a b", "a/b", "caf\u00e9", "x" * 129, 7, None])

@@ -333,11 +333,11 @@ def test_an_undecodable_slot_is_mended_by_the_next_publication(tree: Tree) -> No
     done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
     tree.store.set(tree.paths.assign("w1"), b"rubbish", -1)
     assert set(tree.targets()[1]) == {"w2"}
-    assert tree.paths.assign("w1") in tree.quarantined
+    assert tree.paths.assign("w1") in tree.unreadable
     done = publish(tree, done.term, Publication({"w1": parts("a"), "w2": parts("b")}))
     assert done.changed == ("w1",)
     assert effective(tree) == {"w1": parts("a"), "w2": parts("b")}
-    assert not tree.quarantined
+    assert not tree.unreadable
 
 
 # --- lost replies

@@ -13,7 +13,8 @@ ROOMS = {  # a room of rota -> the rooms that it may import
     "coordination": {"core", "coordination"},
     "dataplane": {"core", "dataplane"},
     "sim": {"core", "sim", "coordination", "dataplane"},
-    "demo": {"coordination", "demo"},  # it watches and strikes; it shares nothing with what it verifies
+    "local": {"coordination", "local"},  # processes on one machine
+    "demo": {"coordination", "local", "demo"},  # it watches and strikes; it shares nothing with what it verifies
 }
 DRIVES = {"sim"}  # rooms that run the verbs themselves
 LEAVES = {"errors", "ids", "java", "machine", "settings", "pipeline"}  # modules of rota that every room may import
@@ -62,7 +63,7 @@ def test_imports_go_one_way(path: Path) -> None:
         if top == "rota" and rest and here in ROOMS and here not in DRIVES and not (ROOT / "rota" / rest[0]).is_dir():
             assert rest[0] in LEAVES, f"room {here} imports the verb {name}: {path}"
         if top == "rota" and rest and here == "verb" and path.name != "__main__.py":
-            assert rest[0] not in {"cli", "sim", "demo"}, f"a verb imports {name}: {path}"
+            assert rest[0] not in {"cli", "sim", "local", "demo"}, f"a verb imports {name}: {path}"
 
 
 @pytest.mark.parametrize("path", sources("rota", "pipelines", *CARD), ids=lambda p: str(p.relative_to(ROOT)))

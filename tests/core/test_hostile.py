@@ -229,7 +229,7 @@ def test_a_payload_that_means_harm_is_quarantined_and_left_alone(model: type[Rec
     path = {**paths, Partitions: tree.paths.pipeline("p"), Slots: tree.paths.assign("w")}[model]
     tree.store.create(path, PAYLOADS[name])
     assert tree.read_many([path], model) == {}
-    assert path in tree.quarantined
+    assert path in tree.unreadable
     assert server.entries[path].node == tree.store.get(path)
     assert server.entries[path].node.version == 0, "nobody wrote over it"
 

@@ -7,7 +7,7 @@ import pytest
 import rota
 from rota.errors import ConfigError
 from rota.ids import checked_id
-from rota.pipeline import load
+from rota.pipeline import Files, load
 from rota.settings import Settings, expanded
 
 GOOD = """
@@ -103,9 +103,18 @@ def test_ids_are_checked_before_any_use(bad: object) -> None:
 
 
 def test_the_public_names() -> None:
-    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "history"]
+    assert sorted(rota.__all__) == ["Group", "Pipeline", "delta", "files", "read_moves"]
 
 
-def test_a_protocol_that_no_worker_speaks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="known is assigned"):
-        rota.Group("g", protocol="none")  # type: ignore[arg-type]
+def test_files_says_every_option_with_its_default() -> None:
+    """An editor completes it, and a word that is none is refused where it stands."""
+    from dataclasses import MISSING, fields
+    from inspect import Parameter, signature
+
+    options = signature(rota.files).parameters
+    assert list(options) == [one.name for one in fields(Files)]
+    assert {one.kind for one in options.values()} == {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
+    assert all(one.default is MISSING for one in fields(Files)), "the defaults stand once"
+    assert all(f"`{name}`" in (rota.files.__doc__ or "") for name in options)
+    with pytest.raises(TypeError, match="setle"):
+        rota.files("x", format="csv", schema="a int", setle=1)  # type: ignore[call-arg]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_protocol_lists_every_word() -> None:
     code = "".join((ROOT / "rota" / p).read_text() for p in ("agent.py", "cli/worker.py"))
-    said = {*re.findall(r'(?:say(?:_each)?|_idles|_line)\(\s*"([a-z-]+)"', code), "wait", "drain"}
+    said = {*re.findall(r'(?:say(?:_each)?|_idles|_format_line)\(\s*"([a-z-]+)"', code), "wait", "drain"}
     section = (ROOT / "docs" / "protocol.md").read_text().partition("## The words of a worker")[2].partition("\n## ")[0]
     listed = {word for row in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`([a-z-]+)`", row)}
     assert said == listed
@@ -114,7 +114,7 @@ def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch
     def after(seconds: float) -> bool:
         nonlocal now
         now += seconds
-        return usage.news() is not None
+        return usage.read_news() is not None
 
     assert not after(EVERY - 1), "not sampled yet"
     assert after(1), "the first sample"
@@ -134,6 +134,6 @@ def test_bandwidth_is_a_fraction_of_what_the_cards_can(monkeypatch: pytest.Monke
     monkeypatch.setattr(psutil, "net_io_counters", lambda: type("Io", (), {"bytes_recv": moved, "bytes_sent": 0})())
     usage = Usage(clock=lambda: now)
     now, moved = EVERY, int(EVERY * 125_000_000 / 4)
-    news = usage.news() or {}
+    news = usage.read_news() or {}
     assert news["bandwidth_in"] == pytest.approx(0.25)
     assert news["bandwidth_out"] == 0

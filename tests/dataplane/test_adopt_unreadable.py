@@ -1,13 +1,13 @@
-"""`rota adopt` where the group's own settings cannot be read: it goes on under a new id, and nothing is read twice."""
+"""`rota adopt` after the group's settings could not be read: it goes on under a new id, and nothing is read twice."""
 
 from pathlib import Path
 
 import pytest
 
 from rota.adopt import adopt, gone
-from rota.coordination.mending import unreadable
+from rota.coordination.repair import find_unreadable, repair
 from rota.dataplane.tables import Tables
-from rota.errors import EnvironmentFailed, ForeignTable, Undecodable
+from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
 from tests.dataplane.test_faults_without_spark import consumed, no_spark
 from tests.dataplane.world import World
 
@@ -35,10 +35,15 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     main = consumed(world, "p:a", 1)
     tree, token = world.tree, world.tree.owned()["p:a"].token
     tree.store.set(tree.paths.meta, b"\xff", -1)
-    with pytest.raises(Undecodable, match="rota check"):
+    with pytest.raises(Undecodable, match="rota repair"):
         world.run("a", connect=no_spark)
-    assert "rota adopt" in unreadable(tree)[0].mend
+    assert "rota adopt" in find_unreadable(tree)[0].effect
     assert gone(tree, world.pipeline) == ()
+    with pytest.raises(ConfigError, match="rota repair"):
+        adopt(tree, [world.pipeline])
+    repair(tree, [tree.paths.meta])
+    with pytest.raises(ForeignTable, match="rota adopt"):
+        world.run("a", connect=no_spark)
     done = adopt(tree, [world.pipeline])
     assert dict(done.offsets) == {"p:a": 1}
     assert tree.owned()["p:a"].token > token

@@ -19,9 +19,9 @@ from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition,
 from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.membership import register_run
-from rota.coordination.mending import unreadable
 from rota.coordination.parking import park, unpark
 from rota.coordination.records import Checkpoint, RunNode
+from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
 from rota.dataplane import replacing
@@ -611,19 +611,24 @@ def test_a_zombie_adds_no_column(tmp_path: Path) -> None:
     assert DeltaTable(table.path).version() == before
 
 
-def test_adopting_sets_checkpoints_and_parks_that_cannot_be_read(world: World) -> None:
-    """p:a goes on where its table is; p:b, of which the table never heard, begins anew."""
+def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> None:
+    """p:a goes on where its table is."""
     world.rows("a", "0", 1)
     world.give("a", "b")
     consumed(world, "p:a", 1)
     paths, store = world.tree.paths, world.tree.store
     for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
         store.create(path, b"\xff")
+    before = DeltaTable(world.table / "main").version()
+    with pytest.raises(ConfigError, match=r"3 record.s. of group .* before you adopt: rota repair"):
+        adopt(world.tree, [world.pipeline])
+    assert DeltaTable(world.table / "main").version() == before
+    assert len(repair(world.tree, [paths.root])) == 3
     done = adopt(world.tree, [world.pipeline])
-    assert (done.offsets, done.anew) == ({"p:a": 1}, ("p:b",))
+    assert (done.offsets, done.anew) == ({"p:a": 1}, ())
     assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p:a": 1}
     assert store.children(paths.parked) == ()
-    assert not unreadable(world.tree)
+    assert not find_unreadable(world.tree)
 
 
 # --- a table that changes hands -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rota.dataplane import names
 from rota.dataplane.landing import Landing
 from rota.ids import MAX_PARTITION, is_key
-from rota.pipeline import Delta, Files, Pipeline
+from rota.pipeline import Pipeline, delta, files
 
 FOLDERS = st.text(min_size=1, max_size=20).filter(
     lambda t: "/" not in t and "\0" not in t and t[0] not in "_." and not _surrogate(t)
@@ -91,8 +91,8 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
         (tmp_path / folder / "0.json").write_text('{"n": 1}\n')
     if not guarded:
         monkeypatch.setattr(names, "folder", unquote)
-    source = Files(str(tmp_path / "land"), "json", "n int", settle=0.0)
-    landing = Landing.of(replace(Pipeline(source, Delta(str(tmp_path / "table"))), name="p"))
+    source = files(str(tmp_path / "land"), format="json", schema="n int", settle=0.0)
+    landing = Landing.of(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
     hostile = "p:..%2Fsecret"
     given = landing.assign_offsets((hostile, "p:good"))
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"

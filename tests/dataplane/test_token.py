@@ -67,6 +67,15 @@ def test_the_token_of_the_environment_goes_first_and_over_tls_as_spark_has_it(mo
         token.secured("sc://127.0.0.1:4711")
 
 
+def test_the_token_of_the_environment_goes_in_clear_beyond_this_machine_without_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses = ["sc://h", "sc://192.0.2.1:4711", "sc://h:443/;use_ssl=true", "sc://127.0.0.1:4711", "sc://[::1]:4711"]
+    assert not any(map(token.sent_in_clear, addresses)), "there is none"
+    monkeypatch.setenv(token.NAME, "mine")
+    assert [token.sent_in_clear(address) for address in addresses] == [True, True, False, False, False]
+
+
 @pytest.mark.parametrize("how", ["open", "link", "file"])
 def test_a_folder_that_another_could_have_made_is_not_used(tmp_path: Path, how: str) -> None:
     folder = tmp_path / f"rota-spark-{os.getuid()}"

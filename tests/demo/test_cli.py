@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rota.cli.check import masked
+from rota.cli.check import mask_setting
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -100,6 +100,6 @@ def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
 
 
 def test_secrets_never_show() -> None:
-    assert masked("AWS_SECRET_ACCESS_KEY", "hunter2") == "***"
-    assert masked("ROTA_TABLES", "s3://me:hunter2@host/x") == "s3://***@host/x"
-    assert masked("ROTA_TABLES", "/data/tables") == "/data/tables"
+    assert mask_setting("AWS_SECRET_ACCESS_KEY", "hunter2") == "***"
+    assert mask_setting("ROTA_TABLES", "s3://me:hunter2@host/x") == "s3://***@host/x"
+    assert mask_setting("ROTA_TABLES", "/data/tables") == "/data/tables"

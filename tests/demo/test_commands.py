@@ -148,7 +148,7 @@ def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> No
     assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights:UA", "run-6")]
     assert "refused: a write of flights:UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
     assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
-    moves = rota.history("default")
+    moves = rota.read_moves("default")
     assert moves["partition"].tolist() == ["flights:AA", "flights:B6", "flights:UA", "flights:UA"]
     assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
 
@@ -210,27 +210,36 @@ def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
     assert group.tree.parked() == {}
 
 
-def test_retry_also_lets_go_of_what_nobody_can_read(group: Group, run: Run) -> None:
+def test_retry_leaves_what_nobody_can_read_to_repair(group: Group, run: Run) -> None:
     path = group.tree.paths.parking("flights:AA")
     group.tree.store.create(path, b"\xff")
-    assert "nobody can read why" in run("retry", "flights:AA").output
+    for words in (("flights:AA",), ("--pipeline", "flights")):
+        with pytest.raises(RotaError, match=f"flights:AA waits: its record {path} cannot be read.*: rota repair"):
+            run("retry", *words)
+    assert group.tree.store.get(path) is not None
+    assert f"Removed: {path}" in run("repair", "--remove", path).output
     assert group.tree.store.get(path) is None
 
 
-def test_check_names_a_torn_own_record_and_retry_of_its_pipeline_lets_it_go_on(group: Group, run: Run) -> None:
+def test_repair_lists_a_torn_own_record_and_removes_it(group: Group, run: Run) -> None:
     tree, path = group.tree, group.tree.paths.own("flights:UA")
     before = tree.owned()["flights:UA"]
+    assert "Every record of group default can be read" in run("repair").output
     tree.store.set(path, b"\xff", -1)
-    park(tree, "flights:AA", "bad")
     probes = {p["name"]: p for p in run.json("check")["probes"]}
     assert not probes[f"record {path}"]["works"]
-    assert "rota retry flights:UA" in probes[f"record {path}"]["fix"]
+    assert "rota repair" in probes[f"record {path}"]["fix"]
     why = run.json("why", "flights:UA")["parked"]
-    assert why == f"its record {path} cannot be read. Restore it, or: rota retry flights:UA"
-    said = run("retry", "--pipeline", "flights").output
-    assert "flights:AA is tried again; it was parked: bad" in said
-    assert f"flights:UA is tried again; nobody could read {path}" in said
-    assert "of 3 partitions of flights are tried again" in said
+    assert why == f"its record {path} cannot be read. Restore it, or remove it: rota repair"
+    (listed,) = run.json("repair")["records"]
+    assert (listed["path"], listed["record"]) == (path, "own record of partition flights:UA")
+    assert listed["effect"] in run("repair").output
+    for words, said in ((("--remove",), "Give --remove and the paths"), ((path,), "Give --remove and the paths")):
+        with pytest.raises(RotaError, match=said):
+            run("repair", *words)
+    with pytest.raises(RotaError, match="No unreadable record of group 'default' at /rota/default/head"):
+        run("repair", "--remove", "/rota/default/head")
+    assert run.json("repair", "--remove", path)["removed"] == [path]
     assert tree.owned()["flights:UA"].incarnation is None
     again = ownership.claim(tree, group.w2, "flights:UA", tree.owned()["flights:UA"].version)
     assert again.token > before.token
@@ -242,11 +251,6 @@ def test_retry_takes_many_partitions_or_one_pipeline(group: Group, run: Run) -> 
         park(group.tree, partition, "bad")
     assert run("retry", "flights:AA", "flights:B6").output.count("is tried again") == 2
     assert group.tree.parked() == {}
-    load = group.tree.paths.load("flights")
-    group.tree.store.create(load, b"?")
-    assert load in run("check").output
-    assert f"Begun anew: {load}." in run("retry").output
-    assert group.tree.loads() == {}
     for words in ((), ("flights:AA", "--pipeline", "flights")):
         with pytest.raises(RotaError, match="Give partitions, or --pipeline"):
             run("retry", *words)
@@ -321,7 +325,7 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     assert "is the table of pipeline 'mine'. Give 'yours' another path" in probe["seen"]
     with pytest.raises(RotaError, match="is the table of pipeline 'mine', not of 'other'"):
         run("rename", "other", "yours")
-    assert "mine is yours now: 1 partitions go on where they were" in run("rename", "mine", "yours").output
+    assert "mine is yours now: 1 partitions continue where they were" in run("rename", "mine", "yours").output
     assert "nothing is left to do" in run("rename", "mine", "yours").output
     assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
     group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))

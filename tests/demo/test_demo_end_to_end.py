@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from rota.demo.landing import MONTHS, Landing
+from rota.local.flights import MONTHS, FlightsFolder
 from tests.demo.json_keys import documented, held
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doub
     figures = json.loads(done.stdout)
     said = documented("demo")
     assert set(held(figures, said)) == said
-    year = Landing(tmp_path / "year").prepare().land(MONTHS)
+    year = FlightsFolder(tmp_path / "year").prepare().land(MONTHS)
     assert figures["rows_read"] == figures["rows_written"] == year.rows == 336_776
     assert figures["files"] == len(year.files) == 185
     assert [figures[k] for k in ("missing", "duplicates", "gaps", "overlaps", "quarantined")] == [0] * 5

@@ -7,11 +7,23 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from rota.history import COLOURS, REFUSED, EpochSeen, Moment, Moved, Span, Story, Tick, draw, frame, spans
+from rota.history import (
+    COLOURS,
+    REFUSED,
+    EpochSeen,
+    HistoryMove,
+    Moment,
+    Span,
+    Story,
+    Tick,
+    draw_story,
+    find_spans,
+    list_moves,
+)
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
-    made = tuple(Moved(p, giver, taker, f"epoch {number}") for p, giver, taker in moves)
+    made = tuple(HistoryMove(p, giver, taker, f"epoch {number}") for p, giver, taker in moves)
     return EpochSeen(number, at, f"Epoch {number}.", moves=made, moved=len(made), run_id=f"run{number}")
 
 
@@ -36,34 +48,34 @@ def share(png: bytes, colour: str) -> float:
 
 
 def test_a_ribbon_changes_its_colour_where_the_epoch_was_published() -> None:
-    assert spans(STORY) == {
+    assert find_spans(STORY) == {
         "f-A": [Span("f-A", "w1", 100.0, 130.0), Span("f-A", "w3", 130.0, 140.0)],
         "f-B": [Span("f-B", "w2", 100.0, 110.0), Span("f-B", "w1", 110.0, 140.0)],
     }
 
 
 def test_where_old_epochs_are_gone_the_first_giver_held_it() -> None:
-    assert spans(replace(STORY, epochs=STORY.epochs[1:]))["f-B"][0] == Span("f-B", "w2", 104.0, 110.0)
+    assert find_spans(replace(STORY, epochs=STORY.epochs[1:]))["f-B"][0] == Span("f-B", "w2", 104.0, 110.0)
 
 
 def test_the_frame_has_a_row_a_move() -> None:
-    moves = frame(STORY)
+    moves = list_moves(STORY)
     assert list(moves.columns) == ["epoch", "at", "partition", "from", "to", "reason", "sentence", "run_id"]
     assert moves["epoch"].tolist() == [1, 1, 2, 3]
     assert moves.loc[2, "from"] == "w2"
     assert str(moves["at"].dtype) == "datetime64[ns, UTC]"
-    assert frame(Story("default", (), (), (), (), 1.0)).empty
+    assert list_moves(Story("default", (), (), (), (), 1.0)).empty
 
 
 def test_the_picture_shows_owners_by_area_and_refused_writes_in_red() -> None:
-    png = draw(STORY)
+    png = draw_story(STORY)
     w1, w2, w3 = (share(png, c) for c in COLOURS[:3])
     assert w1 > w2 > 0
     assert w1 > w3 > 0
     assert share(png, REFUSED) > 0
-    assert share(draw(replace(STORY, refused=())), REFUSED) == 0
-    assert png == draw(STORY)
+    assert share(draw_story(replace(STORY, refused=())), REFUSED) == 0
+    assert png == draw_story(STORY)
 
 
 def test_an_empty_group_is_a_picture_too() -> None:
-    assert draw(Story("default", (), (), (), (), 5.0)).startswith(b"\x89PNG")
+    assert draw_story(Story("default", (), (), (), (), 5.0)).startswith(b"\x89PNG")

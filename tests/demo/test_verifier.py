@@ -12,8 +12,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from rota.demo import deltalog
-from rota.demo.landing import MONTHS, Landed, Landing, archive
 from rota.demo.verify import Verdict, verify
+from rota.local.flights import MONTHS, FlightsFolder, NewFiles, find_archive
 
 CARRIERS = ("AS", "HA", "OO")
 
@@ -23,7 +23,7 @@ class Made:
 
     def __init__(self, root: Path) -> None:
         self.landing, self.table = root / "landing", root / "table"
-        self.landed = Landing(self.landing).prepare().land(MONTHS, CARRIERS)
+        self.landed = FlightsFolder(self.landing).prepare().land(MONTHS, CARRIERS)
         self.index()
         self.consume()
 
@@ -111,17 +111,17 @@ def test_a_table_that_was_put_together_is_right(made: Made) -> None:
 
 
 def test_the_whole_year_lands_as_185_files_and_every_row_once(tmp_path: Path) -> None:
-    landing = Landing(tmp_path).prepare()
+    landing = FlightsFolder(tmp_path).prepare()
     assert list(tmp_path.rglob("2*.csv")) == []  # prepared, nothing visible
     january = landing.land([1])
     assert (len(january.files), january.rows) == (16, 27004)
     rest = landing.land(MONTHS)
     assert (len(january.files) + len(rest.files), january.rows + rest.rows) == (185, 336_776)
-    assert len(landing.carriers) == 16
-    assert landing.land(MONTHS) == Landed((), 0)
-    again = Landing(tmp_path).prepare()  # a second start over the same folder lands nothing twice
-    assert again.land(MONTHS) == Landed((), 0)
-    assert archive().is_file()
+    assert len({file.parent.name for file in rest.files}) == 16
+    assert landing.land(MONTHS) == NewFiles((), 0)
+    again = FlightsFolder(tmp_path).prepare()  # a second start over the same folder lands nothing twice
+    assert again.land(MONTHS) == NewFiles((), 0)
+    assert find_archive().is_file()
 
 
 def test_a_sound_table_is_right(sound: Made) -> None:

@@ -277,7 +277,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("assets.metadata.batch", cut)
+        patch.setattr("assets.metadata.describe_batch", cut)
         bench.materialize("batch", config)
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1

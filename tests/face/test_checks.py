@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import gaps, parked, stale
+from assets.checks import find_gaps, find_parked, find_stale
 from rota.coordination.records import Parked
 from rota.coordination.store import Node
 from rota.coordination.views import Read
-from rota.pipeline import Delta, Files, Pipeline
+from rota.pipeline import Pipeline, delta, files
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ ORDINARY = [
 
 
 def test_ordinary_life_is_neither_stale_nor_has_gaps() -> None:
-    assert not stale(ORDINARY)
-    assert not gaps(ORDINARY)
+    assert not find_stale(ORDINARY)
+    assert not find_gaps(ORDINARY)
 
 
 def test_a_commit_of_an_older_token_is_stale_wherever_it_stands_in_the_answer() -> None:
     zombie = Commit(8, {"q": (2, 3)}, {"q": 11})
-    assert stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
-    assert stale([*ORDINARY, zombie]) == stale([zombie, *ORDINARY])
+    assert find_stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
+    assert find_stale([*ORDINARY, zombie]) == find_stale([zombie, *ORDINARY])
 
 
 def test_a_lost_and_a_doubled_range_are_gaps() -> None:
     lost, doubled = Commit(8, {"p": (10, 11)}), Commit(8, {"p": (4, 9)})
-    assert gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
-    assert gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
+    assert find_gaps([*ORDINARY, lost]) == {"p": "version 8 starts at 10, the one before ended at 9"}
+    assert find_gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
 
 
 def test_a_parked_partition_shows_on_its_own_pipeline_alone() -> None:
     """One of `flights-eu` showed on `flights` too, whose name begins its id."""
-    source = Files("${LANDING}", "json", "n int")
-    flights, europe = (Pipeline(source, Delta(name), name=name) for name in ("flights", "flights-eu"))
+    source = files("${LANDING}", format="json", schema="n int")
+    flights, europe = (Pipeline(source, delta(name), name=name) for name in ("flights", "flights-eu"))
     waits = {one.partition("AA"): Read(Parked(reason=one.name), Node(b"", 0, 1, 1, 0)) for one in (flights, europe)}
-    assert parked(waits, flights) == {"flights:AA": "flights (`rota why flights:AA`)"}
-    assert parked(waits, europe) == {"flights-eu:AA": "flights-eu (`rota why flights-eu:AA`)"}
+    assert find_parked(waits, flights) == {"flights:AA": "flights (`rota why flights:AA`)"}
+    assert find_parked(waits, europe) == {"flights-eu:AA": "flights-eu (`rota why flights-eu:AA`)"}

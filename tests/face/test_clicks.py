@@ -18,17 +18,3 @@ def test_a_backfill_of_any_keys_consumes_what_is_new_and_says_so_of_those_with_n
     assert {k for k in after if after[k]["run"] != before.get(k, {}).get("run")} == {"c:k1", "c:k3"}
     assert [(k, v) for k, v in line.rows("c") if k in ("c:k1", "c:k3")] == [("c:k1", 1), ("c:k3", 1)]
     assert after["c:k1"]["rows"] == 0
-
-
-def test_a_schedule_consumes_by_the_clock_for_those_who_turn_the_sensor_off(line: Line) -> None:
-    schedule = "b__backlog_every_minute"
-    line.dev.turn("Sensor", "b__backlog", on=False)
-    try:
-        wait_until(lambda: not line.dev.ticking("b__backlog"), 60, pause=0.5)
-        line.dev.turn("Schedule", schedule, on=True)
-        line.land("b", "clock", 1)
-        done = wait_until(lambda: newest(line, "b", "checkpoints").get("b:clock"), 150, pause=0.5)
-        assert done["run"] in {run["runId"] for run in line.dev.runs(dagster__schedule_name=schedule)}
-    finally:
-        line.dev.turn("Schedule", schedule, on=False)
-        line.dev.turn("Sensor", "b__backlog", on=True)

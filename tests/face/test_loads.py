@@ -43,7 +43,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
         *("day__rebalance", "night_2dshift__rebalance", "a__consume", "b__consume", "c__consume"),
     }
-    assert {s.name for s in repository.schedule_defs} == {f"{p}__backlog_every_minute" for p in "abc"}
+    assert not repository.schedule_defs
     for key in ("a/ownership", "b/ownership", "c/ownership"):
         node = repository.asset_graph.get(dg.AssetKey.from_user_string(key))
         assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition)

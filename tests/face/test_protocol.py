@@ -37,7 +37,6 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
     names = {
         *(s.name for s in repository.sensor_defs),
-        *(s.name for s in repository.schedule_defs),
         *(job.name for job in jobs),
         *(n.name for n in repository.get_job("P__consume").nodes),
         *sets,

@@ -173,9 +173,9 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -
     run = desk.run(job, Status.STARTED)
     skipped = desk.membership()
     assert isinstance(skipped, dg.SkipReason)
-    assert f"{run.run_id} is not over yet" in str(skipped.skip_message)
+    assert f"{run.run_id} has not finished" in str(skipped.skip_message)
     desk.instance.report_run_failed(run)
-    assert 0 < runs.rest(desk.instance, job) <= 2
+    assert 0 < runs.read_pause(desk.instance, job) <= 2
     resting = desk.membership()
     assert isinstance(resting, dg.SkipReason)
     assert "failed" in str(resting.skip_message)
@@ -238,22 +238,7 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     monkeypatch.setattr(runs, "SETTLING", -1e9)
     desk.tick("p__backlog")
     assert desk.instance.get_run_by_id(lost.run_id).status == Status.FAILURE
-    monkeypatch.setattr(runs, "rest", lambda *_, **__: 0.0)
+    monkeypatch.setattr(runs, "read_pause", lambda *_, **__: 0.0)
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
     assert {r.tags["incarnation"] for r in again.run_requests} == set(incarnations.values())
-
-
-def test_the_schedule_asks_for_what_the_sensor_would(desk: Desk, tmp_path: Path) -> None:
-    incarnations = ready(desk)
-    (tmp_path / "home").mkdir()
-    with (
-        dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance,
-        dg.build_schedule_context(
-            instance=instance,
-            repository_def=desk.repository,
-            resources={"zookeeper": ZooKeeperResource(hosts=desk.hosts)},
-        ) as context,
-    ):
-        asked = desk.repository.get_schedule_def("p__backlog_every_minute")(context)
-    assert {r.tags["incarnation"] for r in asked} == set(incarnations.values())

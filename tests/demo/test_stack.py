@@ -1,4 +1,4 @@
-"""Whatever the stage starts, it ends; and what it started ends with it, however it ends."""
+"""The stack ends every process that it started, and they end when it dies."""
 
 import os
 import signal
@@ -10,12 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rota.cli.up import outlive
+from rota.cli.up import keep_running
 from rota.cli.view import Progress
 from rota.coordination.client import connect
-from rota.demo.play import alive
-from rota.demo.stage import MARK, Child, Stage, State
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.local.child import Child
+from rota.local.folder import MARK, StateFolder
+from rota.local.stack import Stack
 from rota.machine import free_port
 from tests.waiting import wait_until
 
@@ -42,7 +43,7 @@ def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
 
 def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys, time; from pathlib import Path; from rota.demo.stage import Child\n"
+        "import os, signal, sys, time; from pathlib import Path; from rota.local.child import Child\n"
         "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
         "c = Child('w1', sleeper, Path(sys.argv[1]), os.environ, signal.SIGTERM)\n"
         "print(c.process.pid, flush=True); time.sleep(600)"
@@ -68,28 +69,28 @@ def test_a_taken_port_is_left_alone() -> None:
     assert free_port(0) > 0
 
 
-def test_only_a_folder_that_a_stage_made_is_emptied(tmp_path: Path) -> None:
+def test_only_a_folder_that_rota_made_is_emptied(tmp_path: Path) -> None:
     mine = tmp_path / "thesis"
     mine.mkdir()
     (mine / "chapter.txt").write_text("years of work")
     with pytest.raises(ConfigError, match="not made by rota"):
-        State(mine).emptied()
+        StateFolder(mine).empty()
     assert (mine / "chapter.txt").exists()
-    made = State(tmp_path / "state").emptied().make()
+    made = StateFolder(tmp_path / "state").empty().make()
     (made.tables / "old").mkdir()
     (made.root / "history.png").touch()
-    assert not [path for path in made.emptied().root.iterdir() if path.name != MARK]
+    assert not [path for path in made.empty().root.iterdir() if path.name != MARK]
 
 
 def test_nobody_empties_or_enters_a_folder_in_use(tmp_path: Path) -> None:
-    state = State(tmp_path / "state")
-    with Stage(state):
+    state = StateFolder(tmp_path / "state")
+    with Stack(state):
         (state.tables / "mine").mkdir()
-        for intrude in (state.emptied, lambda: Stage(state)):
+        for intrude in (state.empty, lambda: Stack(state)):
             with pytest.raises(ConfigError, match="Another `rota up` or `rota demo` runs in"):
                 intrude()
         assert (state.tables / "mine").exists()
-    Stage(state.emptied()).close()
+    Stack(state.empty()).close()
 
 
 def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Path) -> None:
@@ -97,39 +98,39 @@ def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Pa
     progress = Progress()
     progress.say = said.append  # type: ignore[method-assign]
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    with Stage(State(tmp_path / "state")) as stage:
+    with Stack(StateFolder(tmp_path / "state")) as stack:
         for name in ("w1", "w2", "dagster"):
-            stage.children[name] = Child(name, sleeper, tmp_path / name, os.environ, signal.SIGTERM)
-        stage.children["w2"].process.kill()
-        wait_until(stage.lost, 10)
-        outlive(stage, alive(stage), progress)
+            stack.children[name] = Child(name, sleeper, tmp_path / name, os.environ, signal.SIGTERM)
+        stack.children["w2"].process.kill()
+        wait_until(stack.find_ended, 10)
+        keep_running(stack, progress)
         assert [line.partition(";")[0] for line in said] == ["w2 was killed by SIGKILL"]
-        assert set(stage.children) == {"w1", "dagster"}
-        stage.children["dagster"].process.kill()
-        wait_until(stage.lost, 10)
+        assert set(stack.children) == {"w1", "dagster"}
+        stack.children["dagster"].process.kill()
+        wait_until(stack.find_ended, 10)
         with pytest.raises(EnvironmentFailed, match="dagster was killed by SIGKILL"):
-            outlive(stage, alive(stage), progress)
+            keep_running(stack, progress)
 
 
 def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path) -> None:
     said: list[str] = []
     progress = Progress()
     progress.say = said.append  # type: ignore[method-assign]
-    with Stage(State(tmp_path / "state")) as stage:
-        hosts = stage.zookeeper()
-        outlive(stage, alive(stage), progress)
+    with Stack(StateFolder(tmp_path / "state")) as stack:
+        hosts = stack.start_zookeeper()
+        keep_running(stack, progress)
         assert said == []
         with connect(hosts) as store:
             store.ensure("/rota/a")
             session = store.session
-            assert stage._server
-            assert stage._server.process
-            stage._server.process.kill()
-            wait_until(lambda: stage._server and stage._server.ended(), 10)
-            outlive(stage, alive(stage), progress)
+            assert stack._server
+            assert stack._server.process
+            stack._server.process.kill()
+            wait_until(lambda: stack._server and stack._server.ended(), 10)
+            keep_running(stack, progress)
             assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
             assert store.wait_active(20)
             assert store.session == session
             assert store.get("/rota/a") is not None
-            outlive(stage, alive(stage), progress)
+            keep_running(stack, progress)
             assert len(said) == 1

@@ -1,6 +1,6 @@
-"""What Dagster itself says about its runs, asked over the GraphQL of its page; Dagster is never imported.
+"""Reads Dagster's page over GraphQL: whether it answers, and its runs. Dagster is never imported.
 
-Law: read only. A run counts as launched by a sensor only if Dagster's own run storage says so.
+Law: it only reads. A run counts as launched by a sensor only if Dagster's own run storage says so.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from rota.errors import EnvironmentFailed
 
 RUNS = """query Runs($limit: Int, $cursor: String) { runsOrError(limit: $limit, cursor: $cursor) {
-  ... on Runs { results { runId jobName status creationTime startTime endTime tags { key value } } }
+  ... on Runs { results { runId jobName creationTime tags { key value } } }
   ... on PythonError { message } } }"""
 EVENTS = """query Events($run: ID!) { logsForRun(runId: $run) {
   ... on EventConnection { events { __typename ... on MessageEvent { message } } } } }"""
@@ -22,30 +22,22 @@ PID = re.compile(r"pid: (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run as Dagster stored it; times in seconds since 1970."""
+class DagsterRun:
+    """A run as Dagster stored it. Times are seconds since 1970; `sensor` launched it (None: something else did)."""
 
     id: str
     job: str
-    status: str
     created: float
-    started: float | None
-    ended: float | None
     sensor: str | None
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether Dagster still counts on it."""
-        return self.status not in ("SUCCESS", "FAILURE", "CANCELED")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Dagster's page at an address."""
+class DagsterPage:
+    """Dagster's page at `address`."""
 
     address: str
 
-    def ready(self) -> bool:
+    def answers(self) -> bool:
         """Whether the page answers."""
         try:
             with urllib.request.urlopen(f"{self.address}/server_info", timeout=2) as reply:
@@ -53,17 +45,17 @@ class Page:
         except (OSError, urllib.error.URLError):
             return False
 
-    def runs(self) -> dict[str, Run]:
-        """Every run there is, by id."""
-        found: dict[str, Run] = {}
+    def read_runs(self) -> dict[str, DagsterRun]:
+        """Every run by id. Raises EnvironmentFailed."""
+        found: dict[str, DagsterRun] = {}
         cursor = None
         while batch := self._ask(RUNS, limit=500, cursor=cursor)["runsOrError"]["results"]:
-            found.update({run["runId"]: _run(run) for run in batch})
+            found.update({run["runId"]: _parse(run) for run in batch})
             cursor = batch[-1]["runId"]
         return found
 
-    def pid(self, run: str) -> int | None:
-        """The process that executes the run, as Dagster logged it; None while it has not started."""
+    def find_pid(self, run: str) -> int | None:
+        """The id of the run's process, as Dagster logged it; None before it starts. Raises EnvironmentFailed."""
         events = self._ask(EVENTS, run=run)["logsForRun"].get("events", [])
         return next((int(m[1]) for e in events if (m := PID.search(e.get("message") or ""))), None)
 
@@ -83,14 +75,11 @@ class Page:
         return data
 
 
-def _run(row: Mapping[str, Any]) -> Run:
+def _parse(row: Mapping[str, Any]) -> DagsterRun:
     tags = {tag["key"]: tag["value"] for tag in row["tags"]}
-    return Run(
+    return DagsterRun(
         id=row["runId"],
         job=row["jobName"],
-        status=row["status"],
         created=row["creationTime"],
-        started=row["startTime"],
-        ended=row["endTime"],
         sensor=tags.get("dagster/sensor_name"),
     )

@@ -1,4 +1,4 @@
-"""What cannot be read is named with what mends it, and a person can let go of it: on both stores."""
+"""What cannot be read is listed with what removing it does, and a person can remove it: on both stores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from rota.agent import PROOF, Agent
-from rota.coordination import membership, mending, ownership, wishes
-from rota.coordination.adopt import adopt, legible
+from rota.coordination import membership, ownership, repair, wishes
+from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.parking import note_refusal, park
+from rota.coordination.parking import unreadable as kept_back
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
 from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from rota.ids import worker_of
-from tests.ablations import NO_VERSION, changed
 from tests.conformance.worlds import World
 
 P = "flights:AA"
@@ -61,26 +61,26 @@ def tear(tree: Tree, path: str) -> None:
     tree.store.set(path, b"\xff", -1)
 
 
-def test_every_record_that_cannot_be_read_is_named_with_what_mends_it(life: Life) -> None:
-    assert not mending.unreadable(life.tree)
+def test_every_record_that_cannot_be_read_is_listed_with_what_removing_it_does(life: Life) -> None:
+    assert not repair.find_unreadable(life.tree)
     everything = life.every()
-    assert len(everything) == len(mending.SINGLE) + len(mending.FOLDERS)
+    assert len(everything) == len(repair.SINGLE) + len(repair.FOLDERS)
     for path in everything:
         tear(life.tree, path)
-    found = mending.unreadable(life.tree)
+    found = repair.find_unreadable(life.tree)
     assert [one.path for one in found] == sorted(everything)
-    assert all(one.mend and "{" not in one.mend and one.why.startswith(one.path) for one in found)
-    mends = {one.path: one.mend for one in found}
-    assert f"rota retry {P} --group {life.tree.group}" in mends[life.tree.paths.own(P)]
-    assert f"rota resume --group {life.tree.group}" in mends[life.tree.paths.wishes]
+    assert all(one.effect and "{" not in one.record + one.effect and one.why.startswith(one.path) for one in found)
+    assert {one.path.split("/")[3] for one in found if not one.removable} == {"live", "runs", "assign"}
+    effects = {one.path: one.effect for one in found}
+    assert f"rota adopt --group {life.tree.group}" in effects[life.tree.paths.meta]
+    with pytest.raises(Undecodable, match=f"rota repair --group {life.tree.group}"):
+        life.tree.meta()
 
 
 def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(life: Life, world: World) -> None:
     tree, path = life.tree, life.tree.paths.own(P)
     tear(tree, path)
-    assert mending.stuck(tree, [P]) == {P: "it was parked: bad"}
-    mending.go_on(tree, P)
-    assert tree.parked() == {}
+    assert repair.repair(tree, [path]) == (path,)
     assert tree.owned()[P].incarnation is None
     assert tree.owned()[P].version > life.right.version
     with pytest.raises(NotOwner):
@@ -89,9 +89,9 @@ def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(l
     other = Tree(world.connect(), tree.group)
     w2 = membership.join(other, "w2", Live())
     assert ownership.claim(other, w2, P, tree.owned()[P].version).token > life.right.token
-    assert not ownership.free_unreadable(tree, P), "what can be read stays"
-    mending.go_on(tree, P)
-    assert tree.owned()[P].incarnation == w2
+    with pytest.raises(ConfigError, match="No unreadable record"):
+        repair.repair(tree, [path])
+    assert tree.owned()[P].incarnation == w2, "what can be read stays"
 
 
 class Slow(Store):
@@ -117,28 +117,33 @@ class Slow(Store):
         return self.inner.multi(ops)
 
 
-@pytest.mark.parametrize("guarded", [True, False])
-def test_what_was_mended_meanwhile_is_not_set_free(life: Life, world: World, guarded: bool) -> None:
+class Careless(Slow):
+    """Writes whatever version is there: the guard taken away."""
+
+    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        return super().multi([replace(op, version=-1) if isinstance(op, Set) else op for op in ops])
+
+
+@pytest.mark.parametrize(("kind", "guarded"), [(Slow, True), (Careless, False)])
+def test_what_was_written_meanwhile_is_not_set_free(life: Life, world: World, kind: type, guarded: bool) -> None:
     """Without the version in the write, an owner that just claimed would lose what it owns."""
     tree, path = life.tree, life.tree.paths.own(P)
     tear(tree, path)
     other = world.connect()
-    slow = Tree(Slow(tree.store, lambda: other.set(path, encode(Own(owner=life.w1)), -1)), tree.group)
+    slow = Tree(kind(tree.store, lambda: other.set(path, encode(Own(owner=life.w1)), -1)), tree.group)
     try:
-        if not guarded:
-            changed(slow.store, NO_VERSION)
-        ownership.free_unreadable(slow, P)
-    except NotOwner:
+        repair.repair(slow, [path])
+    except Conflict:
         assert guarded
     assert (tree.owned()[P].incarnation == life.w1) == guarded
 
 
-def test_a_lost_reply_of_setting_free_is_read_back(life: Life, world: World) -> None:
+def test_a_lost_reply_of_a_repair_is_read_back(life: Life, world: World) -> None:
     for what in ("reply", "request"):
         tear(life.tree, life.tree.paths.own(P))
         version = life.tree.store.get(life.tree.paths.own(P)).version  # type: ignore[union-attr]
         world.lose(life.tree.store, what)
-        ownership.free_unreadable(life.tree, P)
+        repair.repair(life.tree, [life.tree.paths.own(P)])
         assert (life.tree.owned()[P].incarnation, life.tree.owned()[P].version) == (None, version + 1)
 
 
@@ -169,8 +174,8 @@ def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: Tree, wo
     tear(tree, tree.paths.own(P))
     spin()
     assert tree.owned() == {}
-    assert mending.stuck(tree, [P]) == {P: f"nobody could read {tree.paths.own(P)}"}
-    mending.go_on(tree, P)
+    assert kept_back(tree, P).startswith(f"its record {tree.paths.own(P)} cannot be read")
+    repair.repair(tree, [tree.paths.own(P)])
     spin()
     after = tree.owned()[P]
     assert worker_of(after.incarnation or "") == "w1"
@@ -178,14 +183,13 @@ def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: Tree, wo
 
 
 def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life: Life) -> None:
-    tree, store = life.tree, life.tree.store
-    mending.go_on(tree, P)
-    assert tree.checkpoints()[P].record == life.done
-    for path in (tree.paths.checkpoint(P), tree.paths.parking(P)):
-        store.set(path, b"?", -1) if store.get(path) else store.create(path, b"?")
-    assert mending.stuck(tree, [P]) == {P: "it was parked: nobody can read why"}
-    mending.go_on(tree, P)
-    assert not mending.unreadable(tree)
+    tree, torn = life.tree, (life.tree.paths.checkpoint(P), life.tree.paths.parking(P))
+    for path in torn:
+        tear(tree, path)
+    before = tree.owned()
+    assert repair.repair(tree, [tree.paths.root]) == torn
+    assert tree.owned() == before
+    assert not repair.find_unreadable(tree)
     assert (tree.checkpoints(), tree.parked()) == ({}, {})
 
 
@@ -197,9 +201,9 @@ def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, fol
     torn = [path for path in life.every() if any(f"/{folder}" in path for folder in GROUPS[folder])]
     for path in torn:
         tear(tree, path)
-    assert sorted(mending.begin_anew(tree)) == sorted(torn)
-    assert mending.unreadable(tree) == ()
-    assert tree.quarantined == {}
+    assert sorted(repair.repair(tree, torn)) == sorted(torn)
+    assert repair.find_unreadable(tree) == ()
+    assert tree.unreadable == {}
     assert tree.targets()[1] == before[1]
     assert tree.partitions()["flights"].keys == ("AA",)
     if "controller" in GROUPS[folder]:
@@ -207,7 +211,8 @@ def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, fol
             publish(tree, stale, Publication({}))
     done = publish(tree, take_control(tree), Publication({"w2": frozenset({P})}))
     assert done.epoch == before[0].record.epoch + 1
-    assert mending.begin_anew(tree) == (), "what can be read stays"
+    with pytest.raises(ConfigError, match="No unreadable record"):
+        repair.repair(tree, torn)
 
 
 GROUPS = {f: (f,) for f in ("head", "controller", "refused", "partitions", "load", "epochs")}
@@ -218,15 +223,8 @@ def test_a_controller_begun_anew_has_a_term_that_nobody_had(life: Life) -> None:
     tree = life.tree
     had = [take_control(tree).number for _ in range(3)]
     tear(tree, tree.paths.controller)
-    mending.begin_anew(tree)
+    repair.repair(tree, [tree.paths.controller])
     assert tree.controller().record.term > max(had)
-
-
-class Careless(Slow):
-    """Writes whatever version is there: the guard taken away."""
-
-    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        return super().multi([replace(op, version=-1) if isinstance(op, Set) else op for op in ops])
 
 
 @pytest.mark.parametrize(("kind", "back"), [(Slow, False), (Careless, True)])
@@ -235,22 +233,26 @@ def test_a_head_that_was_mended_meanwhile_does_not_go_back(life: Life, world: Wo
     tear(life.tree, life.tree.paths.head)
 
     def meanwhile() -> None:
-        mending.begin_anew(other)
+        repair.repair(other, [other.paths.head])
         publish(other, take_control(other), Publication({"w2": frozenset({P})}))
 
     try:
-        mending.begin_anew(Tree(kind(life.tree.store, meanwhile), life.tree.group))
+        repair.repair(Tree(kind(life.tree.store, meanwhile), life.tree.group), [life.tree.paths.head])
     except Conflict:
         assert not back
     assert (life.tree.head().record.epoch, set(life.tree.targets()[1])) == ((1, {"w1"}) if back else (2, {"w1", "w2"}))
 
 
-def test_what_mends_itself_or_has_a_verb_of_its_own_is_left_alone(life: Life) -> None:
-    others = [path for path in life.every() if not any(f"/{folder}" in path for folder in GROUPS["all of them"])]
-    for path in others:
+def test_what_goes_with_its_session_or_is_written_anew_is_left_alone(life: Life) -> None:
+    paths = life.tree.paths
+    kept = [paths.live(life.w1), paths.assign("w1"), life.run]
+    for path in kept:
         tear(life.tree, path)
-    assert mending.begin_anew(life.tree) == ()
-    assert [one.path for one in mending.unreadable(life.tree)] == sorted(others)
+        with pytest.raises(ConfigError, match=f"{path} cannot be removed by hand"):
+            repair.repair(life.tree, [path])
+    tear(life.tree, paths.wishes)
+    assert repair.repair(life.tree, [paths.root]) == (paths.wishes,)
+    assert [one.path for one in repair.find_unreadable(life.tree)] == sorted(kept)
 
 
 def test_a_partition_goes_back_to_its_own_pipeline(tree: Tree) -> None:
@@ -263,20 +265,20 @@ def test_a_partition_goes_back_to_its_own_pipeline(tree: Tree) -> None:
     publish(tree, term, Publication(placed))
     for name in names:
         tear(tree, tree.paths.pipeline(name))
-    assert set(mending.begin_anew(tree)) == {tree.paths.pipeline(name) for name in names}
+    assert set(repair.repair(tree, [tree.paths.partitions])) == {tree.paths.pipeline(name) for name in names}
     assert {name: record.keys for name, record in tree.partitions().items()} == names
 
 
 def test_settings_that_cannot_be_read_begin_anew_under_a_new_id_once_no_run_is_alive(life: Life) -> None:
     tree, before = life.tree, life.tree.meta()
     tear(tree, tree.paths.meta)
+    tear(tree, tree.paths.wishes)
     with pytest.raises(ConfigError, match="run-1"):
-        legible(tree)
+        repair.repair(tree, [tree.paths.root])
+    assert len(repair.find_unreadable(tree)) == 2, "all or none"
     membership.end_run(tree, life.run)
-    assert mending.begin_anew(tree) == ()
-    after = legible(tree)
-    assert after.id != before.id
-    assert legible(tree) == after == tree.meta(), "what can be read stays"
+    repair.repair(tree, [tree.paths.meta])
+    assert tree.meta().id != before.id
 
 
 def test_a_group_that_lost_its_settings_alone_is_founded_again_under_another_id(life: Life) -> None:
@@ -288,25 +290,27 @@ def test_a_group_that_lost_its_settings_alone_is_founded_again_under_another_id(
     assert (tree.head(), tree.owned()) == (head, own)
 
 
-def test_wishes_that_cannot_be_read_begin_anew_where_a_person_says_so(life: Life) -> None:
+def test_wishes_that_cannot_be_read_refuse_every_wish_until_they_are_removed(life: Life) -> None:
     tree = life.tree
     for path in (tree.paths.wishes, tree.paths.worker("w1")):
         tear(tree, path)
-    for wish in (lambda: wishes.pause(tree), lambda: wishes.cordon(tree, "w1"), lambda: wishes.pin(tree, P, "w1")):
-        with pytest.raises(Undecodable):
+    group = (lambda: wishes.pause(tree), lambda: wishes.resume(tree), lambda: wishes.pin(tree, P, "w1"))
+    for wish in (*group, lambda: wishes.cordon(tree, "w1"), lambda: wishes.uncordon(tree, "w1")):
+        with pytest.raises(Undecodable, match="rota repair"):
             wish()
-    wishes.resume(tree)
-    wishes.uncordon(tree, "w1")
-    assert not mending.unreadable(tree)
-    assert tree.worker_wishes()["w1"].record.capacity is None
+    repair.repair(tree, [tree.paths.wishes, tree.paths.workers])
+    assert not repair.find_unreadable(tree)
+    assert tree.worker_wishes() == {}
+    assert wishes.cordon(tree, "w1").capacity is None
 
 
-def test_adopting_overwrites_a_checkpoint_that_cannot_be_read(life: Life) -> None:
-    tree = life.tree
+def test_adopting_begins_only_where_every_record_can_be_read(life: Life) -> None:
+    tree, path = life.tree, life.tree.paths.checkpoint(P)
     membership.end_run(tree, life.run)
-    tear(tree, tree.paths.checkpoint(P))
+    tear(tree, path)
+    with pytest.raises(ConfigError, match=f"{path}. Restore or remove them before you adopt: rota repair"):
+        adopt(tree, 5_000, {P: life.done})
+    assert tree.meta().token_base == 0
+    assert repair.repair(tree, [path]) == (path,)
     adopt(tree, 5_000, {P: life.done})
     assert tree.checkpoints()[P].record == life.done
-    tear(tree, tree.paths.checkpoint(P))
-    adopt(tree, 5_000, {P: None})
-    assert tree.checkpoints() == {}

