@@ -25,7 +25,7 @@ from rota.dataplane.ports import Ranges
 from rota.dataplane.source import CORRUPT
 from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
-from rota.ids import is_partition, key_of, partition_id
+from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
 from rota.settings import folder
 
@@ -126,7 +126,7 @@ class Landing:
         """See `Source.explain_lost`."""
         return (
             f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
-            f"rota retry {partition}. {without_copy(self.index.path.parent)}"
+            f"rota retry {quote(partition)}. {without_copy(self.index.path.parent)}"
         )
 
     def explain_unreadable(self, partition: str) -> str:
@@ -350,7 +350,7 @@ class Landing:
                 if missing := lacking(self.root / file.path, declared):
                     raise SourceChanged(
                         f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
-                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {partition}",
+                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
                         partition=partition,
                     )
 
@@ -384,5 +384,5 @@ class Landing:
 
 def _blind(error: OSError, partition: str) -> str:
     return printable(
-        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
+        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
     )
