@@ -99,7 +99,7 @@ def measure_table(folder: Path, partitions: int) -> None:
     print_peak_and_exit()
 
 
-def open_source(folder: Path) -> FilesSource:
+def open_landing(folder: Path) -> FilesSource:
     """Its landing folder is empty: what a listing costs is not measured here."""
     source = files(str(folder / "land"), format="json", schema="n int", settle=0.0)
     return FilesSource.of(Pipeline(source=source, table=delta(str(folder / "table")), name="p"))
@@ -114,12 +114,12 @@ def build_index(folder: Path, files: int, partitions: int) -> None:
     def new(partition: str, _: object) -> list[LandedFile]:
         return [LandedFile(f"{partition[2:]}/events-2026-11-21-{n:09}.json", 1000 + n, 10**18 + n) for n in range(per)]
 
-    open_source(folder).index.extend(name_partitions(partitions), new)
+    open_landing(folder).index.extend(name_partitions(partitions), new)
 
 
 def measure_index(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
-    one, wanted, end = open_source(folder), name_partitions(partitions), files // partitions
+    one, wanted, end = open_landing(folder), name_partitions(partitions), files // partitions
     print_least_time("the first look of a process", lambda: one.read_ends(wanted), 1)
     print_least_time("each further look", lambda: one.read_ends(wanted))
     print_least_time("a look at one partition", lambda: one.read_ends(wanted[:1]))

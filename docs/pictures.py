@@ -148,7 +148,7 @@ def look(address: str) -> None:
         page.goto(f"{address}/assets/default/assignment")
         expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
         shot(page, "page-assignment")
-        page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=UA")
+        page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=flights%3AUA")
         expect(page.get_by_role("row").filter(has=page.get_by_text("offset", exact=True)).first).to_be_visible()
         page.set_viewport_size({"width": 1360, "height": 760})
         shot(page, "page-partition")

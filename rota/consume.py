@@ -1,4 +1,5 @@
 """Consume what is new: own -> claim -> range -> Spark -> commit -> checkpoint, for the partitions of one incarnation.
+The steps 1 to 6 that are named here stand in docs/architecture.md.
 
 Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
 cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the

@@ -292,10 +292,7 @@ def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
 
 
 def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
-    from rota.dataplane.delta.identity import (  # here: only who shares a table waits for delta-rs
-        find_owner_among,
-        suggest_path,
-    )
+    from rota.dataplane.delta.identity import find_owner_among, suggest_path
 
     names = [one.name for one in sharing]
     try:

@@ -27,6 +27,7 @@ from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
 from rota.rebalance import observe, rebalance
+from rota.registry import open_ports
 from tests.conformance.processes import ROOT, Start, Worker
 from tests.waiting import wait_until
 
@@ -143,7 +144,8 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
                 return clients[-1]
 
             try:
-                return list(consume(tree, pipeline, incarnation, ["p:a"], name, connected))
+                ports = open_ports(pipeline, tree.group, tree.meta().id, connected)
+                return list(consume(tree, pipeline, incarnation, ["p:a"], name, ports))
             finally:
                 clients[0].release_session_on_close = False  # nobody may be there to be told
                 clients[0].stop()  # as the end of a run's process does; else it stays this process's active session

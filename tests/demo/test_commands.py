@@ -327,8 +327,8 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
         run("rename", "other", "yours")
     assert "mine is yours now: 1 partitions continue where they were" in run("rename", "mine", "yours").output
     assert "nothing is left to do" in run("rename", "mine", "yours").output
-    assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
-    group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))
+    assert group.tree.checkpoints(["yours:x"])["yours:x"].record.offset == 1
+    group.tree.store.delete(group.tree.paths.checkpoint("yours:x"))
 
 
 def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
