@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota.coordination.records import Live
     from rota.coordination.store import Store
     from rota.coordination.tree import Tree
-    from rota.dataplane.endpoint import SparkServer
+    from rota.dataplane.spark.spark_server import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
@@ -106,7 +106,7 @@ def _make_server(
         checked_endpoint(spark)
     if spark or no_spark:
         return None
-    from rota.dataplane.endpoint import SparkServer, SparkSettings
+    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
     from rota.java import find_java
 
     find_java()

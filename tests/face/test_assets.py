@@ -23,7 +23,7 @@ from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
 from rota.coordination.tree import Tree
-from rota.dataplane.endpoint import SparkServer
+from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
 
