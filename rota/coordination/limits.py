@@ -4,21 +4,21 @@ the keys, and the rest is told, never dropped in silence."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rota.coordination.packed import MAX_IDS, pack
+from rota.coordination.id_set import MAX_IDS, pack
 from rota.coordination.records import Partitions
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError
 from rota.ids import checked_partition, partition_id
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
 NAMED = 5  # partitions without room that are told by name
 
 
-def grow(tree: "Tree", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Adds the keys to the pipeline's as far as there is room; see `Tree.grow`."""
+def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Adds the keys to the pipeline's as far as there is room; see `GroupState.grow`."""
     fresh, lacking = _split(tree, pipeline, keys)
 
     def grown(now: Partitions | None) -> Partitions:
@@ -32,13 +32,13 @@ def grow(tree: "Tree", pipeline: str, keys: Iterable[str], requires: Mapping[str
     return fresh
 
 
-def lacking(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> str:
+def lacking(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> str:
     """Which of the keys the group has no room for, in one line; empty where there is room for all. `without`: once it serves
     this pipeline no more. Raises ConfigError for an id that cannot be."""
     return _split(tree, pipeline, keys, without)[1]
 
 
-def _split(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
+def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
     """The new keys for which there is room, and the line about the others."""
     wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()
