@@ -9,15 +9,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import Batch, Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
 from rota.restored import find_lost_offsets
 
 
-def skip(tree: Tree, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
+def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
     """The offsets [start, end) that were skipped; `to` None: the one that it is parked for. The partition is unparked.
 
     Raises ConfigError for a partition that no run ever looked at, one that is not parked where it stands, or a `to` behind
@@ -79,7 +79,7 @@ def _named(source: Source, partition: str, offset: int) -> str:
     )
 
 
-def _not_parked(tree: Tree, partition: str, offset: int) -> str:
+def _not_parked(tree: GroupState, partition: str, offset: int) -> str:
     """Why the offset is not what the partition is parked for; empty where it is."""
     parked = tree.parked().get(partition)
     if parked is None:

@@ -13,7 +13,7 @@ from rota.ids import quote
 from rota.settings import known
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Ports
     from rota.pipeline import Pipeline
 
@@ -66,7 +66,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
         view.print_line(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
 
 
-def _open(tree: "Tree", pipeline: "Pipeline | None") -> "Ports | None":
+def _open(tree: "GroupState", pipeline: "Pipeline | None") -> "Ports | None":
     """The ports of the pipeline; None where its file is not to be had here, or the group's record cannot be read. Raises
     ConfigError."""
     from rota.registry import open_ports

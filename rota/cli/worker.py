@@ -23,10 +23,10 @@ from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
 
 if TYPE_CHECKING:
     from rota.agent import Agent
+    from rota.coordination.group_state import GroupState
     from rota.coordination.records import Live
     from rota.coordination.store import Store
-    from rota.coordination.tree import Tree
-    from rota.dataplane.endpoint import SparkServer
+    from rota.dataplane.spark.spark_server import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
@@ -107,7 +107,7 @@ def _make_server(
         checked_endpoint(spark)
     if spark or no_spark:
         return None
-    from rota.dataplane.endpoint import SparkServer, SparkSettings
+    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
     from rota.java import find_java
 
     find_java()
@@ -169,13 +169,13 @@ class Process:
 
         Raises ConfigError, Unavailable at the start, EnvironmentFailed if Spark does not stay up."""
         from rota.coordination.client import opened
-        from rota.coordination.tree import Tree
+        from rota.coordination.group_state import GroupState
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count_signal)
         try:
             with opened(self.settings, self.hosts) as store:
-                tree = Tree(store, self.group)
+                tree = GroupState(store, self.group)
                 if not tree.there():
                     self._found_group(tree)
                 if not self._start_spark():
@@ -193,7 +193,7 @@ class Process:
                 self.server.stop()
             self._log.close()
 
-    def _found_group(self, tree: "Tree") -> None:
+    def _found_group(self, tree: "GroupState") -> None:
         """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
         with contextlib.suppress(Forbidden):
             tree.found()

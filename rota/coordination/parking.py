@@ -7,14 +7,14 @@ partition: one that was overtaken cannot. Noting a refusal never fails the work 
 
 from collections.abc import Sequence
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import PATIENCE, Check, Delete
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, printable
 
 
 def park(
-    tree: Tree,
+    tree: GroupState,
     partition: str,
     reason: str,
     *,
@@ -40,7 +40,7 @@ def park(
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)
 
 
-def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
+def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bool:
     """Lets it be consumed again at once; whether it was parked, and the `checks` held."""
     try:
         tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
@@ -54,7 +54,7 @@ def waiting(parked: Parked, now: float) -> bool:
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
-def unreadable(tree: Tree, partition: str) -> str:
+def unreadable(tree: GroupState, partition: str) -> str:
     """Why the partition must be left alone though nothing readable says so; call it after reading what is parked, the
     checkpoints and who owns it. A park that cannot be read is none the less one, and so are the others."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
@@ -63,7 +63,7 @@ def unreadable(tree: Tree, partition: str) -> str:
     return ""
 
 
-def note_refusal(tree: Tree, refusal: Refusal) -> bool:
+def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
     """Adds to the ring of refused writes; whether that worked. It waits for the connection: who is refused was often
     asleep, and its session is being made again."""
     tree.store.wait_active(PATIENCE)
