@@ -151,7 +151,7 @@ def _placed(raw: Path, data: Path, partition: str, attempt: str, source: SparkSo
         ]
     if not found:
         return  # whoever counts them notices
-    folder = data / partition
+    folder = data / names.split(partition)
     folder.mkdir(parents=True, exist_ok=True)
     columnar = [list(column) for column in zip(*found, strict=True)]
     pq.write_table(pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA), folder / "part-0.parquet")
