@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rota.coordination.packed import MAX_IDS
+from rota.coordination.id_set import MAX_IDS
 from rota.coordination.records import (
     MAX_MOVES,
     Controller,

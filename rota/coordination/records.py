@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from rota.coordination.packed import inflate, pack, unpack
+from rota.coordination.id_set import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError, Undecodable, shown
 from rota.ids import MAX_PARTITION, NAME, is_partition

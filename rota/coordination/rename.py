@@ -8,11 +8,11 @@ next epoch places the partitions; what was parked is tried again and told under 
 from collections.abc import Mapping
 from contextlib import suppress
 
+from rota.coordination.limits import explain_excess
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint, Loads, Partitions, encode
 from rota.coordination.repair import check_readable
-from rota.coordination.room import lacking
 from rota.coordination.store import Create, Delete, Op, Set
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import repin
@@ -29,7 +29,7 @@ def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None
             raise ConfigError(
                 f"Run {run.run_id} consumes {min(at_work)}. Nothing was renamed. Wait for its end, then type it again"
             )
-    if why := lacking(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
+    if why := explain_excess(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
         raise ConfigError(why)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths
+from rota.coordination.limits import grow
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -33,7 +34,6 @@ from rota.coordination.records import (
     decode,
     encode,
 )
-from rota.coordination.room import grow
 from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown

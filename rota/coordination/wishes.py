@@ -1,7 +1,7 @@
-"""What people wish: of a worker, of the group, of a partition. Each is a record that the next look reads.
+"""The wishes of people about a worker, a group or a partition. The next look reads them.
 
-Law: a wish is set by compare-and-set and may be set again without harm; a wish about somebody unknown is refused with
-the known ones.
+Law: a wish is written by compare-and-set and may be repeated without harm. A wish about an unknown worker or partition is
+refused, and the known ones are named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,17 @@ R = TypeVar("R", bound=Record)
 
 
 def cordon(tree: Tree, worker: str) -> WorkerWishes:
-    """It keeps what it holds and gets nothing new."""
+    """The worker keeps its partitions and gets no new ones. Raises as `wish` does."""
     return wish(tree, worker, cordoned=True)
 
 
 def uncordon(tree: Tree, worker: str) -> WorkerWishes:
-    """It takes part again: neither cordoned nor draining."""
+    """The worker is neither cordoned nor draining any more. Raises as `wish` does."""
     return wish(tree, worker, cordoned=False, draining=False)
 
 
 def drain(tree: Tree, worker: str) -> WorkerWishes:
-    """It hands over everything and gets nothing new."""
+    """The worker hands over all partitions and gets no new ones. Raises as `wish` does."""
     return wish(tree, worker, draining=True)
 
 
@@ -41,7 +41,7 @@ def wish(
     labels: Mapping[str, str] | None = None,
     max_partitions: int | None = None,
 ) -> WorkerWishes:
-    """Sets what is given and leaves the rest. Raises ConfigError on an unknown worker or a bad value."""
+    """Sets the given fields and leaves the others. Raises ConfigError on an unknown worker or a bad value, Undecodable."""
     known("worker", worker, workers(tree))
     given = {
         "cordoned": cordoned,
@@ -60,7 +60,7 @@ def wish(
 
 def cap(tree: Tree, worker: str, announced: int | None) -> int | None:
     """How many partitions the worker may hold: what people wish, else what it announces; None is no bound. A wish that
-    cannot be read bounds nothing here: the controller gives the worker nothing new, and what its target names is its own."""
+    cannot be read is no bound here, because the controller gives such a worker no new partitions."""
     try:
         seen = tree.read(tree.paths.worker(worker), WorkerWishes)
     except Undecodable:
@@ -69,28 +69,28 @@ def cap(tree: Tree, worker: str, announced: int | None) -> int | None:
 
 
 def pause(tree: Tree) -> GroupWishes:
-    """Freezes voluntary moves; what must move still moves."""
+    """Stops voluntary moves. Unavoidable moves still happen."""
     return _group(tree, paused=True)
 
 
 def resume(tree: Tree) -> GroupWishes:
-    """Lets voluntary moves happen again."""
+    """Allows voluntary moves again."""
     return _group(tree, paused=False)
 
 
 def pin(tree: Tree, partition: str, worker: str | None) -> GroupWishes:
-    """Ties a partition to a worker; None unties it. The worker need not be live yet."""
+    """Pins a partition to a worker, which need not be live yet; None removes the pin. Raises ConfigError."""
     known("partition", partition, set(tree.ids()))
     return _pin(tree, {partition}, {partition: checked_id("worker", worker)} if worker is not None else {})
 
 
 def unpin(tree: Tree, partitions: Iterable[str]) -> GroupWishes:
-    """Ties none of the partitions any more, whether the group knows them or not."""
+    """Removes the pins of the partitions, whether the group knows them or not."""
     return _pin(tree, set(partitions), {})
 
 
 def repin(tree: Tree, partitions: Mapping[str, str]) -> GroupWishes:
-    """Ties each partition (old id -> new id) to its worker under the new id."""
+    """Moves the pin of each partition (old id -> new id) to the new id."""
     pins = tree.wishes().pins
     return _pin(tree, set(partitions), {new: pins[old] for old, new in partitions.items() if old in pins})
 
@@ -114,7 +114,7 @@ def _group(tree: Tree, **wanted: object) -> GroupWishes:
 
 
 def workers(tree: Tree) -> frozenset[str]:
-    """Every worker that the group has a record of: live, wished about, or with a target."""
+    """Every worker that is live, has wishes or has a target."""
     live = {view.worker for view in tree.live()}
     return frozenset(live | set(tree.store.children(tree.paths.workers)) | set(tree.store.children(tree.paths.assigns)))
 

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from rota.coordination import membership, room
+from rota.coordination import limits, membership
 from rota.coordination.forget import forget_partitions
+from rota.coordination.id_set import pack
 from rota.coordination.memory import MemoryServer
-from rota.coordination.packed import pack
 from rota.coordination.records import Live
 from rota.coordination.store import MAX_DATA
 from rota.coordination.tree import Tree, groups
@@ -63,7 +63,7 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     with pytest.raises(ConfigError, match="for 1 of the partitions of 'hotels'"):
         tree.grow("hotels", ["eu-2"], {"zone": "eu"})
     assert tree.partitions()["hotels"].requires == {"zone": "eu"}
-    forget_partitions(tree, ["many-00000", "many-00001"])
+    forget_partitions(tree, ["many:00000", "many:00001"])
     assert tree.grow("many", many[2:]) == ("99994", "99995")
 
 
@@ -85,7 +85,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     keys = [f"{chance.getrandbits(128):032x}" for _ in range(20_000)]
     tree, end = two_workers(keys[:19_000])
     sizes: list[int] = []
-    monkeypatch.setattr(room, "pack", lambda ids: sizes.append(1) or pack(ids))
+    monkeypatch.setattr(limits, "pack", lambda ids: sizes.append(1) or pack(ids))
     with pytest.raises(ConfigError, match=r"with one more its ids take \d+ bytes, above 349000\. Use shorter keys"):
         tree.grow("events", keys)
     there = tree.partitions()["events"].keys
@@ -99,7 +99,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     end()
     assert f"w2 left. {len(there) // 2} of {len(there)} partitions moved" in rebalance(tree, "r3").sentence
 
-    monkeypatch.setattr("rota.coordination.room.MAX_PACKED", MAX_DATA)
+    monkeypatch.setattr("rota.coordination.limits.MAX_PACKED", MAX_DATA)
     tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
     end()
     for _ in range(2):  # without the guard it can never be published

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.coordination.packed import MAX_IDS, pack, unpack
+from rota.coordination.id_set import MAX_IDS, pack, unpack
 from rota.coordination.records import (
     Checkpoint,
     Controller,

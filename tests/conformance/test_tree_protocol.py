@@ -170,11 +170,11 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
 
 
 def test_the_limits_are_on_the_page() -> None:
+    from rota.coordination.id_set import MAX_IDS
+    from rota.coordination.limits import MAX_PACKED
     from rota.coordination.membership import MAX_RUN
-    from rota.coordination.packed import MAX_IDS
     from rota.coordination.publication import KEEP_EPOCHS
     from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
-    from rota.coordination.room import MAX_PACKED
     from rota.coordination.store import CLOCK, MAX_DATA
 
     for number in (MAX_DATA, MAX_IDS, MAX_PACKED):

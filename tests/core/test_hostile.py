@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from rota.coordination.client import checked_hosts
+from rota.coordination.id_set import MAX_IDS, unpack
 from rota.coordination.layout import Paths
 from rota.coordination.memory import MemoryServer
-from rota.coordination.packed import MAX_IDS, unpack
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
 from rota.coordination.store import checked_path
 from rota.coordination.tree import Tree

@@ -346,7 +346,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
         (tree.paths.checkpoint("mine:day-0"), Checkpoint(offset=3, token=1, run_id="r")),
     ):
         tree.put(path, record)
-    monkeypatch.setattr("rota.coordination.room.MAX_IDS", len(tree.ids()))
+    monkeypatch.setattr("rota.coordination.limits.MAX_IDS", len(tree.ids()))
     full = next(probe for probe in run.json("check")["probes"] if probe["name"] == "room for mine")
     assert (full["works"], "mine:day-9" in full["seen"]) == (False, True)
     with pytest.raises(RotaError, match="mine:day-1 is still in the source of mine"):

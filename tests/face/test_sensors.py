@@ -108,7 +108,7 @@ def passed(now: list[float], seconds: float) -> None:
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a pipeline's new folders were refused at the bound, and a tick that asked for a rebalance said nothing."""
-    monkeypatch.setattr("rota.coordination.room.MAX_IDS", 2)
+    monkeypatch.setattr("rota.coordination.limits.MAX_IDS", 2)
     desk.land("day-3", "day-1", "day-2")
     desk.join("w1")
     asked = desk.membership()
