@@ -20,10 +20,10 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.tree import Tree
 from rota.coordination.wishes import cordon
-from rota.dataplane import session
-from rota.dataplane.deadline import limited
-from rota.dataplane.endpoint import ENDED
-from rota.dataplane.pulse import unanswered
+from rota.dataplane.spark import session
+from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.probe import explain_silence
+from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
 from rota.rebalance import observe, rebalance
@@ -140,7 +140,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
             clients: list[SparkSession] = []
 
             def connected(address: str | None) -> SparkSession:
-                clients.append(session.opened(address))
+                clients.append(session.open_session(address))
                 return clients[-1]
 
             try:
@@ -165,7 +165,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
 
         assert spark_of(deaf) == abandoned
         assert not deaf.said("event=spark-(silent|died)")
-        assert unanswered(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
+        assert explain_silence(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
 
 
 SLEEP = """
@@ -203,10 +203,10 @@ def test_a_slot_comes_back_whatever_held_it(
     assert answer(url) == "45 600m", "what a client that died was doing is ended"
     assert not worker.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
 
-    client = session.opened(url)
-    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limited(client, 5.0):
+    client = session.open_session(url)
+    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limit(client, 5.0):
         client.range(0, 1, 1, 1).selectExpr(ENDLESS).collect()
-    worker.hears("event=spark-stuck pid=.* why=.Killed task .* could not be stopped", 60)
+    worker.hears("event=spark-stuck pid=.* reason=.Killed task .* could not be stopped", 60)
     client.release_session_on_close = False
     client.stop()
     wait_until(lambda: len(worker.said("event=spark-ready")) == 2, 90)

@@ -51,7 +51,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "its owner is unreadable": ({"lives": {ME: None}}, f"what its owner {ME} announces cannot be read"),
     "the target drops it": ({"targets": {"w1": frozenset()}}, "epoch 5 gives it to another worker than w1"),
     "the worker has no target": ({"targets": {}}, "epoch 5 gives it to another worker than w1"),
-    "there is no controller": ({"targets": None}, ""),
     "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
     "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
     "it is parked for a person": ({"parked": {"p": held(None)}}, "it is parked: bad"),
