@@ -10,6 +10,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
 from rota.dataplane.ports import Batch, Ports
 from rota.errors import ConfigError, RotaError
+from rota.ids import quote
 from rota.restored import find_lost_offsets
 
 
@@ -37,7 +38,7 @@ def _taken(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
     if not changed:
         return ()
     if unsettled := source.explain_unsettled(partition, changed):
-        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {partition}")
+        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {quote(partition)}")
     now = ports.reread({partition: (unread.start, unread.stop)})
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:

@@ -13,6 +13,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
 from rota.dataplane.ports import Batch, Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
+from rota.ids import quote
 from rota.restored import find_lost_offsets
 
 
@@ -34,14 +35,14 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
     if to is None and (why := _not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
-            f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
+            f"skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
     _within(partition, standing.offset, _seen(source, source.assign_offsets, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
             f"{partition} was taken over just now: {main.location} has seen token {claimed.newer[partition]}. Nothing was "
-            f"skipped; see `rota why {partition}`",
+            f"skipped; see `rota why {quote(partition)}`",
             partitions=(partition,),
         )
     ranges = {partition: (standing.offset, end)}

@@ -9,6 +9,7 @@ import click
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError, RotaError
+from rota.ids import quote
 from rota.settings import known
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                 anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
                 view.print_line(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
             elif pipeline is None and not unreadable(tree, partition):
-                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {quote(partition)}`")
             if why := unreadable(tree, partition):
                 left.append(f"{partition} waits: {why}")
     if left:

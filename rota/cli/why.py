@@ -7,7 +7,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
-from rota.ids import worker_of
+from rota.ids import quote, worker_of
 from rota.settings import known
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def _list_causes(tree: "GroupState", partition: str, target: str | None, counts:
     """What would move the partition to another worker, the most certain cause first."""
     pins, overrides = tree.overrides().pins, tree.worker_overrides()
     if partition in pins:
-        yield f"It is pinned to {pins[partition]}: `rota pin {partition} --clear` lets it go"
+        yield f"It is pinned to {pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
     if target is None:
         yield "It has no owner: the next rebalance gives it to a worker that may hold it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
-    yield f"`rota pin {partition} WORKER`"
+    yield f"`rota pin {quote(partition)} WORKER`"
     if target in overrides and overrides[target].record.draining:
         yield f"{target} is draining: it moves at the next epoch"
     elif idle := sorted(

@@ -1,6 +1,7 @@
 """`rota worker`: runs one agent and its Spark until it is asked to leave."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -326,4 +327,4 @@ class Process:
 
 def _quote(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f'"{text}"' if any(c in text for c in ' ="') or not text else text
+    return json.dumps(text, ensure_ascii=False) if any(c in text for c in ' ="') or not text else text

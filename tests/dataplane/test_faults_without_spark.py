@@ -163,14 +163,18 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     assert bool(world.tree.parked()) != guarded
 
 
-def test_the_rightful_run_parks_what_vanished(world: World) -> None:
-    world.rows("a", "0", 1)
-    world.give("a")
-    (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
+@pytest.mark.parametrize(
+    ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
+)
+def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
+    """The next step can be typed as it stands, whatever the partition is called."""
+    world.rows(key, "0", 1)
+    world.give(key)
+    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()["p:a"].record.reason == (
-        "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
-        "for good: rota skip p:a"
+    assert world.tree.parked()[f"p:{key}"].record.reason == (
+        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
+        f"it is gone for good: rota skip {typed}"
     )
 
 
