@@ -206,7 +206,7 @@ def test_a_slot_comes_back_whatever_held_it(
     client = session.open_session(url)
     with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limit(client, 5.0):
         client.range(0, 1, 1, 1).selectExpr(ENDLESS).collect()
-    worker.hears("event=spark-stuck pid=.* why=.Killed task .* could not be stopped", 60)
+    worker.hears("event=spark-stuck pid=.* reason=.Killed task .* could not be stopped", 60)
     client.release_session_on_close = False
     client.stop()
     wait_until(lambda: len(worker.said("event=spark-ready")) == 2, 90)

@@ -35,7 +35,7 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     assert set(forget_pipeline(tree, "flights")) == {f"flights:{key}" for key in KEYS}
     assert basis(tree).moved
     balanced.rebalance()
-    assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels-x"}
+    assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels:x"}
     assert tree.wishes().pins == {}
     assert tree.loads() == {}
     assert tree.owned() == owned, "a token is never given twice"

@@ -63,7 +63,7 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     with pytest.raises(ConfigError, match="for 1 of the partitions of 'hotels'"):
         tree.grow("hotels", ["eu-2"], {"zone": "eu"})
     assert tree.partitions()["hotels"].requires == {"zone": "eu"}
-    forget_partitions(tree, ["many-00000", "many-00001"])
+    forget_partitions(tree, ["many:00000", "many:00001"])
     assert tree.grow("many", many[2:]) == ("99994", "99995")
 
 

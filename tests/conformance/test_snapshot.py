@@ -170,7 +170,7 @@ def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
 def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Group) -> None:
     tree = balanced.tree
     tree.grow("hotels", ["1"])
-    for partition in ("flights:AA", "hotels-1"):
+    for partition in ("flights:AA", "hotels:1"):
         tree.put(tree.paths.checkpoint(partition), Checkpoint(offset=1, token=1, run_id="", rows=60))
     tree.store.create(tree.paths.load("flights"), b"?")
     assert tree.paths.load("flights") in rebalance(tree, "r").unreadable
