@@ -87,7 +87,7 @@ def line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
         if exports is None or address is None:
             raise SystemExit(f"rota up did not say where it is: {said}")
         chosen = dict(word.split("=", 1) for word in shlex.split(exports[1]))
-        yield [text for text in lines if text], {**ENVIRON, **chosen}, address[1]
+        yield lines, {**ENVIRON, **chosen}, address[1]
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
@@ -143,10 +143,11 @@ def look(address: str) -> None:
     expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
-        page = browser.new_page(viewport={"width": 1360, "height": 900})
+        page = browser.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(60_000)
         page.goto(f"{address}/assets/default/assignment")
         expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
+        page.get_by_text("Metadata", exact=True).first.evaluate("heading => heading.scrollIntoView()")
         shot(page, "page-assignment")
         page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=flights%3AUA")
         expect(page.get_by_role("row").filter(has=page.get_by_text("offset", exact=True)).first).to_be_visible()
@@ -163,6 +164,7 @@ def look(address: str) -> None:
 def shot(page: Page, name: str) -> None:
     """One picture, once nothing of the page is loading."""
     page.wait_for_load_state("networkidle")
+    expect(page.get_by_text("Loading")).to_have_count(0)
     page.screenshot(path=str(DOCS / f"{name}.png"))
 
 
