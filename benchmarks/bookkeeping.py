@@ -28,7 +28,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
-from rota.dataplane import session
+from rota.dataplane.spark import session
 from rota.registry import open_ports, open_source
 
 SCHEMA = "id long, key long, value double, device string"
@@ -126,7 +126,9 @@ def main() -> int:
     parser.add_argument("--format", choices=["parquet", "json", "csv"], default="parquet")
     parser.add_argument("--bound", type=float, default=1.05)
     given = parser.parse_args()
-    spark = session.fit(session.opened(None, {"spark.master": "local[2]", "spark.driver.memory": "3g"}), None)
+    spark = session.fit_session(
+        session.open_session(None, {"spark.master": "local[2]", "spark.driver.memory": "3g"}), None
+    )
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         write_files(spark, here / "land", given.format, given.rows, given.partitions, given.files)

@@ -30,7 +30,7 @@ class Adopted:
 def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
     main = open_tables(pipeline, tree.group, "").main  # whose it is does not matter here
-    return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
+    return () if main.exists() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
@@ -40,17 +40,16 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
     coordination.check_adoptable(tree)
     meta, greatest, checkpoints = tree.meta(), 0, dict[str, Checkpoint | None]()
     found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}
-    ledgers = [ledger for _, tables in found.values() for ledger in (tables.main, tables.quarantine)]
-    for ledger in ledgers:
-        if table := ledger.open():
-            ledger.adoptable(table)  # all of them, or none
+    for _, tables in found.values():
+        for table in (tables.main, tables.quarantine):
+            table.check_adoptable()  # all of them, or none
     for pipeline, tables in found.values():
-        for ledger in (tables.main, tables.quarantine):
-            if ledger.open():
-                greatest = max(greatest, ledger.adopt())
+        for table in (tables.main, tables.quarantine):
+            if table.exists():
+                greatest = max(greatest, table.adopt())
         known = _partitions(tree, pipeline)
         consumed = tree.checkpoints(known)
-        for p, stands in tables.main.read_positions(tuple(known | tables.main.partitions())).items():
+        for p, stands in tables.main.read_positions(tuple(known | tables.main.list_partitions())).items():
             if stands.offset is not None:
                 greatest = max(greatest, stands.token or 0)
                 checkpoints[p] = Checkpoint(

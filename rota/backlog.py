@@ -44,8 +44,10 @@ def lags(tree: Tree, source: Source, partitions: Iterable[str]) -> dict[str, tup
 def _lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
-    begin = source.choose_start(0, later=True)
-    offsets = {p: checkpoints[p].record.offset if p in checkpoints else begin for p in partitions}
+    wanted = tuple(partitions)
+    new = [p for p in wanted if p not in checkpoints]
+    starts = source.choose_starts(dict.fromkeys(new, 0), later=new)
+    offsets = {p: checkpoints[p].record.offset if p in checkpoints else starts[p] for p in wanted}
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 

@@ -160,7 +160,7 @@ class _Run:
         held = {p: o for p, o in held.items() if p in latest}
         if not held:
             return
-        starts = {p: self.ports.source.choose_start(n, later=p not in at_founding) for p, n in latest.items()}
+        starts = self.ports.source.choose_starts(latest, later=latest.keys() - at_founding)
         claimed = self.ports.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
         for partition, token in claimed.newer.items():
             yield DroppedPartition(
@@ -178,8 +178,8 @@ class _Run:
     def _there_at_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
         """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
         one that appears later is new as a whole, also under `start="latest"`."""
-        same = self.ports.source.choose_start(1, later=False) == self.ports.source.choose_start(1, later=True)
-        if same or all(one.offset is not None for one in standing.values()) or self.ports.main.read_log():
+        known = all(one.offset is not None for one in standing.values())
+        if known or not self.ports.source.skips_existing or self.ports.main.read_log():
             return frozenset()
         return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
 

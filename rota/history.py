@@ -40,6 +40,10 @@ class HistoryMove:
     taker: str | None
     reason: str
 
+    def to_dict(self) -> dict[str, str | None]:
+        """The move as JSON values; see docs/protocol.md."""
+        return {"partition": self.partition, "from": self.giver, "to": self.taker, "reason": self.reason}
+
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:

@@ -8,13 +8,11 @@ everything else is there. A table that is not the old name's is left alone.
 from rota.coordination import rename as coordination
 from rota.coordination.records import Checkpoint
 from rota.coordination.tree import Tree
-from rota.dataplane import renaming
-from rota.dataplane.landing import Landing
-from rota.dataplane.table import renamed_id
+from rota.dataplane.delta.commit_info import rename_id
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of
 from rota.pipeline import Pipeline
-from rota.registry import open_tables
+from rota.registry import open_source, open_tables
 
 
 def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
@@ -26,24 +24,24 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     new = pipeline.name
     if checked_id("pipeline", old) == new:
         raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
-    tables, index = open_tables(pipeline, tree.group, tree.meta().id), Landing.of(pipeline).index
-    if renaming.done(tables.main, old):
+    tables, source = open_tables(pipeline, tree.group, tree.meta().id), open_source(pipeline)
+    if tables.main.is_renamed(old):
         return None
-    log = (p for p in tables.main.partitions() if pipeline_of(p) == old)
-    ids = {p: renamed_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
+    log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
+    ids = {p: rename_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
-    number = renaming.begin(tables.main, old, ids)
-    index.rename(old, new, number)
-    tables.quarantine.found()  # also where there is none yet: who comes too late makes it for the old name no more
-    renaming.carry(tables.quarantine, old, ids)
-    stands = renaming.standing(tables.main, old, ids)
+    number = tables.main.begin_rename(old, ids)
+    source.rename_pipeline(old, number)
+    tables.quarantine.make()  # also where there is none yet: who comes too late makes it for the old name no more
+    tables.quarantine.finish_rename(old, ids)
+    stands = tables.main.read_renamed_positions(old, ids)
     consumed = {p: one for p, one in stands.items() if one.offset is not None}
     checkpoints = {
         p: Checkpoint(offset=one.offset or 0, token=one.token or 0, run_id="rename", table=one.table or "")
         for p, one in consumed.items()
     }
     coordination.rename_pipeline(tree, old, new, ids, checkpoints)
-    renaming.carry(tables.main, old, ids)
+    tables.main.finish_rename(old, ids)
     return len(consumed)
 
 

@@ -154,11 +154,13 @@ def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
 
 
 def _probe_java() -> Probe:
-    from rota.dataplane.endpoint import archive
+    from rota.dataplane.spark.spark_server import locate_archive
     from rota.java import find_java, read_java_version
 
     starts = (
-        "the archive of `rota prepare` is there" if archive().exists() else "`rota prepare` halves the start of a Spark"
+        "the archive of `rota prepare` is there"
+        if locate_archive().exists()
+        else "`rota prepare` halves the start of a Spark"
     )
     try:
         program = find_java()
@@ -242,10 +244,10 @@ def _probe_room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
 
 def _probe_spark(name: str, endpoint: str) -> Probe:
     """Whether the Spark Connect server at `endpoint` answers, and is sent no token that others can read on the way."""
-    from rota.dataplane.pulse import unanswered
-    from rota.dataplane.token import sent_in_clear
+    from rota.dataplane.spark.probe import explain_silence
+    from rota.dataplane.spark.token import sent_in_clear
 
-    if why := unanswered(endpoint, 5):
+    if why := explain_silence(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; the worker restarts its Spark")
     if sent_in_clear(endpoint):
         fix = "Let something in front of it end TLS, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
@@ -259,10 +261,10 @@ def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Ite
     if endpoint is None:
         yield from (Probe(f"schema of {name}", True, "not tried: no live worker with a Spark") for name in declared)
         return
-    from rota.dataplane.session import misread
+    from rota.dataplane.spark.session import find_misread
 
     try:
-        wrong, why = misread(endpoint, declared), ""
+        wrong, why = find_misread(endpoint, declared), ""
     except RotaError as error:
         wrong, why = {}, str(error)
     for name in declared:
@@ -320,14 +322,14 @@ def _find_writable(folder: Path) -> Path:
 
 
 def _check_table(pipeline: "Pipeline") -> str:
-    from rota.dataplane.identity import taken
-    from rota.dataplane.ledger import Ledger
+    from rota.dataplane.delta.fenced_table import FencedTable
+    from rota.dataplane.delta.identity import explain_taken
     from rota.settings import folder
 
     place = folder(pipeline.table.path)
-    if (table := Ledger(place / "main", pipeline.group, "").open()) is None:
+    if (table := FencedTable(place / "main", pipeline.group, "").open()) is None:
         _find_writable(place)
         return f"{place} is not there yet; the first batch makes it"
-    if whose := taken(place / "main", pipeline.name, pipeline.group):
+    if whose := explain_taken(place / "main", pipeline.name, pipeline.group):
         raise ForeignTable(whose)
     return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"

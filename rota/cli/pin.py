@@ -25,5 +25,5 @@ def command(partition: str, worker: str | None, clear: bool, group: str) -> None
     if worker is None:
         view.print_line(f"{partition} is no longer pinned")
     else:
-        absent = "" if worker in live else f". {worker} is not live, so it waits. Live: {', '.join(live) or 'nobody'}"
+        absent = "" if worker in live else f". {worker} is not live, so it waits; live: {', '.join(live) or 'nobody'}"
         view.print_line(f"{partition} is pinned to {worker}{absent}")

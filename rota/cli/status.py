@@ -70,7 +70,8 @@ def read_status(tree: "Tree") -> dict[str, Any]:
         "partitions": [
             {
                 "id": p,
-                "owner": holders.get(p),
+                "owner": worker_of(holder) if (holder := holders.get(p)) else None,
+                "incarnation": holders.get(p),
                 "target": wanted.get(p),
                 "token": owned[p].token if p in owned else None,
                 "offset": checkpoints[p].record.offset if p in checkpoints else None,
@@ -124,7 +125,7 @@ def _print_status(now: Mapping[str, Any]) -> None:
             [
                 (
                     p["id"],
-                    worker_of(p["owner"] or ""),
+                    p["owner"],
                     p["target"],
                     p["token"],
                     p["offset"],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota.coordination.records import Live
     from rota.coordination.store import Store
     from rota.coordination.tree import Tree
-    from rota.dataplane.endpoint import SparkServer
+    from rota.dataplane.spark.spark_server import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
@@ -106,7 +106,7 @@ def _make_server(
         checked_endpoint(spark)
     if spark or no_spark:
         return None
-    from rota.dataplane.endpoint import SparkServer, SparkSettings
+    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
     from rota.java import find_java
 
     find_java()
@@ -220,7 +220,7 @@ class Process:
             for _ in agent.cycle():
                 self._steps += 1
             if agent.done is not None:
-                self.say("ended", why=agent.done.reason)
+                self.say("ended", reason=agent.done.reason)
                 return 0 if agent.done.clean or self.signals else 2
             if agent.state.suspended is not None:
                 self._watching = False  # a new connection knows nothing of former watches
@@ -296,7 +296,7 @@ class Process:
         if self.server.pid is None:
             self._failures = 1 if self._ready else self._failures + 1
             self._ready = False
-            self.say("spark-died", why=self.server.last_words(), failures=self._failures)
+            self.say("spark-died", reason=self.server.last_words(), failures=self._failures)
             if self._failures >= RESTARTS:
                 raise EnvironmentFailed(
                     f"Spark of worker {self.worker} died {self._failures} times: {self.server.last_words()}. "
@@ -309,7 +309,7 @@ class Process:
         elif self._ready and self.server.silent():
             self._end_silent(self.server, self.server.silence)
         elif self._ready and (why := self.server.stuck()):
-            self.say("spark-stuck", pid=self.server.pid, why=why)
+            self.say("spark-stuck", pid=self.server.pid, reason=why)
             self._end(self.server)
         elif not self._ready and time.monotonic() - self._launched > self.starting:
             self._launched = time.monotonic()

@@ -57,7 +57,7 @@ def claim_all(
     """
     checks = _checks(tree, incarnation, assign_version)
     token_base = tree.meta().token_base
-    nodes, refused = _set(tree, checks, Own(owner=incarnation), versions)
+    nodes, refused = _set(tree, checks, Own(incarnation=incarnation), versions)
     taken = {p: Ownership(p, incarnation, node.version, token_base + node.mzxid) for p, node in nodes.items()}
     return Claimed(taken, refused)
 
@@ -102,7 +102,7 @@ def free(tree: Tree, partition: str) -> None:
     """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
     is left alone. Raises Unavailable, Unknown."""
     path = tree.paths.own(partition)
-    while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.owner:
+    while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.incarnation:
         _set(tree, (), Own(), {partition: node.version})  # refused where it changed hands: once more
 
 

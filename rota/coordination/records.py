@@ -52,7 +52,7 @@ class Record(BaseModel):
 
     def to_bytes(self) -> bytes:
         """JSON, deflated where the model says so."""
-        text = self.model_dump_json().encode()
+        text = self.model_dump_json(by_alias=True).encode()
         return zlib.compress(text, 6) if self.deflated else text
 
     @classmethod
@@ -214,7 +214,7 @@ class _SlotsLine(BaseModel):
 class Own(Record):
     """Who owns a partition; None: free. Its dataVersion is checked at commit, the mzxid of its claim is the token."""
 
-    owner: Incarnation | None = None
+    incarnation: Incarnation | None = None
 
 
 class Checkpoint(Record):
@@ -247,13 +247,13 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch."""
+    """One move of an epoch, from `giver` (None: it had no owner) to `taker`; written as `from` and `to`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
     partition: PartitionId
-    giver: Id | None
-    taker: Id
+    giver: Annotated[Id | None, Field(alias="from")]
+    taker: Annotated[Id, Field(alias="to")]
     reason: Annotated[str, Field(max_length=300)]
 
 

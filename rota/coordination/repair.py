@@ -220,6 +220,6 @@ def _make_op(tree: Tree, path: str, node: Node) -> Op:
 def _find_keys(tree: Tree, pipeline: str) -> tuple[str, ...]:
     """The keys of the pipeline that have a target or an owner."""
     own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_partition(p)], Own)
-    ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.owner}
+    ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.incarnation}
     ids |= {p for target in tree.targets()[1].values() for p in target.partitions}
     return tuple(sorted((key_of(p) for p in ids if pipeline_of(p) == pipeline), key=str.encode))

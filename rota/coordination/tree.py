@@ -247,7 +247,7 @@ class Tree:
         paths = [self.paths.own(n) for n in names]
         reads = self.read_many(paths, Own)
         views = zip(names, map(reads.get, paths), strict=True)
-        return {n: OwnView(r.record.owner, r.version, base + r.node.mzxid) for n, r in views if r is not None}
+        return {n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid) for n, r in views if r is not None}
 
     def target(self, worker: str) -> Target | None:
         """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.

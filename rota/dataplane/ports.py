@@ -9,7 +9,7 @@ partition is named by its id, which the pipeline makes of the source's key.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,9 +64,14 @@ class Source(Protocol):
         """Why the partition cannot be read now, with the next step; empty where it can."""
         ...
 
-    def choose_start(self, end: int, *, later: bool) -> int:
-        """The first offset to consume of a partition that the table does not know, given its end offset. `later`: other
-        partitions were consumed before this one appeared."""
+    @property
+    def skips_existing(self) -> bool:
+        """Whether what is there when the pipeline is first consumed is left out."""
+        ...
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
+        """The first offset to consume of partitions that the table does not know, given their end offsets. `later` are
+        those that appeared after others were consumed: of them nothing is left out."""
         ...
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
@@ -93,6 +98,15 @@ class Source(Protocol):
 
     def locate(self, partition: str, offset: int) -> str:
         """Where a person finds the data of an offset, such as the name of a file."""
+        ...
+
+
+class OwnedSource(Source, Protocol):
+    """What `rename` asks of a source beside."""
+
+    def rename_pipeline(self, old: str, number: int) -> None:
+        """The offsets of pipeline `old` are this pipeline's after it. `number` is that of the rename: the second call with
+        one number does nothing."""
         ...
 
 
@@ -255,6 +269,53 @@ class Table(Protocol):
 
     def compact(self, version: int) -> None:
         """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
+        ...
+
+
+class OwnedTable(Table, Protocol):
+    """What `adopt` and `rename` ask of a table beside: whose it is, and how it changes hands.
+
+    A rename has two steps, each of which does nothing the second time: `begin_rename` takes the table from the old name,
+    `finish_rename` gives it to the new one. In between it is nobody's.
+    """
+
+    def exists(self) -> bool:
+        """Whether there is a table, whoever has it."""
+        ...
+
+    def make(self) -> None:
+        """Makes the table where there is none."""
+        ...
+
+    def list_partitions(self) -> set[str]:
+        """Every partition that the log names."""
+        ...
+
+    def check_adoptable(self) -> None:
+        """Raises ForeignTable where the table is another pipeline's, or between two names."""
+        ...
+
+    def adopt(self) -> int:
+        """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
+        Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does."""
+        ...
+
+    def is_renamed(self, old: str) -> bool:
+        """Whether the table has gone from pipeline `old` to this one. Raises ConfigError where there is nothing that could
+        go, ForeignTable where the table is somebody else's."""
+        ...
+
+    def begin_rename(self, old: str, partitions: Iterable[str]) -> int:
+        """Takes the table from `old`, whose `partitions` these are, and returns the number of the rename. Raises as
+        `is_renamed` does."""
+        ...
+
+    def read_renamed_positions(self, old: str, partitions: Iterable[str]) -> Mapping[str, Position]:
+        """The positions of the partitions of `old`, by their new ids."""
+        ...
+
+    def finish_rename(self, old: str, partitions: Iterable[str]) -> None:
+        """Gives the table to this pipeline, with every row, offset and token of `old`."""
         ...
 
 

@@ -98,7 +98,7 @@ class Figures:
             "orphans": v.orphans,
             "orphan_bytes": v.orphan_bytes,
             "details": list(v.details),
-            "writes_refused": self.refused,
+            "refused": self.refused,
             "epochs": [asdict(e) for e in self.epochs],
             "moves": sum(e.moves for e in self.epochs),
             "unavoidable_moves": sum(e.unavoidable_moves for e in self.epochs),

@@ -6,10 +6,12 @@ although its call fails. Whoever lost a commit reads what is there and decides.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
+from itertools import count
 
-from rota.dataplane.ports import Batch, LogEntry, Position, Ranges, TableClaim
-from rota.errors import EnvironmentFailed, Fenced, OffsetGap
+from rota.dataplane.ports import Batch, LogEntry, Position, TableClaim
+from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 
 TRIES = 100
 OFFSET, TOKEN = "offset", "token"
@@ -31,6 +33,7 @@ class Commit:
     """One commit: what it says of itself, what it sets, and the rows that it adds and removes."""
 
     said: LogEntry
+    owner: str
     incarnation: str
     sets: Mapping[Mark, int]
     adds: tuple[Slice, ...]
@@ -42,22 +45,29 @@ class Conflicted(Exception):
 
 
 class MemoryTable:
-    """One table. `pause` is called before each effect that others can see; `fault` says of a commit's call whether it
-    fails "before" or "after" the commit landed, or not at all (None)."""
+    """One table, as its owner sees it: a pipeline of a group. `pause` is called before each effect that others can see;
+    `fault` says of a commit's call whether it fails "before" or "after" the commit landed, or not at all (None)."""
 
     def __init__(
         self,
         group: str = "g",
         pause: Callable[[], None] = lambda: None,
         fault: Callable[[], str | None] = lambda: None,
+        owner: str = "",
     ) -> None:
-        self.group, self.pause, self.fault = group, pause, fault
+        self.group, self.pause, self.fault, self.owner = group, pause, fault, owner
         self.commits: list[Commit] = []
         self.slices: dict[str, dict[int, Slice]] = {}  # partition -> those that readers see
         self._marks: dict[Mark, tuple[int, int]] = {}  # the version that set it last, and its value
         self._removed: set[int] = set()
-        self._names = 0
+        self._names = count()
         self.refused = 0  # claims and commits that a newer owner had overtaken, counted by partition
+
+    def seen_by(self, group: str, owner: str) -> "MemoryTable":
+        """The same table, as somebody else sees it."""
+        other = copy(self)
+        other.group, other.owner = group, owner
+        return other
 
     # --- what readers see
 
@@ -79,6 +89,7 @@ class MemoryTable:
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
         """See `Table.read_positions`."""
         self.pause()
+        self._identify()
         table = "memory" if self.commits else None
         return {p: Position(self._value(p, OFFSET), self._value(p, TOKEN), table) for p in partitions}
 
@@ -119,6 +130,7 @@ class MemoryTable:
         """See `Table.claim`."""
         for _ in range(TRIES):
             self.pause()
+            self._identify()
             if known:
                 self.require()
             base, newer = self.version, self.find_newer(tokens)
@@ -143,12 +155,12 @@ class MemoryTable:
             raise OffsetGap(f"{moved} do not start where the table ends. Read the offsets again", partitions=moved)
         sets = {(p, OFFSET): end for p, (_, end) in batch.ranges.items()}
         sets |= {(p, TOKEN): claim.tokens[p] for p in batch.ranges}
-        adds = [(p, start, end) for p, (start, end) in batch.ranges.items() if batch.op != "skip"]
         base, since = claim.version, claim.version
         for _ in range(TRIES):
             self.pause()
+            self._identify()
             try:
-                return self._land(base, batch, claim.tokens, sets, adds)
+                return self._land(base, batch, claim.tokens, sets, _written(batch))
             except (Conflicted, EnvironmentFailed) as error:
                 self.pause()
                 if (landed := self.find_commit(batch.id, since)) is not None:
@@ -165,11 +177,12 @@ class MemoryTable:
         first = self.version
         for _ in range(TRIES):
             self.pause()
+            self._identify()
             base = self.version
             beyond = tuple(p for p, (_, end) in batch.ranges.items() if end > (self._value(p, OFFSET) or 0))
             if beyond:
                 raise OffsetGap(f"{beyond} were not consumed so far. Give a range that ends before", partitions=beyond)
-            adds, removes = self._rewritten(batch.ranges)
+            adds, removes = self._rewritten(batch)
             self.pause()
             try:
                 return self._land(base, batch, {}, {}, adds, removes)
@@ -182,8 +195,8 @@ class MemoryTable:
     def append(self, batch: Batch) -> int:
         """See `Table.append`."""
         self.pause()
-        adds = [(p, start, end) for p, (start, end) in batch.ranges.items()]
-        return self._land(self.version, replace(batch, op="quarantine replay"), {}, {}, adds)
+        self._identify()
+        return self._land(self.version, replace(batch, op="quarantine replay"), {}, {}, _written(batch))
 
     def compact(self, version: int) -> None:
         """Its slices are small."""
@@ -206,23 +219,29 @@ class MemoryTable:
         if newer := tuple(self.find_newer({p: claim.tokens[p] for p in batch.ranges})):
             self.refused += len(newer)
             raise Fenced(f"Commit of {newer} refused: the table has seen a newer owner", partitions=newer)
-        if moved := self.find_moved({p: claim.offsets[p] for p in batch.ranges}):
+        later = [one.said for one in self.commits[claim.version + 1 :] if one.said.op == "retry"]
+        anew = tuple(p for p in batch.ranges if any(p in one.ranges for one in later))  # their data, as it is now
+        if moved := self.find_moved({p: claim.offsets[p] for p in batch.ranges}) or anew:
             raise OffsetGap(f"The offset of {moved} moved meanwhile. The next run reads it again", partitions=moved)
 
     def _claimed(self, mine: Mapping[str, int], newer: Mapping[str, int]) -> TableClaim:
         offsets = {p: self._value(p, OFFSET) or 0 for p in mine}
         return TableClaim(None, self.version, "memory", "{}", mine, offsets, newer)
 
-    def _rewritten(self, ranges: Ranges) -> tuple[list[tuple[str, int, int]], list[Slice]]:
-        """The slices that stand in place of those that hold rows of the ranges."""
-        adds: list[tuple[str, int, int]] = []
+    def _identify(self) -> None:
+        """Raises ForeignTable where somebody else made the table."""
+        if self.commits and (self.commits[0].said.group, self.commits[0].owner) != (self.group, self.owner):
+            raise ForeignTable("The table in memory is somebody else's. Nothing was written")
+
+    def _rewritten(self, batch: Batch) -> tuple[list[tuple[str, int, int]], list[Slice]]:
+        """The slices that stand in place of those that hold rows of the batch's ranges."""
+        adds = _written(batch)
         removes: list[Slice] = []
-        for p, (start, end) in ranges.items():
+        for p, (start, end) in batch.ranges.items():
             touched = [s for s in self.slices.get(p, {}).values() if s.start < end and s.end > start]
             removes += touched
             adds += [(p, s.start, start) for s in touched if s.start < start]
             adds += [(p, end, s.end) for s in touched if s.end > end]
-            adds.append((p, start, end))
         return adds, removes
 
     def _value(self, partition: str, kind: str) -> int | None:
@@ -248,8 +267,7 @@ class MemoryTable:
         ):
             raise Conflicted
         version = len(self.commits)
-        added = tuple(Slice(self._names + n, *one) for n, one in enumerate(adds))
-        self._names += len(added)
+        added = tuple(Slice(next(self._names), *one) for one in adds)
         kept = {p: t for p, t in tokens.items() if p in batch.ranges} if batch.ranges else tokens
         said = LogEntry(
             version=version,
@@ -266,7 +284,7 @@ class MemoryTable:
             bad=batch.bad,
             seconds=batch.seconds,
         )
-        self.commits.append(Commit(said, batch.incarnation, sets, added, removes))
+        self.commits.append(Commit(said, self.owner, batch.incarnation, sets, added, removes))
         self._marks |= {mark: (version, value) for mark, value in sets.items()}
         for one in removes:
             self._removed.add(one.name)
@@ -276,3 +294,9 @@ class MemoryTable:
         if fault == "after":
             raise EnvironmentFailed("the commit's answer was lost. The next run goes on")
         return version
+
+
+def _written(batch: Batch) -> list[tuple[str, int, int]]:
+    """The rows of the batch: those of its ranges of which it has a file."""
+    there = {file.partition for file in batch.files}
+    return [(p, start, end) for p, (start, end) in batch.ranges.items() if p in there]

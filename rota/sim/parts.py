@@ -12,13 +12,17 @@ from rota.sim.memory_table import MemoryTable
 from rota.sim.run import RunProcess
 
 
+def leave_as_is(store: MemoryStore) -> None:
+    """The store of an actor, as it ships."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the actors are made of; each default is what ships. With another one the checker counts what breaks instead
     of stopping there."""
 
     machine: Machine = assigned
-    connected: Callable[[MemoryStore], object] = id  # is given the store of each agent and run
+    connected: Callable[[MemoryStore], object] = leave_as_is  # is given the store of each agent and run
     run: type[RunProcess] = RunProcess
     plan: Callable[..., Plan] = plan
     publish: Callable[[Tree, Term, Publication], Published] = publish

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from greenlet import GreenletExit
-
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition, consume
 from rota.coordination.tree import Tree
 from rota.dataplane.ports import Ports, Ranges
@@ -39,9 +37,7 @@ class RunProcess:
         self.process = Process(steps(self._live))
 
     def pause(self, seconds: float | None = None) -> None:
-        """The others go on, for as long as an answer takes; a process that was killed does nothing any more."""
-        if not self.process.alive:
-            raise GreenletExit
+        """The others go on, for as long as an answer takes."""
         wait(self.stage.late(self.worker) if seconds is None else seconds)
 
     def stop(self) -> None:
@@ -109,8 +105,6 @@ class ReplayProcess:
 
     def pause(self, seconds: float | None = None) -> None:
         """As a run's."""
-        if not self.process.alive:
-            raise GreenletExit
         wait(self.stage.late("") if seconds is None else seconds)
 
     def _live(self) -> None:

@@ -34,7 +34,7 @@ class Result:
     imbalance_p50: float
     imbalance_p99: float
     moves: int
-    unavoidable: int
+    unavoidable_moves: int
     converge: float
     unowned: float
     doubly: float
@@ -125,7 +125,7 @@ class Simulation(Stage):
             imbalance_p50=meter.percentile(0.5),
             imbalance_p99=meter.percentile(0.99),
             moves=meter.moves,
-            unavoidable=meter.unavoidable,
+            unavoidable_moves=meter.unavoidable_moves,
             converge=max(meter.waits, default=0.0),
             unowned=meter.unowned_seconds,
             doubly=meter.doubly_seconds,

@@ -1,6 +1,6 @@
 """A source in memory: every partition is a row of offsets that grows, and nothing in it ever breaks."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from rota.dataplane.ports import Ranges
 from rota.errors import RotaError
@@ -10,6 +10,7 @@ class MemorySource:
     """`end` gives the end offset of a partition now; `most` how many offsets of it one batch may take."""
 
     can_replay = True
+    skips_existing = False
 
     def __init__(self, end: Callable[[str], int], most: Callable[[str], int], pause: Callable[[], None]) -> None:
         self.end, self.most, self.pause = end, most, pause
@@ -43,9 +44,9 @@ class MemorySource:
         """Everything can be read."""
         return ""
 
-    def choose_start(self, end: int, *, later: bool) -> int:  # noqa: ARG002
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
         """A partition begins at its first offset."""
-        return 0
+        return dict.fromkeys(ends, 0)
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """One job of all that is new."""

@@ -15,7 +15,8 @@ Life = Generator[float, None, None]
 
 
 def steps(call: Callable[[], None]) -> Life:
-    """The life of an actor that is plain code. Where the life is closed, GreenletExit ends the code where it waits."""
+    """The life of an actor that is plain code. Where the life is closed, GreenletExit ends the code wherever it waits, also
+    in what it does on its way out."""
     code = greenlet(call)
     delay = code.switch()
     try:
@@ -23,7 +24,7 @@ def steps(call: Callable[[], None]) -> Life:
             yield delay
             delay = code.switch()
     finally:
-        if not code.dead:
+        while not code.dead:
             code.throw()
 
 

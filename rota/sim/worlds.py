@@ -136,7 +136,7 @@ def over_placement() -> World:
 
 def hot_partition() -> World:
     """One partition becomes eight times as heavy, later another."""
-    happenings = (Happening(180, "load", "orders-03", 8.0), Happening(900, "load", "clicks-11", 8.0))
+    happenings = (Happening(180, "load", "orders:03", 8.0), Happening(900, "load", "clicks:11", 8.0))
     return World(
         "hot-partition",
         "one partition becomes 8 times as heavy, later another",

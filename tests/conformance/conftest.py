@@ -13,6 +13,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.memory import MemoryServer
 from rota.coordination.tree import Tree
 from rota.machine import free_port
+from tests.conformance.balanced_group import Group
 from tests.conformance.processes import Start, Worker
 from tests.conformance.targets import founded
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
@@ -63,6 +64,11 @@ def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
 def memory() -> MemoryServer:
     """A server in memory whose clock stands still until a test moves it."""
     return MemoryServer(clock=lambda: 1000.0)
+
+
+@pytest.fixture
+def balanced(memory: MemoryServer) -> Group:
+    return Group(memory)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id
 
-from rota.coordination import client, membership, mending, ownership, parking, wishes
+from rota.coordination import client, membership, ownership, parking, repair, wishes
 from rota.coordination.access import BITS, RIGHTS, Access, rights
 from rota.coordination.client import ZooKeeperStore
 from rota.coordination.layout import Paths
@@ -120,7 +120,7 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     wishes.cordon(person, "w1")
     wishes.pause(person)
     assert parking.unpark(person, "p:a")
-    assert not mending.unreadable(reader)
+    assert not repair.find_unreadable(reader)
     assert set(reader.ids()) == {"p:a", "p:b"}
     assert reader.store.now() > 0
     for partition, seen in worker.owned().items():

@@ -72,8 +72,8 @@ def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(wo
     (one, me), (other, it) = joined(world, group, "w1"), joined(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[1::2], 0)).taken)
     sent = counted(one.store)
-    claimed = claim_all(one, me, {**dict.fromkeys(NAMES, 0), "nobody-made-it": 0})
-    assert (set(claimed.taken), set(claimed.refused)) == (set(NAMES) - theirs, theirs | {"nobody-made-it"})
+    claimed = claim_all(one, me, {**dict.fromkeys(NAMES, 0), "p:nobody-made-it": 0})
+    assert (set(claimed.taken), set(claimed.refused)) == (set(NAMES) - theirs, theirs | {"p:nobody-made-it"})
     assert len(sent) == 2
     assert {claimed.refused[p] for p in theirs} == {"it was changed since it was read"}
     assert {v.incarnation for p, v in one.owned().items() if p in theirs} == {it}

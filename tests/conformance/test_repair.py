@@ -130,7 +130,7 @@ def test_what_was_written_meanwhile_is_not_set_free(life: Life, world: World, ki
     tree, path = life.tree, life.tree.paths.own(P)
     tear(tree, path)
     other = world.connect()
-    slow = Tree(kind(tree.store, lambda: other.set(path, encode(Own(owner=life.w1)), -1)), tree.group)
+    slow = Tree(kind(tree.store, lambda: other.set(path, encode(Own(incarnation=life.w1)), -1)), tree.group)
     try:
         repair.repair(slow, [path])
     except Conflict:

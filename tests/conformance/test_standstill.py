@@ -28,7 +28,7 @@ command()
 
 
 def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: Tree) -> None:
-    names = [f"t-{number}" for number in range(200)]
+    names = [f"t:{number}" for number in range(200)]
     real.store.multi([Create(real.paths.own(name), encode(Own())) for name in names])
     start("w1", program=("-c", UNREAD))
     wait_until(lambda: real.live(), 20)

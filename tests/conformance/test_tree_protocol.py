@@ -143,7 +143,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     store = Listening(memory)
     tree = life(store)
     root = tree.paths.root
-    rename_pipeline(tree, "flights", "planes", {"flights:AA": "planes-AA"}, {})
+    rename_pipeline(tree, "flights", "planes", {"flights:AA": "planes:AA"}, {})
     names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints", "partitions", "load")
     shapes = {
         tuple(re.sub(rf"(\w+) {root}/(\w+)[^ ]*", r"\1 \2", op).lower() for op in ops)

@@ -101,7 +101,7 @@ def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
     for _ in range(9):
         process._watch_spark()
     assert (spark.starts, spark.holds) == ((2, "") if guarded else (1, "Killed task 7 could not be stopped"))
-    said = 'event=spark-stuck pid=1 why="Killed task 7 could not be stopped"'
+    said = 'event=spark-stuck pid=1 reason="Killed task 7 could not be stopped"'
     process._log.close()
     assert (said in capfd.readouterr().err) == guarded
 

@@ -12,9 +12,9 @@ from rota import consume as verb
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.tree import Tree
-from rota.dataplane import job
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark import bisection
 from rota.pipeline import load
 from rota.registry import open_ports
 
@@ -40,7 +40,7 @@ def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
     def call(*args: Any, **more: Any) -> Any:
         result = real(*args, **more)
-        if not of or (isinstance(args[0], Ledger) and args[0].path.name == of):
+        if not of or (isinstance(args[0], FencedTable) and args[0].path.name == of):
             die()
         return result
 
@@ -49,7 +49,7 @@ def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
 def before(real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **more: Any) -> Any:
-        if isinstance(args[0], Ledger) and args[0].path.name == "main":
+        if isinstance(args[0], FencedTable) and args[0].path.name == "main":
             die()
         return real(*args, **more)
 
@@ -83,13 +83,13 @@ def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
 
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "indexed": (Landing, "assign_offsets", dying(Landing.assign_offsets)),
-        "claimed": (Ledger, "claim", dying(Ledger.claim, "main")),
-        "in the job": (job, "_save", meanwhile(job._save)),
-        "written": (job, "_save", dying(job._save)),
-        "set aside": (Ledger, "commit", dying(Ledger.commit, "quarantine")),
-        "before the commit": (Ledger, "commit", before(Ledger.commit)),
-        "committed": (Ledger, "commit", dying(Ledger.commit, "main")),
+        "indexed": (FilesSource, "assign_offsets", dying(FilesSource.assign_offsets)),
+        "claimed": (FencedTable, "claim", dying(FencedTable.claim, "main")),
+        "in the job": (bisection, "_save", meanwhile(bisection._save)),
+        "written": (bisection, "_save", dying(bisection._save)),
+        "set aside": (FencedTable, "commit", dying(FencedTable.commit, "quarantine")),
+        "before the commit": (FencedTable, "commit", before(FencedTable.commit)),
+        "committed": (FencedTable, "commit", dying(FencedTable.commit, "main")),
         "told": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=False)),
         "checkpointed": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=True)),
     }

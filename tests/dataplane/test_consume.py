@@ -206,11 +206,11 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     first, zombie = world.incarnation, world.tree.owned(("p:a",))["p:a"]
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
-    from rota.dataplane.tables import Tables
+    from rota.dataplane.delta.tables import PipelineTables
     from rota.rights import read_rights
 
     held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
-    tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
+    tables = PipelineTables.of(world.pipeline, "g", world.tree.meta().id)
     assert tables.main.claim({"p:a": zombie.token}, {"p:a": 0}).newer == {"p:a": held.token}
     assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
 
@@ -290,12 +290,12 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
 
 def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: World) -> None:
 
-    from rota.dataplane import session
+    from rota.dataplane.spark import session
 
     world.give("a")
     world.rows("a", "0", 1)
     with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="Spark"):
-        world.run("a", connect=lambda _: session.opened(f"sc://127.0.0.1:{free_port()}"))
+        world.run("a", connect=lambda _: session.open_session(f"sc://127.0.0.1:{free_port()}"))
     assert not world.tree.parked()
     assert [type(e) for e in world.run("a")] == [CommittedBatch]
 

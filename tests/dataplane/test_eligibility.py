@@ -51,7 +51,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "its owner is unreadable": ({"lives": {ME: None}}, f"what its owner {ME} announces cannot be read"),
     "the target drops it": ({"targets": {"w1": frozenset()}}, "epoch 5 gives it to another worker than w1"),
     "the worker has no target": ({"targets": {}}, "epoch 5 gives it to another worker than w1"),
-    "there is no controller": ({"targets": None}, ""),
     "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
     "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
     "it is parked for a person": ({"parked": {"p": held(None)}}, "it is parked: bad"),
@@ -123,7 +122,7 @@ def test_a_run_the_backlog_and_a_click_agree(tmp_path: Path, obstacle: str) -> N
     node = register_run(world.tree, "mine", me, ["p:a"])
     rights = read_rights(world.tree, me, node, ["p:a"])
     world.tree.store.delete(node, -1)
-    click = owners(world.tree, world.pipeline, ["a"])
+    click = owners(world.tree, world.pipeline, ["p:a"])
     assert click.skipped == rights.dropped
     assert bool(obstacle) == bool(rights.dropped)
     assert [work.incarnation for work in backlog(world.tree, world.pipeline, world.ports.source)] == (

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from rota import registry
 from rota.adopt import adopt
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
@@ -24,18 +23,17 @@ from rota.coordination.records import Checkpoint, RunNode
 from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
 from rota.coordination.tree import Tree
-from rota.dataplane import replacing
-from rota.dataplane.failures import judged
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Guards, Ledger
-from rota.dataplane.tables import PipelineTable, Tables
+from rota.dataplane.delta import replacement
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
-from rota.pipeline import Delta, Pipeline
 from rota.rights import read_rights
 from rota.skip import skip
 from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.test_ledger import batch, ledger
+from tests.dataplane.test_fenced_table import batch, ledger
 from tests.dataplane.world import World
 
 
@@ -232,8 +230,8 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     before = DeltaTable(main.path).version()
     world.rows("a", "2", 1)
     read: list[int] = []
-    past = Ledger.read_log
-    monkeypatch.setattr(Ledger, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
+    past = FencedTable.read_log
+    monkeypatch.setattr(FencedTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
     event, other = world.run("a", "b", connect=paused(lambda: None))
     assert read == [1]
     assert isinstance(other, ParkedPartition), other
@@ -294,7 +292,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
         (event,) = world.run("a", connect=no_spark)
         assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
-        source = Landing.of(world.pipeline)
+        source = FilesSource.of(world.pipeline)
         read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
@@ -317,16 +315,16 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     adopt(world.tree, [world.pipeline])
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    source = Landing.of(world.pipeline)
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    source = FilesSource.of(world.pipeline)
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
     assert main.read_positions(("p:a",))["p:a"].offset == 0
 
 
-def consumed(world: World, partition: str, end: int) -> Ledger:
+def consumed(world: World, partition: str, end: int) -> FencedTable:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
-    Landing.of(world.pipeline).assign_offsets((partition,))
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    FilesSource.of(world.pipeline).assign_offsets((partition,))
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     token = world.tree.owned((partition,))[partition].token
     claimed = main.claim({partition: token}, {partition: 0})
     main.commit(claimed, batch(main, claimed, ends={partition: end}))
@@ -352,12 +350,12 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
     world.give("a")
     main = consumed(world, "p:a", 1)
 
-    def meanwhile(source: Landing, partitions: tuple[str, ...]) -> dict[str, int]:
+    def meanwhile(source: FilesSource, partitions: tuple[str, ...]) -> dict[str, int]:
         taken(world, "w2", "a")
         main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
         return {"p:a": 2}
 
-    monkeypatch.setattr(Landing, "assign_offsets", meanwhile)
+    monkeypatch.setattr(FilesSource, "assign_offsets", meanwhile)
     with pytest.raises(Fenced, match=r"p:a was taken over just now: .* Nothing was skipped; see `rota why p:a`"):
         skip(world.tree, world.ports, "p:a", to=2)
     assert main.read_positions(("p:a",))["p:a"].offset == 1
@@ -447,14 +445,8 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     """Nobody is parked and no second table is founded where the disk was mounted, also not for a partition that is new:
     once it is mounted again, all goes on without a hand."""
 
-    def tables(pipeline: Pipeline, group: str, meta: str) -> Tables:
-        main, aside = (
-            PipelineTable(world.table / n, group, meta, Guards(there=there), pipeline.name)
-            for n in ("main", "quarantine")
-        )
-        return Tables(world.table, main, aside)
-
-    monkeypatch.setitem(registry.TABLES, Delta, tables)
+    if not there:
+        monkeypatch.setattr(FencedTable, "there", FencedTable.found)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
@@ -498,10 +490,10 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    Landing.of(world.pipeline).assign_offsets(("p:a",))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     claimed = main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
     made = batch(main, claimed)
     with (
@@ -530,7 +522,7 @@ def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type
     spark: Any = SimpleNamespace(
         range=lambda n: SimpleNamespace(count=lambda: 1), addTag=lambda tag: None, removeTag=lambda tag: None
     )
-    assert isinstance(judged(RuntimeError(text), spark, "p:a"), kind)
+    assert isinstance(judge_failure(RuntimeError(text), spark, "p:a"), kind)
 
 
 def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
@@ -538,7 +530,7 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
-    source = Landing.of(world.pipeline)
+    source = FilesSource.of(world.pipeline)
     assert source.assign_offsets(("p:a",)) == {"p:a": 1}
     assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
 
@@ -596,7 +588,7 @@ def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Pat
     source = ledger(tmp_path / "other")
     claimed = source.claim({"p": 1}, {"p": 0})
     made = batch(aside, claimed)
-    replacing.append(aside, made)
+    replacement.append_rows(aside, made)
     again = aside.claim({"p": 1}, {"p": 0})
     assert again.offsets == {"p": 0}
 
@@ -636,7 +628,7 @@ def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> N
 
 def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
     """A pipeline moved to another group and back: what was consumed there is not consumed again."""
-    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
     claimed = mine.claim({"p": 7}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
     other.adopt()
@@ -648,7 +640,7 @@ def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path:
 
 
 def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
-    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
     first = mine.claim({"p": 7}, {"p": 0})
     mine.commit(first, batch(mine, first))
     zombie = mine.claim({"p": 7}, {"p": 0})

@@ -16,8 +16,8 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.tree import Tree
-from rota.dataplane import session
 from rota.dataplane.ports import Ports
+from rota.dataplane.spark import session
 from rota.machine import free_port
 from rota.pipeline import Pipeline, load
 from rota.registry import open_ports
@@ -109,7 +109,7 @@ class World:
         return incarnation
 
     def connect(self, endpoint: str | None) -> "SparkSession":
-        return self.spark or session.opened(endpoint)
+        return self.spark or session.open_session(endpoint)
 
     def run(self, *keys: str, incarnation: str | None = None, **more: Any) -> list[Event]:
         """One run over the keys, with a session of its own; the worker's Spark answers for all its runs."""

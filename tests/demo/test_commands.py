@@ -22,9 +22,9 @@ from rota.coordination.publication import Audit, Publication, publish, take_cont
 from rota.coordination.records import Checkpoint, Live, Loads, Parked, Refusal, Refusals, encode
 from rota.coordination.tree import Tree
 from rota.core import Move
-from rota.dataplane.landing import Landing
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
-from rota.dataplane.tables import Tables
 from rota.errors import RotaError
 from rota.pipeline import load
 from tests.demo.json_keys import documented, held
@@ -132,8 +132,8 @@ def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: 
     file.parent.mkdir(parents=True)
     file.write_text('{"n": 1}\n')
     pipeline = load(tmp_path).pipelines["flights"]
-    Landing.of(pipeline).assign_offsets(("flights:UA",))
-    main = Tables.of(pipeline, "default", group.tree.meta().id).main
+    FilesSource.of(pipeline).assign_offsets(("flights:UA",))
+    main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
     claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
     main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}))
     assert run.json("why", "flights:UA")["rewritten"] is None
@@ -310,7 +310,7 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     mine, yours = tmp_path / "mine.py", tmp_path / "yours.py"
     mine.write_text(PIPELINE.format(root=tmp_path))
     pipeline = load(tmp_path).pipelines["mine"]
-    main = Tables.of(pipeline, "default", group.tree.meta().id).main
+    main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
     main.commit(main.claim({"mine:x": 1}, {"mine:x": 0}), Batch("c", "r", "w", "a", 1, {"mine:x": (0, 1)}))
     yours.write_text(mine.read_text())
     for old, new, line in (
@@ -327,8 +327,8 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
         run("rename", "other", "yours")
     assert "mine is yours now: 1 partitions continue where they were" in run("rename", "mine", "yours").output
     assert "nothing is left to do" in run("rename", "mine", "yours").output
-    assert group.tree.checkpoints(["yours-x"])["yours-x"].record.offset == 1
-    group.tree.store.delete(group.tree.paths.checkpoint("yours-x"))
+    assert group.tree.checkpoints(["yours:x"])["yours:x"].record.offset == 1
+    group.tree.store.delete(group.tree.paths.checkpoint("yours:x"))
 
 
 def test_forget_takes_single_partitions_out_once_their_folders_are_gone(

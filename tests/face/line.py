@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from rota.coordination.client import connect
 from rota.coordination.tree import Tree
-from rota.dataplane.endpoint import SparkServer
+from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
 from tests.waiting import wait_until
 

@@ -6,10 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rota.coordination.layout import worker_of
 from rota.coordination.store import Check, Op
 from rota.coordination.tree import OwnView, RunView, Target, Tree
 from rota.dataplane.ports import Batch, Ports, Position, Table, TableClaim
+from rota.ids import worker_of
 from rota.sim.memory_table import MemoryTable
 from rota.sim.run import Event, RunProcess
 from tests.ablations import Change, among, where, writes

@@ -30,7 +30,7 @@ from rota.sim.world import Timing
 TIMING = Timing(session=4.0, max_shutdown=12.0)
 CAP = 3  # any two of the workers can hold everything
 TEAM = tuple(Worker(f"w{n}", max_partitions=CAP) for n in (1, 2, 3))
-PARTITIONS = tuple(f"s-{n}" for n in range(5))
+PARTITIONS = tuple(f"s:{n}" for n in range(5))
 KINDS = (
     *("kill", "kill", "pause", "pause", "long pause", "long pause", "hang", "expire", "lose", "disconnect", "table"),
     *("twin", "unlive", "hurry"),  # of agents only

@@ -55,7 +55,7 @@ def test_the_checker_counts_what_a_missing_guard_lets_through(
 def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
     simulation = Simulation(world("cap-cut"), "sticky", seed=7)
     with pytest.raises(Violation, match=r"settled at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
-        simulation.checker.breach("settled", "orders-01 is not")
+        simulation.checker.breach("settled", "orders:01 is not")
 
 
 def test_a_target_beyond_the_cap_that_its_plan_has_read_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:

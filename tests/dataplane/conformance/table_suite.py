@@ -1,0 +1,269 @@
+"""What every table promises (`ports.Table`). An implementation is put under it by one line:
+
+class TestMyTable(TableSuite):
+    bench = MyBench  # makes tables in a folder of the test's own
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+import pytest
+
+from rota.dataplane.ports import Batch, DataFile, Position, Table, TableClaim
+from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap, RotaError
+
+
+class TableBench(Protocol):
+    """A place with one table; it looks at the rows without the port."""
+
+    def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> Table:
+        """The table as this pipeline of this group sees it. Nothing is made yet."""
+        ...
+
+    def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
+        """A file with one row for each offset, which nobody sees yet."""
+        ...
+
+    def rows(self) -> list[tuple[str, int]]:
+        """(partition, offset) of every row that a reader sees."""
+        ...
+
+
+class TableSuite:
+    """The laws of `ports.Table`."""
+
+    bench: Callable[[Path], TableBench]
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> TableBench:
+        return type(self).bench(tmp_path)
+
+    # --- no table yet ---
+
+    def test_where_there_is_no_table_nothing_is_known_and_nothing_made(self, place: TableBench) -> None:
+        table = place.open()
+        assert table.read_positions(("a",)) == {"a": Position(None, None, None)}
+        assert (table.read_schema(), table.read_log(), table.read_recent_log()) == (None, (), ())
+        assert not table.find_foreign_commits(("a",))
+        with pytest.raises(EnvironmentFailed):
+            table.require()
+        with pytest.raises(EnvironmentFailed):
+            table.claim({"a": 1}, {"a": 0}, known=True)
+        assert table.read_schema() is None
+
+    # --- claim ---
+
+    def test_a_claim_makes_the_table_and_gives_each_partition_its_start(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7, "b": 8}, {"a": 3, "b": 0, "later": 5})
+        assert (dict(claim.offsets), dict(claim.newer)) == ({"a": 3, "b": 0}, {})
+        at = table.read_positions(("a", "b", "later", "none"))
+        assert {p: (one.offset, one.token) for p, one in at.items()} == {
+            "a": (3, 7), "b": (0, 8), "later": (5, None), "none": (None, None),
+        }  # fmt: skip
+        assert {one.table for one in at.values()} == {claim.table}
+        table.require()
+        assert table.claim({"later": 9}, {"later": 0}).offsets == {"later": 5}, "where it begins is said once"
+
+    def test_a_partition_that_a_newer_token_claimed_is_left_alone(self, place: TableBench) -> None:
+        table = place.open()
+        table.claim({"a": 9}, {"a": 0})
+        claim = table.claim({"a": 7, "b": 7}, {"a": 0, "b": 0})
+        assert (dict(claim.newer), dict(claim.offsets), dict(claim.tokens)) == ({"a": 9}, {"b": 0}, {"b": 7})
+        assert table.read_positions(("a",))["a"].token == 9
+
+    # --- commit ---
+
+    def test_rows_offset_and_token_of_a_batch_change_together(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7, "b": 8}, {"a": 0, "b": 0})
+        version = table.commit(claim, one := batch(place, claim))
+        assert sorted(place.rows()) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+        assert positions(table, "a", "b") == {"a": (2, 7), "b": (2, 8)}
+        entry = table.read_log()[0]
+        assert (entry.version, entry.op, entry.commit, entry.run, entry.group) == (
+            version,
+            "commit",
+            one.id,
+            "run",
+            "g",
+        )
+        assert (entry.ranges, entry.tokens, entry.rows) == (one.ranges, claim.tokens, one.rows)
+        assert not table.find_foreign_commits(("a", "b"))
+
+    def test_a_second_batch_on_one_claim_is_refused(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7}, {"a": 0})
+        table.commit(claim, batch(place, claim))
+        with refused(place, table, OffsetGap, "a"):
+            table.commit(claim, batch(place, claim))
+
+    def test_a_batch_must_start_where_the_claim_stands_unless_it_need_not_follow(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7}, {"a": 0})
+        apart = batch(place, replace(claim, offsets={"a": 4}))
+        with refused(place, table, OffsetGap, "a"):
+            table.commit(claim, apart)
+        table.commit(claim, apart, follows=False)
+        assert place.rows() == [("a", 4), ("a", 5)]
+
+    def test_whoever_was_overtaken_commits_nothing_also_of_other_partitions(self, place: TableBench) -> None:
+        table = place.open()
+        zombie = table.claim({"a": 7, "b": 7}, {"a": 0, "b": 0})
+        place.open().claim({"a": 9}, {"a": 0})
+        with refused(place, table, Fenced, "a"):
+            table.commit(zombie, batch(place, zombie))
+        alone = batch(place, replace(zombie, offsets={"b": 0}))
+        table.commit(zombie, alone)
+        assert sorted(place.rows()) == [("b", 0), ("b", 1)]
+
+    def test_other_partitions_of_the_table_disturb_no_commit(self, place: TableBench) -> None:
+        one, other = place.open(), place.open()
+        first, second = one.claim({"a": 7}, {"a": 0}), other.claim({"b": 8}, {"b": 0})
+        other.commit(second, batch(place, second))
+        one.commit(first, batch(place, first))
+        assert positions(one, "a", "b") == {"a": (2, 7), "b": (2, 8)}
+
+    @pytest.mark.parametrize("op", ["skip", "retry"])
+    def test_a_step_of_a_person_counts_as_a_batch(self, place: TableBench, op: str) -> None:
+        """A skip moves the offset; a retry moves nothing, and still no batch that was read before goes in after it."""
+        table = place.open()
+        run, person = (table.claim({"a": 7}, {"a": 0}) for _ in range(2))
+        end = 2 if op == "skip" else 0
+        table.commit(person, Batch(uuid.uuid4().hex, "who", "", "", 0, {"a": (0, end)}, rows={"a": 0}, op=op))
+        with refused(place, table, OffsetGap, "a"):
+            table.commit(run, batch(place, run))
+        assert (table.read_log()[0].op, positions(table, "a")) == (op, {"a": (end, 7)})
+
+    # --- replay ---
+
+    def test_a_replacement_has_its_ranges_for_itself_and_moves_nothing(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7, "b": 8}, {"a": 0, "b": 0})
+        table.commit(claim, batch(place, claim, 4))
+        again = batch(place, replace(claim, offsets={"a": 1}))
+        assert table.replace(replace(again, files=())) == table.read_log()[0].version
+        assert sorted(place.rows()) == [("a", 0), ("a", 3), ("b", 0), ("b", 1), ("b", 2), ("b", 3)]
+        table.replace(again)
+        assert sorted(place.rows()) == sorted((p, at) for p in "ab" for at in range(4))
+        assert (table.read_log()[0].op, positions(table, "a", "b")) == ("replay", {"a": (4, 7), "b": (4, 8)})
+
+    def test_what_was_not_consumed_is_not_replaced(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7}, {"a": 0})
+        with refused(place, table, OffsetGap, "a"):
+            table.replace(batch(place, claim))
+
+    def test_a_batch_that_is_appended_moves_nothing(self, place: TableBench) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7}, {"a": 0})
+        table.append(batch(place, claim))
+        assert (sorted(place.rows()), positions(table, "a")) == ([("a", 0), ("a", 1)], {"a": (0, 7)})
+
+    # --- whose it is ---
+
+    @pytest.mark.parametrize("who", [{"group": "h"}, {"meta": "1" * 32}, {"pipeline": "q"}], ids=str)
+    def test_a_table_of_somebody_else_is_left_as_it_is(self, place: TableBench, who: dict[str, str]) -> None:
+        table = place.open()
+        claim = table.claim({"a": 7}, {"a": 0})
+        table.commit(claim, batch(place, claim))
+        stranger = place.open(**who)
+        for attempt in (
+            lambda: stranger.claim({"a": 9}, {"a": 0}),
+            lambda: stranger.read_positions(("a",)),
+            lambda: stranger.replace(batch(place, claim)),
+            lambda: stranger.append(batch(place, claim)),
+        ):
+            with refused(place, table, ForeignTable):
+                attempt()
+
+    # --- the log ---
+
+    def test_the_log_is_read_newest_first_and_back_to_an_offset(self, place: TableBench) -> None:
+        table = place.open()
+        made = [publish(place, table, p) for p in "abaaba"]
+        log = table.read_log()
+        assert [one.version for one in log if one.op == "commit"] == made[::-1]
+        assert table.read_recent_log() == log
+        assert table.read_log(made[2]) == tuple(one for one in log if one.version > made[2])
+        assert [one.version for one in table.read_log_back_to({"a": 2, "b": 2})] == [made[i] for i in (5, 4, 3, 2)]
+        assert table.read_log_back_to({}) == ()
+
+    def test_compacting_changes_no_row_and_no_position(self, place: TableBench) -> None:
+        table = place.open()
+        for _ in range(20):
+            table.compact(publish(place, table, "a"))
+        assert Counter(place.rows()) == Counter(("a", at) for at in range(40))
+        assert positions(table, "a") == {"a": (40, 20)}
+
+    # --- at random ---
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_whoever_interleaves_nothing_is_lost_doubled_or_written_by_a_former_owner(
+        self, place: TableBench, seed: int
+    ) -> None:
+        """Several owners claim, sleep and commit in any order; each position and row is as one after the other would."""
+        random, table, names = Random(seed), place.open(), "abc"
+        claims: list[TableClaim] = []
+        newest, offsets = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        for token in range(1, 25):
+            mine = random.sample(names, random.randint(1, 3))
+            claims.append(place.open().claim(dict.fromkeys(mine, token), dict.fromkeys(mine, 0)))
+            newest |= dict.fromkeys(mine, token)
+            claim = random.choice(claims)
+            may = all(newest[p] == t and offsets[p] == claim.offsets[p] for p, t in claim.tokens.items())
+            try:
+                place.open().commit(claim, batch(place, claim))
+            except (Fenced, OffsetGap):
+                assert not may
+            else:
+                assert may
+                offsets |= {p: at + 2 for p, at in claim.offsets.items()}
+        assert Counter(place.rows()) == Counter((p, at) for p in names for at in range(offsets[p]))
+        known = {p: at for p, at in positions(table, *names).items() if at != (None, None)}
+        assert known == {p: (offsets[p], newest[p]) for p in known}
+
+
+class refused:  # noqa: N801
+    """The block raises `error`, which names the partitions; no row, position or log entry changed."""
+
+    def __init__(self, place: TableBench, table: Table, error: type[RotaError], *partitions: str) -> None:
+        self.place, self.table, self.error, self.partitions = place, table, error, partitions
+
+    def _look(self) -> object:
+        return sorted(self.place.rows()), self.table.read_positions(("a", "b")), self.table.read_log()
+
+    def __enter__(self) -> None:
+        self.before = self._look()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        assert isinstance(error, self.error), error
+        assert self._look() == self.before
+        if self.partitions:
+            assert error.facts["partitions"] == self.partitions
+        return True
+
+
+def positions(table: Table, *partitions: str) -> dict[str, tuple[int | None, int | None]]:
+    """Partition -> offset and token."""
+    return {p: (one.offset, one.token) for p, one in table.read_positions(partitions).items()}
+
+
+def batch(place: TableBench, claim: TableClaim, size: int = 2) -> Batch:
+    """The next `size` offsets of each partition of the claim, a row each."""
+    ranges: Mapping[str, tuple[int, int]] = {p: (at, at + size) for p, at in claim.offsets.items()}
+    attempt = f"run-{uuid.uuid4().hex[:12]}"
+    files = tuple(place.write(attempt, p, range(*of)) for p, of in ranges.items())
+    return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, dict.fromkeys(ranges, size))
+
+
+def publish(place: TableBench, table: Table, partition: str) -> int:
+    """One more batch under one more token."""
+    token = (table.read_positions((partition,))[partition].token or 0) + 1
+    claim = table.claim({partition: token}, {partition: 0})
+    return table.commit(claim, batch(place, claim))
