@@ -114,8 +114,8 @@ def told(environ: dict[str, str], gone: str) -> None:
     """Waits until others own what the dead worker had."""
 
     def done() -> bool:
-        owners = [str(p["owner"]) for p in status(environ)["partitions"]]
-        return len(owners) == 16 and not any(owner in ("None", "") or owner.startswith(f"{gone}@") for owner in owners)
+        owners = [p["owner"] for p in status(environ)["partitions"]]
+        return len(owners) == 16 and all(owners) and gone not in owners
 
     until(done, f"the partitions of {gone} to be taken over")
 
