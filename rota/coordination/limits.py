@@ -14,14 +14,14 @@ from rota.errors import ConfigError
 from rota.ids import checked_partition, partition_id
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
 NAMED = 5  # partitions that do not fit and are named
 
 
-def grow(tree: "Tree", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Adds the keys to the pipeline's as long as they fit; see `Tree.grow`. Raises ConfigError."""
+def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Adds the keys to the pipeline's as long as they fit; see `GroupState.grow`. Raises ConfigError."""
     fresh, excess = _split(tree, pipeline, keys)
 
     def grown(now: Partitions | None) -> Partitions:
@@ -35,13 +35,13 @@ def grow(tree: "Tree", pipeline: str, keys: Iterable[str], requires: Mapping[str
     return fresh
 
 
-def explain_excess(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> str:
+def explain_excess(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> str:
     """Which of the keys do not fit into the group, in one line; empty if all fit. Partitions of `without` do not count.
     Raises ConfigError on a bad id."""
     return _split(tree, pipeline, keys, without)[1]
 
 
-def _split(tree: "Tree", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
+def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
     """The new keys that fit, and the line about the others."""
     wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()

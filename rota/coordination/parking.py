@@ -9,14 +9,14 @@ Laws:
 
 from collections.abc import Sequence
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import PATIENCE, Check, Delete
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, printable
 
 
 def park(
-    tree: Tree,
+    tree: GroupState,
     partition: str,
     reason: str,
     *,
@@ -42,7 +42,7 @@ def park(
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)
 
 
-def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
+def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bool:
     """Lets the partition be consumed again at once. False if it was not parked, or one of the `checks` did not hold."""
     try:
         tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
@@ -56,7 +56,7 @@ def waiting(parked: Parked, now: float) -> bool:
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
-def unreadable(tree: Tree, partition: str) -> str:
+def unreadable(tree: GroupState, partition: str) -> str:
     """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
     the parked records, the checkpoints and the own records."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
@@ -65,7 +65,7 @@ def unreadable(tree: Tree, partition: str) -> str:
     return ""
 
 
-def note_refusal(tree: Tree, refusal: Refusal) -> bool:
+def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
     """Adds the refusal to the ring; returns whether that worked. It waits for the connection, because a refused run often
     slept and its session is being made again."""
     tree.store.wait_active(PATIENCE)

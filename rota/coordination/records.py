@@ -74,8 +74,8 @@ class Meta(Record):
     grace: Amount = 0.0
 
 
-class WorkerWishes(Record):
-    """What people wish of one worker; None means what the worker itself announces."""
+class WorkerOverrides(Record):
+    """What people override for one worker; None means what the worker itself announces."""
 
     cordoned: bool = False
     draining: bool = False
@@ -84,8 +84,8 @@ class WorkerWishes(Record):
     max_partitions: Whole | None = None
 
 
-class GroupWishes(Record):
-    """What people wish of the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
+class GroupOverrides(Record):
+    """What people override for the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
 
     paused: bool = False
     pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}
