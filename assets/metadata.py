@@ -9,7 +9,7 @@ from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.consume import CommittedBatch, IdlePartition
-    from rota.coordination.tree import OwnView
+    from rota.coordination.group_state import OwnView
     from rota.rebalance import Rebalanced
     from rota.replay import ReplayedRange
 
@@ -72,7 +72,7 @@ def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping
         _describe_owner(incarnation, done.token, done.epoch),
         {
             "rows": done.rows,
-            "bad rows": done.bad_rows,
+            "quarantined rows": done.bad_rows,
             "offsets": f"[{done.start}, {done.end})",
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
@@ -101,7 +101,7 @@ def describe_replay(done: "ReplayedRange", own: "OwnView | None", offset: str) -
         {
             **what,
             "rows": done.rows,
-            "bad rows": done.bad_rows,
+            "quarantined rows": done.bad_rows,
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
         },

@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.bookkeeping import build_group
 from rota import Pipeline, delta, files
 from rota.consume import CommittedBatch, consume
-from rota.coordination.tree import Tree
-from rota.dataplane import session
-from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.coordination.group_state import GroupState
+from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.registry import open_ports
 
 
@@ -61,11 +61,11 @@ def main() -> int:
         try:
             while not server.ready():
                 time.sleep(0.2)
-            spark = session.opened(server.url)
+            spark = session.open_session(server.url)
             spark.range(1).count()
             began, commits = time.monotonic(), [0.0]
             store, worker = build_group(pipeline)
-            tree = Tree(store.connect(), "bench")
+            tree = GroupState(store.connect(), "bench")
             commit = ""
             ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)
             for event in consume(tree, pipeline, worker, sorted(tree.owned()), "bench", ports):

@@ -32,19 +32,19 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from rota.dataplane.compacting import compact, due
-from rota.dataplane.fileindex import Landed
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.delta.compaction import compact, is_due
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch, DataFile
 from rota.pipeline import Pipeline, delta, files
 
 CHUNK = 20_000
 
 
-def open_table(folder: Path) -> Ledger:
+def open_table(folder: Path) -> FencedTable:
     """The table under measure."""
-    return Ledger(folder / "main", "g", "0" * 32)
+    return FencedTable(folder / "main", "g", "0" * 32)
 
 
 def name_partitions(partitions: int) -> tuple[str, ...]:
@@ -99,10 +99,10 @@ def measure_table(folder: Path, partitions: int) -> None:
     print_peak_and_exit()
 
 
-def open_source(folder: Path) -> Landing:
+def open_landing(folder: Path) -> FilesSource:
     """Its landing folder is empty: what a listing costs is not measured here."""
     source = files(str(folder / "land"), format="json", schema="n int", settle=0.0)
-    return Landing.of(Pipeline(source=source, table=delta(str(folder / "table")), name="p"))
+    return FilesSource.of(Pipeline(source=source, table=delta(str(folder / "table")), name="p"))
 
 
 def build_index(folder: Path, files: int, partitions: int) -> None:
@@ -111,15 +111,15 @@ def build_index(folder: Path, files: int, partitions: int) -> None:
     for partition in name_partitions(partitions):
         (folder / "land" / partition[2:]).mkdir(parents=True)
 
-    def new(partition: str, _: object) -> list[Landed]:
-        return [Landed(f"{partition[2:]}/events-2026-11-21-{n:09}.json", 1000 + n, 10**18 + n) for n in range(per)]
+    def new(partition: str, _: object) -> list[LandedFile]:
+        return [LandedFile(f"{partition[2:]}/events-2026-11-21-{n:09}.json", 1000 + n, 10**18 + n) for n in range(per)]
 
-    open_source(folder).index.extend(name_partitions(partitions), new)
+    open_landing(folder).index.extend(name_partitions(partitions), new)
 
 
 def measure_index(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
-    one, wanted, end = open_source(folder), name_partitions(partitions), files // partitions
+    one, wanted, end = open_landing(folder), name_partitions(partitions), files // partitions
     print_least_time("the first look of a process", lambda: one.read_ends(wanted), 1)
     print_least_time("each further look", lambda: one.read_ends(wanted))
     print_least_time("a look at one partition", lambda: one.read_ends(wanted[:1]))
@@ -135,8 +135,8 @@ def measure_index(folder: Path, files: int, partitions: int) -> None:
 
     print_least_time("the looks of a run", run)
 
-    def late(partition: str, known: "frozenset[str]") -> list[Landed]:
-        return [Landed(f"{partition[2:]}/late-{len(known)}.json", 1, 1)]
+    def late(partition: str, known: "frozenset[str]") -> list[LandedFile]:
+        return [LandedFile(f"{partition[2:]}/late-{len(known)}.json", 1, 1)]
 
     began, appends = time.monotonic(), 50
     for _ in range(appends):
@@ -198,7 +198,7 @@ def measure_batches(folder: Path, batches: int, rows: int) -> None:
         schema = json.dumps({"type": "struct", "fields": fields})
         file = DataFile(str(path.relative_to(table.path)), "p", size, rows, 0, said, schema)
         made = Batch(f"{number}", "run", "w@0", f"{number}", 1, {"p": (number, number + 1)}, (file,), {"p": rows})
-        if due(table.commit(claimed, made)):
+        if is_due(table.commit(claimed, made)):
             began = time.process_time()
             compact(table.path)
             spent += time.process_time() - began

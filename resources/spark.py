@@ -26,13 +26,13 @@ class SparkResource(dg.ConfigurableResource):
         """The session at `endpoint` (`sc://host:port`); a local one if it is None."""
         from dagster_pyspark import LazyPySparkResource
 
-        from rota.dataplane.token import secured
+        from rota.dataplane.spark.token import add_token
 
         if self._held and self._held[0] != endpoint:
             self._held[1].spark_session.stop()  # else the builder returns the other worker's session
             self._held = None
         if self._held is None:
-            remote = {"spark.remote": secured(endpoint)} if endpoint else {"spark.master": "local[*]"}
+            remote = {"spark.remote": add_token(endpoint)} if endpoint else {"spark.master": "local[*]"}
             self._held = (endpoint, LazyPySparkResource(spark_config={**self.config, **remote}))
         return self._held[1].spark_session
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
-from rota.coordination import membership, ownership, wishes
+from rota.coordination import membership, overrides, ownership
+from rota.coordination.group_state import GroupState, Target
 from rota.coordination.records import Live
-from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
     Announce,
     Batch,
@@ -60,7 +60,7 @@ class Agent:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: GroupState,
         worker: str,
         live: Live,
         say: Say,
@@ -108,7 +108,7 @@ class Agent:
             self._suspended(str(error))
             yield from self._still()
         except NoGroup as error:
-            self._idles("no-group", why=f"it waits until the group is founded: {error}")
+            self._idles("no-group", reason=f"it waits until the group is founded: {error}")
             yield from self._still()
         except Undecodable:
             self._report()  # nothing is concluded from what cannot be read
@@ -163,7 +163,7 @@ class Agent:
         seen = self.tree.read_many([self.paths.live(other)], Live).get(self.paths.live(other))
         facts = {"host": seen.record.host, "pid": seen.record.pid} if seen is not None else {}
         why = "another process of this id is live: this one joins when that is gone. Give each worker an id of its own"
-        if self._idles("taken", incarnation=other, **facts, why=why):
+        if self._idles("taken", incarnation=other, **facts, reason=why):
             membership.wait_beside(self.tree, self.worker, self.live)
 
     def _idles(self, word: str, **facts: object) -> bool:
@@ -176,7 +176,7 @@ class Agent:
 
     def _suspended(self, why: str) -> None:
         if not self._silent:
-            self.say("suspended", why=why)
+            self.say("suspended", reason=why)
         self._silent = True
 
     def _round(self) -> Generator[None, None, None]:
@@ -195,7 +195,7 @@ class Agent:
     def look(self) -> Generator[None, None, Looked]:
         """One look, in the order that the machine's laws need: target, own records, live, runs."""
         began = self.clock()
-        cap = wishes.cap(self.tree, self.worker, self.live.max_partitions)
+        cap = overrides.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)
@@ -253,7 +253,7 @@ class Agent:
         waiting = membership.waiting_beside(self.tree, self.worker, names)
         for name in sorted(waiting.keys() - self._waiting):
             why = "it has this worker's id and waits until this one is gone. Give each worker an id of its own"
-            self.say("rival", host=waiting[name].host, pid=waiting[name].pid, why=why)
+            self.say("rival", host=waiting[name].host, pid=waiting[name].pid, reason=why)
         self._waiting = frozenset(waiting)
 
     def _busy(self) -> frozenset[str]:
@@ -263,7 +263,7 @@ class Agent:
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""
         for path in sorted(self.tree.unreadable.keys() - self._unreadable):
-            self.say("unreadable", path=path, why=self.tree.unreadable[path])
+            self.say("unreadable", path=path, reason=self.tree.unreadable[path])
         self._unreadable = frozenset(self.tree.unreadable)
 
     # --- deciding and acting
@@ -291,7 +291,7 @@ class Agent:
             case Announce():
                 self.publish(leaving=True)
             case Join(reason):
-                self.say("lost", why=reason)
+                self.say("lost", reason=reason)
             case Exit():
                 self.done = instruction
 
@@ -304,21 +304,21 @@ class Agent:
             seen = self._assign_version if first.reason == "revoked" else None
             refused = ownership.release_all(self.tree, self._incarnation, versions, seen)
             self._say_each("released", {p: {"reason": first.reason} for p in versions if p not in refused})
-            self._say_each("release-refused", {p: {"why": why} for p, why in refused.items()})
+            self._say_each("release-refused", {p: {"reason": why} for p, why in refused.items()})
             return
         claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version)
         self._settled |= claimed.taken.keys()
         told: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "giver": claim.giver}
+                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.giver}
         self._say_each("claimed", told)
-        self._say_each("claim-refused", {p: {"why": why} for p, why in claimed.refused.items()})
+        self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 
     def _say_notes(self, instructions: Iterable[Instruction]) -> None:
         notes = [one for one in instructions if isinstance(one, Note)]
         for word in dict.fromkeys(note.word for note in notes):
-            self._say_each(word, {note.partition: {"why": note.detail} for note in notes if note.word == word})
+            self._say_each(word, {note.partition: {"reason": note.detail} for note in notes if note.word == word})
 
     def _say_each(self, word: str, told: Mapping[str, Facts]) -> None:
         """A line for each partition; of more than `LINES` one for all with the same facts, which counts them."""

@@ -292,16 +292,16 @@ def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
 
 
 def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
-    from rota.dataplane.identity import instead, owner_among  # here: only who shares a table waits for delta-rs
+    from rota.dataplane.delta.identity import find_owner_among, suggest_path
 
     names = [one.name for one in sharing]
     try:
-        owner = owner_among(Path(place) / "main", names) or names[0]
+        owner = find_owner_among(Path(place) / "main", names) or names[0]
     except RotaError as error:
         why = f"stands in {', '.join(f'{name}.py' for name in names)}, and nobody can tell whose it is: {error}"
         return dict.fromkeys(names, why)
     return {
-        one.name: f"is the one of pipeline {owner!r}. {instead(owner, one.name, one.group)}"
+        one.name: f"is the one of pipeline {owner!r}. {suggest_path(owner, one.name, one.group)}"
         for one in sharing
         if one.name != owner
     }

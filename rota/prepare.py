@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from rota.dataplane import session
-from rota.dataplane.endpoint import LIGHT, OPTIONS, SparkServer, SparkSettings, archive
 from rota.dataplane.ports import FailedPartition
+from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_server import LIGHT, OPTIONS, SparkServer, SparkSettings, locate_archive
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Format, Pipeline, delta, files
 from rota.registry import open_ports
@@ -32,7 +32,7 @@ def prepare() -> Path:
     """Runs small batches of every format in a Spark, and returns the archive that it leaves for `SparkServer`.
 
     It takes about 200 MB and 40 s. A running worker keeps the archive with which it started. Raises EnvironmentFailed."""
-    made = archive()
+    made = locate_archive()
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".rota-prepare-", dir=made.parent) as scratch:
@@ -66,7 +66,7 @@ def _start_server(scratch: Path, unseen: Path) -> Iterator[str]:
 
 def _train(url: str, scratch: Path) -> None:
     """Runs a batch of each format, with a bad record where the format allows one. Raises EnvironmentFailed."""
-    spark = session.opened(url)
+    spark = session.open_session(url)
     for format in ("json", "csv", "parquet"):
         pipeline = _make_pipeline(format, scratch)
         ports = open_ports(pipeline, pipeline.group, connect=lambda _: spark)

@@ -7,21 +7,21 @@ Law: beside the implementations this is the only module that names them. A new s
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from rota.dataplane import session
-from rota.dataplane.landing import Landing
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import OwnedSource, Ports, Ranges
-from rota.dataplane.source import SparkSource
-from rota.dataplane.spark_job import SparkJob
-from rota.dataplane.tables import Tables
+from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_job import SparkJob
+from rota.dataplane.spark.spark_source import SparkSource
 from rota.errors import ConfigError
 from rota.pipeline import Delta, Files, Pipeline
 
 if TYPE_CHECKING:
-    from rota.dataplane.session import Connect
+    from rota.dataplane.spark.session import Connect
 
 T = TypeVar("T")
-SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: Landing.of}
-TABLES: Mapping[type, Callable[[Pipeline, str, str], Tables]] = {Delta: Tables.of}
+SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: FilesSource.of}
+TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
 
 
 def open_source(pipeline: Pipeline) -> OwnedSource:
@@ -29,7 +29,7 @@ def open_source(pipeline: Pipeline) -> OwnedSource:
     return _choose(SOURCES, pipeline.source)(pipeline)
 
 
-def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> Tables:
+def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:
     """The tables that the pipeline declares, as the group owns them whose random id is `meta`. Without an id they are only
     read. Raises ConfigError where their type is not known."""
     return _choose(TABLES, pipeline.table)(pipeline, group, meta)
@@ -39,7 +39,7 @@ def open_ports(
     pipeline: Pipeline,
     group: str,
     meta: str = "",
-    connect: "Connect" = session.opened,
+    connect: "Connect" = session.open_session,
     settings: Mapping[str, str] | None = None,
 ) -> Ports:
     """What the verbs need for this pipeline; see `open_tables`. Opens nothing yet: `connect(endpoint)` gives a session once

@@ -21,7 +21,7 @@ from rota.errors import MASK, SECRET, ConfigError, ForeignTable, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.client import ZooKeeperStore
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.pipeline import Catalog, Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
@@ -154,11 +154,13 @@ def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
 
 
 def _probe_java() -> Probe:
-    from rota.dataplane.endpoint import archive
+    from rota.dataplane.spark.spark_server import locate_archive
     from rota.java import find_java, read_java_version
 
     starts = (
-        "the archive of `rota prepare` is there" if archive().exists() else "`rota prepare` halves the start of a Spark"
+        "the archive of `rota prepare` is there"
+        if locate_archive().exists()
+        else "`rota prepare` halves the start of a Spark"
     )
     try:
         program = find_java()
@@ -171,7 +173,7 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
     """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
-    from rota.coordination.tree import Tree, groups
+    from rota.coordination.group_state import GroupState, groups
 
     try:
         with opened(settings) as store:
@@ -179,9 +181,9 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
             yield from _probe_rights(store, settings)
             for group in there:
-                yield from _probe_sparks(Tree(store, group), sparks)
-                yield from _probe_records(Tree(store, group))
-                yield from _probe_room(Tree(store, group), catalog)
+                yield from _probe_sparks(GroupState(store, group), sparks)
+                yield from _probe_records(GroupState(store, group))
+                yield from _probe_room(GroupState(store, group), catalog)
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -204,7 +206,7 @@ def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Pro
         yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
 
 
-def _probe_sparks(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
+def _probe_sparks(tree: "GroupState", sparks: dict[str, str]) -> Iterator[Probe]:
     live = tree.newest(tree.live())
     if not live:
         fix = f"Start one: rota worker --group {tree.group}"
@@ -219,7 +221,7 @@ def _probe_sparks(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
             sparks.setdefault(tree.group, endpoint)
 
 
-def _probe_records(tree: "Tree") -> Iterator[Probe]:
+def _probe_records(tree: "GroupState") -> Iterator[Probe]:
     """Each record that cannot be read."""
     from rota.coordination.records import repair_command
     from rota.coordination.repair import find_unreadable
@@ -229,23 +231,23 @@ def _probe_records(tree: "Tree") -> Iterator[Probe]:
         yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _probe_room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
+def _probe_room(tree: "GroupState", catalog: "Catalog | None") -> Iterator[Probe]:
     """Each pipeline with partitions for which the group has no room."""
-    from rota.coordination.room import lacking
+    from rota.coordination.limits import explain_excess
     from rota.registry import open_source
 
     for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
         with suppress(RotaError, OSError):  # of the source: it has a probe of its own
-            if why := lacking(tree, pipeline.name, open_source(pipeline).list_keys()):
+            if why := explain_excess(tree, pipeline.name, open_source(pipeline).list_keys()):
                 yield Probe(f"room for {pipeline.name}", False, why)
 
 
 def _probe_spark(name: str, endpoint: str) -> Probe:
     """Whether the Spark Connect server at `endpoint` answers, and is sent no token that others can read on the way."""
-    from rota.dataplane.pulse import unanswered
-    from rota.dataplane.token import sent_in_clear
+    from rota.dataplane.spark.probe import explain_silence
+    from rota.dataplane.spark.token import sent_in_clear
 
-    if why := unanswered(endpoint, 5):
+    if why := explain_silence(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; the worker restarts its Spark")
     if sent_in_clear(endpoint):
         fix = "Let something in front of it end TLS, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
@@ -259,10 +261,10 @@ def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Ite
     if endpoint is None:
         yield from (Probe(f"schema of {name}", True, "not tried: no live worker with a Spark") for name in declared)
         return
-    from rota.dataplane.session import misread
+    from rota.dataplane.spark.session import find_misread
 
     try:
-        wrong, why = misread(endpoint, declared), ""
+        wrong, why = find_misread(endpoint, declared), ""
     except RotaError as error:
         wrong, why = {}, str(error)
     for name in declared:
@@ -320,14 +322,14 @@ def _find_writable(folder: Path) -> Path:
 
 
 def _check_table(pipeline: "Pipeline") -> str:
-    from rota.dataplane.identity import taken
-    from rota.dataplane.ledger import Ledger
+    from rota.dataplane.delta.fenced_table import FencedTable
+    from rota.dataplane.delta.identity import explain_taken
     from rota.settings import folder
 
     place = folder(pipeline.table.path)
-    if (table := Ledger(place / "main", pipeline.group, "").open()) is None:
+    if (table := FencedTable(place / "main", pipeline.group, "").open()) is None:
         _find_writable(place)
         return f"{place} is not there yet; the first batch makes it"
-    if whose := taken(place / "main", pipeline.name, pipeline.group):
+    if whose := explain_taken(place / "main", pipeline.name, pipeline.group):
         raise ForeignTable(whose)
     return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"

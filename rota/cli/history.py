@@ -18,7 +18,7 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
 
     The last epochs, and the writes that were refused.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from rota.cli.group import open_group
     from rota.history import draw_story, read_story_with_commits
@@ -28,8 +28,11 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
     if png:
         png.write_bytes(draw_story(story))
     if as_json:
-        view.print_document({"group": group, "epochs": [asdict(e) for e in story.epochs[-last:]],
-                       "commits": len(story.commits), "refused": [asdict(t) for t in story.refused]})  # fmt: skip
+        epochs = [
+            {**asdict(replace(e, moves=())), "moves": [m.to_dict() for m in e.moves]} for e in story.epochs[-last:]
+        ]
+        writes = [{"at": t.at, "partition": t.partition, "run_id": t.run_id} for t in story.refused]
+        view.print_document({"group": group, "epochs": epochs, "commits": len(story.commits), "refused": writes})
         return
     rows = [
         (e.epoch, view.format_time(e.at), e.measures.get("moves"), e.measures.get("unavoidable_moves"),

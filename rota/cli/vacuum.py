@@ -21,7 +21,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
 
     Of PIPELINES, or of all. Use no other vacuum: it does not know which files running jobs need.
     """
-    from rota.dataplane.vacuum import is_checkpoint, vacuum
+    from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
     from rota.settings import folder
 
     there = load_catalog().pipelines

@@ -1,6 +1,7 @@
 """`rota worker`: runs one agent and its Spark until it is asked to leave."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -22,10 +23,10 @@ from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
 
 if TYPE_CHECKING:
     from rota.agent import Agent
+    from rota.coordination.group_state import GroupState
     from rota.coordination.records import Live
     from rota.coordination.store import Store
-    from rota.coordination.tree import Tree
-    from rota.dataplane.endpoint import SparkServer
+    from rota.dataplane.spark.spark_server import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
@@ -106,7 +107,7 @@ def _make_server(
         checked_endpoint(spark)
     if spark or no_spark:
         return None
-    from rota.dataplane.endpoint import SparkServer, SparkSettings
+    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
     from rota.java import find_java
 
     find_java()
@@ -168,13 +169,13 @@ class Process:
 
         Raises ConfigError, Unavailable at the start, EnvironmentFailed if Spark does not stay up."""
         from rota.coordination.client import opened
-        from rota.coordination.tree import Tree
+        from rota.coordination.group_state import GroupState
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count_signal)
         try:
             with opened(self.settings, self.hosts) as store:
-                tree = Tree(store, self.group)
+                tree = GroupState(store, self.group)
                 if not tree.there():
                     self._found_group(tree)
                 if not self._start_spark():
@@ -192,7 +193,7 @@ class Process:
                 self.server.stop()
             self._log.close()
 
-    def _found_group(self, tree: "Tree") -> None:
+    def _found_group(self, tree: "GroupState") -> None:
         """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
         with contextlib.suppress(Forbidden):
             tree.found()
@@ -220,7 +221,7 @@ class Process:
             for _ in agent.cycle():
                 self._steps += 1
             if agent.done is not None:
-                self.say("ended", why=agent.done.reason)
+                self.say("ended", reason=agent.done.reason)
                 return 0 if agent.done.clean or self.signals else 2
             if agent.state.suspended is not None:
                 self._watching = False  # a new connection knows nothing of former watches
@@ -296,7 +297,7 @@ class Process:
         if self.server.pid is None:
             self._failures = 1 if self._ready else self._failures + 1
             self._ready = False
-            self.say("spark-died", why=self.server.last_words(), failures=self._failures)
+            self.say("spark-died", reason=self.server.last_words(), failures=self._failures)
             if self._failures >= RESTARTS:
                 raise EnvironmentFailed(
                     f"Spark of worker {self.worker} died {self._failures} times: {self.server.last_words()}. "
@@ -309,7 +310,7 @@ class Process:
         elif self._ready and self.server.silent():
             self._end_silent(self.server, self.server.silence)
         elif self._ready and (why := self.server.stuck()):
-            self.say("spark-stuck", pid=self.server.pid, why=why)
+            self.say("spark-stuck", pid=self.server.pid, reason=why)
             self._end(self.server)
         elif not self._ready and time.monotonic() - self._launched > self.starting:
             self._launched = time.monotonic()
@@ -326,4 +327,4 @@ class Process:
 
 def _quote(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f'"{text}"' if any(c in text for c in ' ="') or not text else text
+    return json.dumps(text, ensure_ascii=False) if any(c in text for c in ' ="') or not text else text

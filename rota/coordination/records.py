@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from rota.coordination.packed import inflate, pack, unpack
+from rota.coordination.id_set import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError, Undecodable, shown
 from rota.ids import MAX_PARTITION, NAME, is_partition
@@ -52,7 +52,7 @@ class Record(BaseModel):
 
     def to_bytes(self) -> bytes:
         """JSON, deflated where the model says so."""
-        text = self.model_dump_json().encode()
+        text = self.model_dump_json(by_alias=True).encode()
         return zlib.compress(text, 6) if self.deflated else text
 
     @classmethod
@@ -74,8 +74,8 @@ class Meta(Record):
     grace: Amount = 0.0
 
 
-class WorkerWishes(Record):
-    """What people wish of one worker; None means what the worker itself announces."""
+class WorkerOverrides(Record):
+    """What people override for one worker; None means what the worker itself announces."""
 
     cordoned: bool = False
     draining: bool = False
@@ -84,8 +84,8 @@ class WorkerWishes(Record):
     max_partitions: Whole | None = None
 
 
-class GroupWishes(Record):
-    """What people wish of the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
+class GroupOverrides(Record):
+    """What people override for the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
 
     paused: bool = False
     pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}
@@ -214,7 +214,7 @@ class _SlotsLine(BaseModel):
 class Own(Record):
     """Who owns a partition; None: free. Its dataVersion is checked at commit, the mzxid of its claim is the token."""
 
-    owner: Incarnation | None = None
+    incarnation: Incarnation | None = None
 
 
 class Checkpoint(Record):
@@ -247,13 +247,13 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch."""
+    """One move of an epoch, from `giver` (None: it had no owner) to `taker`; written as `from` and `to`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
     partition: PartitionId
-    giver: Id | None
-    taker: Id
+    giver: Annotated[Id | None, Field(alias="from")]
+    taker: Annotated[Id, Field(alias="to")]
     reason: Annotated[str, Field(max_length=300)]
 
 

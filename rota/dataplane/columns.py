@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Field, Schema
 
-from rota.dataplane.table import OFFSET, PARTITION
+from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.errors import BadTransform, EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FIRST = json.dumps(
 )
 
 
-def checked(batch: str, table: str | None, *, whole: bool = True) -> None:
+def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
     """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table).
 
     `whole`: it must have every column of the table. It need not have those that others added while its job ran.
@@ -64,24 +64,24 @@ def split(frame: "DataFrame") -> "DataFrame":
     return frame.withColumn(SPLIT, F.hex(frame[PARTITION]))
 
 
-def merged(frame: "DataFrame") -> "DataFrame":
+def restore_ids(frame: "DataFrame") -> "DataFrame":
     """The frame with the partition ids instead of what their folders are called: see `names.split`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return frame.withColumn(PARTITION, F.unhex(PARTITION).cast("string"))
 
 
-def added(table: str, batches: Iterable[str]) -> list[Field]:
+def find_added(table: str, batches: Iterable[str]) -> list[Field]:
     """The columns that these batches have and the table has not. Raises BadTransform for a column of another type."""
     there = set(_types(table))
     fields: dict[str, Field] = {}
     for batch in set(batches):
-        checked(batch, table, whole=False)
+        check_columns(batch, table, whole=False)
         fields.update({f.name: f for f in _fields(batch, set(_types(batch)) - there - set(fields))})
     return list(fields.values())
 
 
-def lacking(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
+def find_missing(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
     """The columns that a Parquet file has not, by name without case, as Spark reads it. None of what is no Parquet."""
     try:
         there = {name.lower() for name in pq.read_schema(file).names}
@@ -90,7 +90,7 @@ def lacking(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in wanted if name.lower() not in there)
 
 
-def rows(files: Sequence[Path]) -> int:
+def count_rows(files: Sequence[Path]) -> int:
     """The rows that Parquet files hold, by their footers; one of no bytes has none, as Spark reads it. Raises
     EnvironmentFailed for one that cannot be read."""
     try:

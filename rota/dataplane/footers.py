@@ -17,20 +17,20 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.dataplane.columns import SPLIT
+from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.ports import DataFile
-from rota.dataplane.table import OFFSET, PARTITION
 from rota.errors import BadTransform, EnvironmentFailed
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 LONGEST = 64  # characters of a string that is a statistic
 
 
-def read(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
+def read_footers(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
     """The files below `data/<attempt>/` of `table`. Raises BadTransform for a row of a foreign partition or offset."""
     paths = sorted((table / "data" / attempt).glob("*/*.parquet"))
     try:
         with ThreadPoolExecutor(8) as pool:
-            found = tuple(pool.map(lambda path: data_file(table, path), paths))
+            found = tuple(pool.map(lambda path: read_footer(table, path), paths))
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFailed(
             f"What Spark wrote cannot be read ({error}). Check that the run sees {table}"
@@ -40,7 +40,7 @@ def read(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tu
     return found
 
 
-def data_file(table: Path, path: Path) -> DataFile:
+def read_footer(table: Path, path: Path) -> DataFile:
     """One written file; its folder names the partition."""
     footer = pq.read_metadata(path)
     stat = path.stat()
@@ -112,7 +112,7 @@ def _shown(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def plain(attempt: Path) -> None:
+def rename_split_folders(attempt: Path) -> None:
     """Renames Spark's `column=value` folders to their values: a reader of the files would take them for a column."""
     for folder in attempt.glob(f"{SPLIT}=*"):
         folder.rename(attempt / folder.name.partition("=")[2])

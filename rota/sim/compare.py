@@ -55,7 +55,7 @@ class Cell:
 
     def row(self) -> tuple[object, ...]:
         """The cells of the table, in the order of `COLUMNS`."""
-        whole = ("moves", "unavoidable", "converge", "doubly", "unowned")
+        whole = ("moves", "unavoidable_moves", "converge", "doubly", "unowned")
         return (
             self.world,
             self.assignor,

@@ -23,7 +23,7 @@ class Meter:
     series: list[tuple[float, float]] = field(default_factory=list)
     jumps: list[tuple[float, int, str]] = field(default_factory=list)
     moves: int = 0
-    unavoidable: int = 0
+    unavoidable_moves: int = 0
     unowned_seconds: float = 0.0
     doubly_seconds: float = 0.0
     settled_at: float = 0.0
@@ -74,7 +74,7 @@ class Meter:
         taker, giver_name = worker_of(change.after), truth.last.get(change.partition)
         if giver_name is not None and giver_name != taker and self.sim.now >= self.sim.world.begin:
             self.moves += 1
-            self.unavoidable += truth.lost_by_need[change.partition]
+            self.unavoidable_moves += truth.lost_by_need[change.partition]
             self.jumps.append((self.sim.now, self.moves, change.partition))
         truth.last[change.partition] = taker
 

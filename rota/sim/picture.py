@@ -92,7 +92,7 @@ def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str,
 
 def _value(cell: Cell, measure: str) -> float:
     if measure == "voluntary":
-        return cell.median("moves") - cell.median("unavoidable")
+        return cell.median("moves") - cell.median("unavoidable_moves")
     return cell.median(measure)
 
 

@@ -62,7 +62,7 @@ class Truth:
             elif name not in self.load:
                 continue
             elif kind == "own" and node is not None:
-                changes.owners += self._own(name, json.loads(node.data)["owner"], node.version, node.mzxid)
+                changes.owners += self._own(name, json.loads(node.data)["incarnation"], node.version, node.mzxid)
             elif kind == "checkpoints" and node is not None:
                 changes.checkpoints.append((name, json.loads(node.data)))
             elif kind == "parked":

@@ -7,7 +7,7 @@ import sys
 
 from rota.cli.worker import Process
 from rota.coordination.records import Live
-from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.settings import Settings
 
 _, _, group, _, worker, silence = sys.argv

@@ -15,18 +15,19 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rota.consume import Committed, Event, consume
+from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import cordon
-from rota.dataplane import session
-from rota.dataplane.deadline import limited
-from rota.dataplane.endpoint import ENDED
-from rota.dataplane.pulse import unanswered
+from rota.coordination.group_state import GroupState
+from rota.coordination.overrides import cordon
+from rota.dataplane.spark import session
+from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.probe import explain_silence
+from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline, load
 from rota.rebalance import observe, rebalance
+from rota.registry import open_ports
 from tests.conformance.processes import ROOT, Start, Worker
 from tests.waiting import wait_until
 
@@ -46,7 +47,7 @@ spark.stop()
 """
 
 
-def endpoint(tree: Tree, worker: str) -> str | None:
+def endpoint(tree: GroupState, worker: str) -> str | None:
     """What a live worker advertises."""
     return next((v.record.endpoint for v in tree.live() if v.worker == worker and v.record), None)
 
@@ -68,7 +69,7 @@ def spark_of(worker: Worker) -> int:
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str) -> None:
     first, second, hopeless = start("w1", *OWN), start("w2", *OWN), start("w3", "--master", "nonsense")
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         assert first.hears(f"event=spark-ready endpoint={url}"), "it is advertised once it is ready"
@@ -120,7 +121,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
     catalog = load(pipelines)
     (guarded, deaf) = (start(name, silence, program=PATIENT) for name, silence in (("w1", "2"), ("w2", "inf")))
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         wait_until(lambda: endpoint(tree, "w2"), 90)
@@ -139,11 +140,12 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
             clients: list[SparkSession] = []
 
             def connected(address: str | None) -> SparkSession:
-                clients.append(session.opened(address))
+                clients.append(session.open_session(address))
                 return clients[-1]
 
             try:
-                return list(consume(tree, pipeline, incarnation, ["p:a"], name, connected))
+                ports = open_ports(pipeline, tree.group, tree.meta().id, connected)
+                return list(consume(tree, pipeline, incarnation, ["p:a"], name, ports))
             finally:
                 clients[0].release_session_on_close = False  # nobody may be there to be told
                 clients[0].stop()  # as the end of a run's process does; else it stays this process's active session
@@ -158,12 +160,12 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
         wait_until(lambda: len(guarded.said("event=spark-ready")) == 2, 90)
         assert endpoint(tree, "w1") == url, "its address is the former one, and nobody had to be told"
         (event,) = run("next", plain)
-        assert isinstance(event, Committed)
+        assert isinstance(event, CommittedBatch)
         assert (event.rows, DeltaTable(table / "main").count()) == (2, 2)
 
         assert spark_of(deaf) == abandoned
         assert not deaf.said("event=spark-(silent|died)")
-        assert unanswered(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
+        assert explain_silence(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
 
 
 SLEEP = """
@@ -190,7 +192,7 @@ def test_a_slot_comes_back_whatever_held_it(
     quick["spark.task.reaper.killTimeout"] = "3s"
     worker = start("w1", *OWN, *(word for name, value in quick.items() for word in ("--conf", f"{name}={value}")))
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
     asleep = tmp_path / "asleep"
@@ -201,10 +203,10 @@ def test_a_slot_comes_back_whatever_held_it(
     assert answer(url) == "45 600m", "what a client that died was doing is ended"
     assert not worker.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
 
-    client = session.opened(url)
-    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limited(client, 5.0):
+    client = session.open_session(url)
+    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limit(client, 5.0):
         client.range(0, 1, 1, 1).selectExpr(ENDLESS).collect()
-    worker.hears("event=spark-stuck pid=.* why=.Killed task .* could not be stopped", 60)
+    worker.hears("event=spark-stuck pid=.* reason=.Killed task .* could not be stopped", 60)
     client.release_session_on_close = False
     client.stop()
     wait_until(lambda: len(worker.said("event=spark-ready")) == 2, 90)

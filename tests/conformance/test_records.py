@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.coordination.packed import MAX_IDS, pack, unpack
+from rota.coordination.id_set import MAX_IDS, pack, unpack
 from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
-    GroupWishes,
+    GroupOverrides,
     Head,
     Live,
     Loads,
@@ -29,7 +29,7 @@ from rota.coordination.records import (
     RunNode,
     Slot,
     Slots,
-    WorkerWishes,
+    WorkerOverrides,
     decode,
     encode,
 )
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.fast
 
 SAMPLES: list[Record] = [
     Meta(id="0" * 32, options={"spread": True, "weights": {"cpu": 1.0}}, budget=3),
-    WorkerWishes(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
-    GroupWishes(paused=True, pins={"flights:UA": "w1"}),
+    WorkerOverrides(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
+    GroupOverrides(paused=True, pins={"flights:UA": "w1"}),
     Live(endpoint="sc://127.0.0.1:15002", usage={"cpu": 0.5}, leaving=True, zone="a"),
     Partitions(keys=("AA", "UA"), requires={"disk": "ssd"}),
     Loads(rates={"AA": 1.5, "UA": 0.0}, upto=77),
@@ -51,7 +51,7 @@ SAMPLES: list[Record] = [
     Head(epoch=7, basis="abc", due=12.5),
     Slots(slots=(Slot(epoch=6, partitions=frozenset({"p:a", "p:b"})), Slot(epoch=7, partitions=frozenset()))),
     Slots(),
-    Own(owner=W1),
+    Own(incarnation=W1),
     Own(),
     Checkpoint(offset=3, token=9, run_id="r", rows=10, seconds=0.5, epoch=7, table="t"),
     RunNode(partitions=("p:a", "p:b")),
@@ -146,12 +146,12 @@ def test_a_newer_format_is_not_understood(record: Record) -> None:
         (Live, '{"v":1,"capacity":true}'),
         (Live, '{"v":1,"usage":{"cpu":-1}}'),
         (Live, '{"v":1,"unknown":1}'),
-        (Own, '{"v":1,"owner":"w1"}'),
-        (Own, '{"v":1,"owner":""}'),
+        (Own, '{"v":1,"incarnation":"w1"}'),
+        (Own, '{"v":1,"incarnation":""}'),
         (Own, ""),
         (Own, "null"),
         (Own, "[" * 100_000),
-        (GroupWishes, '{"v":1,"pins":{"../x":"w1"}}'),
+        (GroupOverrides, '{"v":1,"pins":{"../x":"w1"}}'),
         (Meta, '{"v":1,"id":"x"}'),
         (Slots, '{"v":1,"slots":[]}'),
         (Slots, '{"v":1,"slots":[{"epoch":1,"bytes":5}]}\nIDS1'),

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import psutil
 
-from rota.dataplane import session
+from rota.dataplane.spark import session
 from tests.conservation import play
 from tests.conservation.case import Case
 from tests.conservation.checker import Judged
@@ -36,7 +36,7 @@ def main(schemas: int, seed: int, first: int, files: int) -> None:
     with tempfile.TemporaryDirectory(prefix="conservation-") as root:
         server, endpoint = started(Path(root) / "spark")
         try:
-            spark = session.opened(endpoint)
+            spark = session.open_session(endpoint)
 
             def judge(one: Case) -> Judged:
                 return play.judged(one, Path(root) / str(next(numbers)), endpoint, spark)

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 
-from rota.dataplane import parsing
-from rota.dataplane.source import CORRUPT
+from rota.dataplane.spark import parsing
+from rota.dataplane.spark.spark_source import CORRUPT
 from tests.conservation import play
 from tests.conservation.case import Case, File
 from tests.conservation.generate import case
@@ -96,8 +96,8 @@ def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
 ) -> None:
     """The differential finds the fault for which it was made."""
     if not guarded:
-        monkeypatch.setattr(parsing, "whole", first_column_only)
-        monkeypatch.setattr(parsing, "same", lambda *_: None)
+        monkeypatch.setattr(parsing, "mark_whole", first_column_only)
+        monkeypatch.setattr(parsing, "require_same", lambda *_: None)
     lines = [f'{{"n": {n}, "word": "w", "amount": {n}}}' for n in range(19)] + [
         '{"n": 19, "word": "w", "amount": "many"}'
     ]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.dataplane import session
+from rota.dataplane.spark import session
 from tests.dataplane.world import World, kill, started
 
 
@@ -88,7 +88,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(endpoint: str) -> Iterator[SparkSession]:
     """One thin client of it."""
-    client = session.opened(endpoint)
+    client = session.open_session(endpoint)
     yield client
     client.stop()
 

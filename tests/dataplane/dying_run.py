@@ -11,10 +11,10 @@ from typing import Any
 from rota import consume as verb
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
-from rota.coordination.tree import Tree
-from rota.dataplane import job
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.coordination.group_state import GroupState
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark import bisection
 from rota.pipeline import load
 from rota.registry import open_ports
 
@@ -40,7 +40,7 @@ def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
     def call(*args: Any, **more: Any) -> Any:
         result = real(*args, **more)
-        if not of or (isinstance(args[0], Ledger) and args[0].path.name == of):
+        if not of or (isinstance(args[0], FencedTable) and args[0].path.name == of):
             die()
         return result
 
@@ -49,7 +49,7 @@ def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
 def before(real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **more: Any) -> Any:
-        if isinstance(args[0], Ledger) and args[0].path.name == "main":
+        if isinstance(args[0], FencedTable) and args[0].path.name == "main":
             die()
         return real(*args, **more)
 
@@ -69,7 +69,7 @@ def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
 def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
     """Dies at the checkpoints of a batch, with those written `first` or not; where a partition begins is written before."""
 
-    def call(tree: Tree, run: str, entries: Sequence[Entry]) -> Any:
+    def call(tree: GroupState, run: str, entries: Sequence[Entry]) -> Any:
         batch = any(entry.checkpoint.offset for entry in entries)
         if batch and not first:
             die()
@@ -83,13 +83,13 @@ def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
 
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "indexed": (Landing, "assign_offsets", dying(Landing.assign_offsets)),
-        "claimed": (Ledger, "claim", dying(Ledger.claim, "main")),
-        "in the job": (job, "_save", meanwhile(job._save)),
-        "written": (job, "_save", dying(job._save)),
-        "set aside": (Ledger, "commit", dying(Ledger.commit, "quarantine")),
-        "before the commit": (Ledger, "commit", before(Ledger.commit)),
-        "committed": (Ledger, "commit", dying(Ledger.commit, "main")),
+        "indexed": (FilesSource, "assign_offsets", dying(FilesSource.assign_offsets)),
+        "claimed": (FencedTable, "claim", dying(FencedTable.claim, "main")),
+        "in the job": (bisection, "_save", meanwhile(bisection._save)),
+        "written": (bisection, "_save", dying(bisection._save)),
+        "set aside": (FencedTable, "commit", dying(FencedTable.commit, "quarantine")),
+        "before the commit": (FencedTable, "commit", before(FencedTable.commit)),
+        "committed": (FencedTable, "commit", dying(FencedTable.commit, "main")),
         "told": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=False)),
         "checkpointed": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=True)),
     }
@@ -102,7 +102,7 @@ def main(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *k
     pipeline = load(Path(pipelines)).pipelines["p"]
     with connect(hosts, 1.0) as store:
         partitions = [pipeline.partition(k) for k in keys]
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         ports = open_ports(pipeline, group, tree.meta().id)
         events = verb.consume(tree, pipeline, incarnation, partitions, f"died-{group}", ports)
         for event in events:

@@ -6,7 +6,7 @@ import pytest
 
 from rota.adopt import adopt, gone
 from rota.coordination.repair import find_unreadable, repair
-from rota.dataplane.tables import Tables
+from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
 from tests.dataplane.test_faults_without_spark import consumed, no_spark
 from tests.dataplane.world import World
@@ -52,5 +52,5 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     world.rows("a", "1", 1)
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    ours = Tables.of(world.pipeline, "g", tree.meta().id).main.read_positions(("p:a",))["p:a"]
+    ours = PipelineTables.of(world.pipeline, "g", tree.meta().id).main.read_positions(("p:a",))["p:a"]
     assert (ours.offset, ours.token) == (1, tree.owned()["p:a"].token)

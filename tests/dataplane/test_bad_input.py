@@ -9,8 +9,8 @@ import pytest
 from rota.backlog import backlog
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.parking import unpark
-from rota.dataplane import job, quarantine, session
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.spark import bisection, quarantine, session
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -154,8 +154,8 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
 
 def set_aside(world: World) -> list[tuple[object, ...]]:
     """The quarantined rows that count: partition, offset, line, file."""
-    ledger = Ledger(world.table / "main", "g", world.tree.meta().id)
-    counts = quarantine.counting(ledger.read_log())
+    ledger = FencedTable(world.table / "main", "g", world.tree.meta().id)
+    counts = quarantine.make_counter(ledger.read_log())
     rows = log(world.table / "quarantine").rows()
     good = [r for r in rows if counts(r["_partition"], r["_offset"], r["_attempt"])]
     return sorted((r["_partition"], r["_offset"], r["_position"], r["_file"], r["_raw"]) for r in good)
@@ -329,15 +329,15 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
-    save = job._save
+    save = bisection._save
 
     def saved(frame: Any, folder: Path) -> None:
         save(frame, folder)
         world.rows("a", "0", 3)
 
-    monkeypatch.setattr(job, "_save", saved)
+    monkeypatch.setattr(bisection, "_save", saved)
     if not guarded:
-        monkeypatch.setattr(job.Bisection, "_look_again", lambda *_: None)
+        monkeypatch.setattr(bisection.Bisection, "_look_again", lambda *_: None)
     found = kinds(world.run("a", "b"))
     assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
     consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}
@@ -355,7 +355,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     for name in range(3):
         world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
     server, endpoint = started(world.folder / "limited", file_kilobytes=300)
-    client = session.opened(endpoint)
+    client = session.open_session(endpoint)
     try:
         with pytest.raises(EnvironmentFailed, match="File too large"):
             world.run("a", connect=lambda _: client)

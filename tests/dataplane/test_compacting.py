@@ -15,12 +15,12 @@ from deltalake.transaction import AddAction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.dataplane import compacting, replacing
-from rota.dataplane.compacting import EACH, EVERY, FEW, LARGE, ONCE, compact, due
-from rota.dataplane.ledger import Ledger
+from rota.dataplane.delta import compaction, replacement
+from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
+from rota.dataplane.delta.fenced_table import FencedTable
 from rota.errors import Fenced
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.test_ledger import batch, expected, ledger
+from tests.dataplane.test_fenced_table import batch, expected, ledger
 from tests.dataplane.test_replay import again
 from tests.dataplane.world import World
 
@@ -31,7 +31,7 @@ def files(table: Path) -> int:
     return len(DeltaTable(table).file_uris())
 
 
-def filled(folder: Path, batches: int = 10, *partitions: str) -> Ledger:
+def filled(folder: Path, batches: int = 10, *partitions: str) -> FencedTable:
     table = ledger(folder)
     for _ in range(batches):
         claimed = table.claim(dict.fromkeys(partitions or ("p",), 5), dict.fromkeys(partitions or ("p",), 0))
@@ -44,19 +44,19 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
     table, most = ledger(tmp_path), 0
     for _ in range(40):
         claimed = table.claim({"p": 5}, {"p": 0})
-        if due(table.commit(claimed, batch(table, claimed))):
+        if is_due(table.commit(claimed, batch(table, claimed))):
             compact(table.path)
         most = max(most, files(table.path))
     assert most <= EVERY + FEW
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
-    replacing.replace(table, again(table, 3, 41))  # type: ignore[arg-type]
+    replacement.replace_rows(table, again(table, 3, 41))  # type: ignore[arg-type]
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
     assert not table.find_foreign_commits(["p"])
 
 
 @given(st.integers(0, EVERY), st.integers(1, 2))
 def test_the_run_that_looks_is_met_also_where_each_commit_follows_a_claim(first: int, step: int) -> None:
-    assert sum(due(version) for version in range(first, first + EVERY * step, step)) == 1
+    assert sum(is_due(version) for version in range(first, first + EVERY * step, step)) == 1
 
 
 def test_what_began_before_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> No
     for partition in ("p", LONG):
         claimed = table.claim({partition: 5}, {partition: 0})
         made = batch(table, replace(claimed, offsets={partition: 4}))
-        replacing.replace(table, made)
+        replacement.replace_rows(table, made)
     assert damage(table.path, expected(**{"p": 20, LONG: 20})) == NO_DAMAGE
 
 
@@ -97,13 +97,13 @@ def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, real = filled(tmp_path), compacting._target
+    table, real = filled(tmp_path), compaction._target
 
     def meanwhile(sizes: Any) -> int:
-        replacing.replace(table, again(table, 1, 4))  # type: ignore[arg-type]
+        replacement.replace_rows(table, again(table, 1, 4))  # type: ignore[arg-type]
         return real(sizes)
 
-    monkeypatch.setattr(compacting, "_target", meanwhile)
+    monkeypatch.setattr(compaction, "_target", meanwhile)
     assert compact(table.path) == 0
     assert damage(table.path, expected(p=20)) == NO_DAMAGE
 
@@ -129,7 +129,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Callable[[Path], None], guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(compacting, "_plain", lambda _: True)
+        monkeypatch.setattr(compaction, "_plain", lambda _: True)
     kind = pa.schema([("at", pa.timestamp("us", "UTC"))])
     for _ in range(FEW):
         write_deltalake(tmp_path, pa.table({"at": [datetime.datetime(2000, 1, 1)]}, kind), mode="append")
@@ -154,7 +154,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
 
 @given(st.lists(st.integers(1, 2 * LARGE), max_size=300))
 def test_a_look_rewrites_little_and_the_smallest(sizes: list[int]) -> None:
-    target = compacting._target(pa.chunked_array([pa.array(sizes, pa.int64())]))
+    target = compaction._target(pa.chunked_array([pa.array(sizes, pa.int64())]))
     taken = [size for size in sizes if size <= target]
     assert not target or len(taken) >= FEW
     assert sum(taken) <= ONCE + EACH * len(taken)
@@ -162,13 +162,13 @@ def test_a_look_rewrites_little_and_the_smallest(sizes: list[int]) -> None:
 
 
 def test_the_bounds_are_met_where_every_file_is_small() -> None:
-    assert compacting._target(pa.chunked_array([pa.array([20_000] * 16_000)])) == LARGE
-    assert compacting._target(pa.chunked_array([pa.array([30 << 20] * 300_000)])) == 0
+    assert compaction._target(pa.chunked_array([pa.array([20_000] * 16_000)])) == LARGE
+    assert compaction._target(pa.chunked_array([pa.array([30 << 20] * 300_000)])) == 0
 
 
 def test_a_run_puts_together_what_runs_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacting, "EVERY", 3)
-    monkeypatch.setattr(compacting, "FEW", 2)
+    monkeypatch.setattr(compaction, "EVERY", 3)
+    monkeypatch.setattr(compaction, "FEW", 2)
     world.give("a", "b")
     for number in range(4):
         world.rows("a", f"{number}", 3, first=3 * number)

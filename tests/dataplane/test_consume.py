@@ -11,7 +11,7 @@ import pytest
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.machine import free_port
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -70,7 +70,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
 
 
 def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
-    tree = Tree(world.server.connect(), "g")
+    tree = GroupState(world.server.connect(), "g")
     world.give("a", incarnation=world.join("w1", tree))
     world.rows("a", "0", 1)
     tree.store.close()
@@ -84,7 +84,7 @@ def test_of_two_runs_the_elder_works(world: World) -> None:
     world.give("a", "b")
     world.rows("a", "0", 1)
     world.rows("b", "0", 1)
-    register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
+    register_run(GroupState(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
     kinds = {e.partition: e for e in world.run("a", "b")}
     assert kinds["p:a"] == DroppedPartition("p:a", "run elder works on it")
     assert isinstance(kinds["p:b"], CommittedBatch)
@@ -149,7 +149,7 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
         world.rows(key, "0", 3)
     world.run("a")
 
-    def lost(tree: Tree, run: str, entries: list[Entry]) -> dict[str, None]:
+    def lost(tree: GroupState, run: str, entries: list[Entry]) -> dict[str, None]:
         tree.store.close()
         return write_checkpoints(tree, run, entries)
 
@@ -206,11 +206,11 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     first, zombie = world.incarnation, world.tree.owned(("p:a",))["p:a"]
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
-    from rota.dataplane.tables import Tables
+    from rota.dataplane.delta.tables import PipelineTables
     from rota.rights import read_rights
 
     held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
-    tables = Tables.of(world.pipeline, "g", world.tree.meta().id)
+    tables = PipelineTables.of(world.pipeline, "g", world.tree.meta().id)
     assert tables.main.claim({"p:a": zombie.token}, {"p:a": 0}).newer == {"p:a": held.token}
     assert [e.reason for e in world.run("a", incarnation=first)] == [f"{world.incarnation} owns it"]
 
@@ -290,12 +290,12 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
 
 def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: World) -> None:
 
-    from rota.dataplane import session
+    from rota.dataplane.spark import session
 
     world.give("a")
     world.rows("a", "0", 1)
     with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="Spark"):
-        world.run("a", connect=lambda _: session.opened(f"sc://127.0.0.1:{free_port()}"))
+        world.run("a", connect=lambda _: session.open_session(f"sc://127.0.0.1:{free_port()}"))
     assert not world.tree.parked()
     assert [type(e) for e in world.run("a")] == [CommittedBatch]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rota.consume import CommittedBatch, ParkedPartition
-from rota.dataplane import deadline, failures
-from rota.dataplane.deadline import limited
+from rota.dataplane.spark import deadline, failures
+from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
@@ -58,7 +58,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     )
     assert isinstance(events["p:a"], CommittedBatch)
     assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
-    assert failures.alive(world.connect(None)), "its slot was given back"
+    assert failures.is_alive(world.connect(None)), "its slot was given back"
     assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
 
 
@@ -87,12 +87,12 @@ def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatc
 
     taker = threading.Thread(target=take)
     taker.start()
-    while failures.alive(spark):
+    while failures.is_alive(spark):
         assert taker.is_alive()
     spark.interruptTag("taken")
     taker.join()
     monkeypatch.setattr(failures, "SLOT", 60.0)
-    assert failures.alive(spark)
+    assert failures.is_alive(spark)
 
 
 class Planning:
@@ -133,13 +133,13 @@ def test_a_query_is_not_interrupted_while_it_is_planned(monkeypatch: pytest.Monk
     if not guarded:
         monkeypatch.setattr(deadline, "PLANNING", 0.0)
     wanted = pytest.raises(EnvironmentFailed, match="was not done")
-    with wanted as raised, limited(spark, 0.1):
+    with wanted as raised, limit(spark, 0.1):
         spark.ask(1.0)
     assert isinstance(raised.value.__cause__, RuntimeError if guarded else AssertionError)
 
 
 def test_what_a_cancelled_run_asked_is_ended() -> None:
     spark: Any = Planning()
-    with pytest.raises(KeyboardInterrupt), limited(spark, 600.0):
+    with pytest.raises(KeyboardInterrupt), limit(spark, 600.0):
         raise KeyboardInterrupt
     assert spark.heard == 1

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rota.backlog import backlog, owners
+from rota.coordination.group_state import GroupState, OwnView, RunView
 from rota.coordination.membership import register_run
 from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
-from rota.coordination.tree import OwnView, RunView, Tree
 from rota.eligibility import Facts, judge, read_facts
 from rota.rights import read_rights
 from tests.dataplane.world import World
@@ -51,7 +51,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "its owner is unreadable": ({"lives": {ME: None}}, f"what its owner {ME} announces cannot be read"),
     "the target drops it": ({"targets": {"w1": frozenset()}}, "epoch 5 gives it to another worker than w1"),
     "the worker has no target": ({"targets": {}}, "epoch 5 gives it to another worker than w1"),
-    "there is no controller": ({"targets": None}, ""),
     "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
     "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
     "it is parked for a person": ({"parked": {"p": held(None)}}, "it is parked: bad"),
@@ -101,7 +100,7 @@ def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> N
     world.give("a")
     store = Recording(world.server)
     store.read = []
-    read_facts(Tree(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
+    read_facts(GroupState(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
     assert store.read.index("own") < store.read.index("live")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rota.consume import CommittedBatch
-from rota.dataplane import failures, session
-from rota.dataplane.failures import why
+from rota.dataplane.spark import failures, session
+from rota.dataplane.spark.failures import explain_cause
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World, kill, started
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: World, tmp_path: Path) -> None:
     server, endpoint = started(tmp_path / "doomed")
-    client = session.opened(endpoint)
+    client = session.open_session(endpoint)
     plain = world.pipeline
 
     def transform(frame: object) -> object:
@@ -77,7 +77,7 @@ def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -
         "bare": "long",
         "nothing": "",
     }
-    wrong = session.misread(endpoint, schemas)
+    wrong = session.find_misread(endpoint, schemas)
     assert list(wrong) == ["typo", "comma", "bare", "nothing"]
     assert '"LNOG"' in wrong["typo"]
     assert all(line.isprintable() for line in wrong.values())
@@ -92,7 +92,7 @@ def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -
     ],
 )
 def test_the_innermost_cause_is_told(text: str, said: str) -> None:
-    assert why(Exception(text)) == said
+    assert explain_cause(Exception(text)) == said
 
 
 @pytest.mark.parametrize(

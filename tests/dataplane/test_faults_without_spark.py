@@ -17,23 +17,23 @@ from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
 from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park, unpark
 from rota.coordination.records import Checkpoint, RunNode
 from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
-from rota.coordination.tree import Tree
-from rota.dataplane import replacing
-from rota.dataplane.failures import judged
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
-from rota.dataplane.tables import Tables
+from rota.dataplane.delta import replacement
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, Conflict, EnvironmentFailed, Fenced, ForeignTable, Unavailable
 from rota.rights import read_rights
 from rota.skip import skip
 from tests.ablations import NO_RUN, changed
 from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.test_ledger import batch, ledger
+from tests.dataplane.test_fenced_table import batch, ledger
 from tests.dataplane.world import World
 
 
@@ -101,7 +101,7 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
     world.rows("a", "0", 1)
     world.give("a")
 
-    tree = Tree(world.server.connect(), "g")
+    tree = GroupState(world.server.connect(), "g")
 
     def expired() -> None:
         world.server.expire(tree.store.session)
@@ -163,14 +163,18 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     assert bool(world.tree.parked()) != guarded
 
 
-def test_the_rightful_run_parks_what_vanished(world: World) -> None:
-    world.rows("a", "0", 1)
-    world.give("a")
-    (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
+@pytest.mark.parametrize(
+    ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
+)
+def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
+    """The next step can be typed as it stands, whatever the partition is called."""
+    world.rows(key, "0", 1)
+    world.give(key)
+    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()["p:a"].record.reason == (
-        "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
-        "for good: rota skip p:a"
+    assert world.tree.parked()[f"p:{key}"].record.reason == (
+        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
+        f"it is gone for good: rota skip {typed}"
     )
 
 
@@ -230,8 +234,8 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     before = DeltaTable(main.path).version()
     world.rows("a", "2", 1)
     read: list[int] = []
-    past = Ledger.read_log
-    monkeypatch.setattr(Ledger, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
+    past = FencedTable.read_log
+    monkeypatch.setattr(FencedTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
     event, other = world.run("a", "b", connect=paused(lambda: None))
     assert read == [1]
     assert isinstance(other, ParkedPartition), other
@@ -292,7 +296,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
         (event,) = world.run("a", connect=no_spark)
         assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
-        source = Landing.of(world.pipeline)
+        source = FilesSource.of(world.pipeline)
         read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
@@ -315,16 +319,16 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     adopt(world.tree, [world.pipeline])
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    source = Landing.of(world.pipeline)
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    source = FilesSource.of(world.pipeline)
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
     assert main.read_positions(("p:a",))["p:a"].offset == 0
 
 
-def consumed(world: World, partition: str, end: int) -> Ledger:
+def consumed(world: World, partition: str, end: int) -> FencedTable:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
-    Landing.of(world.pipeline).assign_offsets((partition,))
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    FilesSource.of(world.pipeline).assign_offsets((partition,))
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     token = world.tree.owned((partition,))[partition].token
     claimed = main.claim({partition: token}, {partition: 0})
     main.commit(claimed, batch(main, claimed, ends={partition: end}))
@@ -350,12 +354,12 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
     world.give("a")
     main = consumed(world, "p:a", 1)
 
-    def meanwhile(source: Landing, partitions: tuple[str, ...]) -> dict[str, int]:
+    def meanwhile(source: FilesSource, partitions: tuple[str, ...]) -> dict[str, int]:
         taken(world, "w2", "a")
         main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
         return {"p:a": 2}
 
-    monkeypatch.setattr(Landing, "assign_offsets", meanwhile)
+    monkeypatch.setattr(FilesSource, "assign_offsets", meanwhile)
     with pytest.raises(Fenced, match=r"p:a was taken over just now: .* Nothing was skipped; see `rota why p:a`"):
         skip(world.tree, world.ports, "p:a", to=2)
     assert main.read_positions(("p:a",))["p:a"].offset == 1
@@ -399,7 +403,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     registered: list[tuple[str, ...]] = []
     real = membership._create_ephemeral
 
-    def register(tree: Tree, path: str, node: RunNode) -> None:
+    def register(tree: GroupState, path: str, node: RunNode) -> None:
         registered.append(node.partitions)
         real(tree, path, node)
 
@@ -446,7 +450,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     once it is mounted again, all goes on without a hand."""
 
     if not there:
-        monkeypatch.setattr(Ledger, "there", Ledger.found)
+        monkeypatch.setattr(FencedTable, "open_existing", FencedTable.open_or_make)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
@@ -490,10 +494,10 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    Landing.of(world.pipeline).assign_offsets(("p:a",))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
-    main = Tables.of(world.pipeline, "g", world.tree.meta().id).main
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     claimed = main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
     made = batch(main, claimed)
     with (
@@ -522,7 +526,7 @@ def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type
     spark: Any = SimpleNamespace(
         range=lambda n: SimpleNamespace(count=lambda: 1), addTag=lambda tag: None, removeTag=lambda tag: None
     )
-    assert isinstance(judged(RuntimeError(text), spark, "p:a"), kind)
+    assert isinstance(judge_failure(RuntimeError(text), spark, "p:a"), kind)
 
 
 def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
@@ -530,7 +534,7 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
-    source = Landing.of(world.pipeline)
+    source = FilesSource.of(world.pipeline)
     assert source.assign_offsets(("p:a",)) == {"p:a": 1}
     assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
 
@@ -588,7 +592,7 @@ def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Pat
     source = ledger(tmp_path / "other")
     claimed = source.claim({"p": 1}, {"p": 0})
     made = batch(aside, claimed)
-    replacing.append(aside, made)
+    replacement.append_rows(aside, made)
     again = aside.claim({"p": 1}, {"p": 0})
     assert again.offsets == {"p": 0}
 
@@ -628,7 +632,7 @@ def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> N
 
 def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
     """A pipeline moved to another group and back: what was consumed there is not consumed again."""
-    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
     claimed = mine.claim({"p": 7}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
     other.adopt()
@@ -640,7 +644,7 @@ def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path:
 
 
 def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
-    mine, other = ledger(tmp_path), Ledger(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
     first = mine.claim({"p": 7}, {"p": 0})
     mine.commit(first, batch(mine, first))
     zombie = mine.claim({"p": 7}, {"p": 0})
@@ -653,7 +657,7 @@ def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(tree: Tree, partition: str) -> bool:
+    def lost(tree: GroupState, partition: str) -> bool:
         raise Unavailable("no ZooKeeper")
 
     world.rows("a", "0", 1)

@@ -9,9 +9,9 @@ import pytest
 from rota import shift
 from rota.consume import CommittedBatch, DroppedPartition, ParkedPartition
 from rota.coordination.records import Slot, Slots
-from rota.dataplane import job
-from rota.dataplane.job import ALONE, LEAST
-from rota.dataplane.landing import Landing
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark import bisection
+from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
 from tests.dataplane.test_landing import land, source
 from tests.dataplane.test_whose_fault import DISK, Faults, landed, run, spark
@@ -89,9 +89,9 @@ def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatc
 def test_without_bounds_no_run_gets_anywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job of all takes longer than a run may."""
     landed(world, "abcde", files=3)
-    bounded = Landing.plan_jobs
+    bounded = FilesSource.plan_jobs
     monkeypatch.setattr(
-        Landing, "plan_jobs", lambda *of: ({p: r for ranges in bounded(*of) for p, r in ranges.items()},)
+        FilesSource, "plan_jobs", lambda *of: ({p: r for ranges in bounded(*of) for p, r in ranges.items()},)
     )
     for _ in range(9):
         Faults(monkeypatch, too_large)
@@ -224,7 +224,7 @@ class Hanging(Faults):
             yield
 
         super().__init__(monkeypatch, fault)
-        monkeypatch.setattr(job, "limited", limited)
+        monkeypatch.setattr(bisection, "limit", limited)
 
 
 @pytest.mark.parametrize(("partitions", "files"), [(64, 1), (8, 8), (2, 60)])

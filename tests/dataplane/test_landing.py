@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import rota
-from rota.dataplane import fileindex, listing
-from rota.dataplane.fileindex import Landed
-from rota.dataplane.landing import Landing
-from rota.dataplane.opening import opened
+from rota.dataplane.delta.delta_io import open_table
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files import file_index, listing
+from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import LogEntry
-from rota.dataplane.tables import Tables
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rewritten import rewritten
@@ -26,9 +26,9 @@ from tests.dataplane.conftest import log
 from tests.waiting import wait_until
 
 
-def source(folder: Path, **more: object) -> Landing:
+def source(folder: Path, **more: object) -> FilesSource:
     declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
-    return Landing.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
+    return FilesSource.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
 
 
 def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
@@ -61,13 +61,13 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
 def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json", "x/_tmp.json", "x/.2.json.part", "x/_temporary/3.json", "_x/1.json")
     now = (tmp_path / "land/x/1.json").stat().st_ctime
-    waiting = Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1.9})
+    waiting = FilesSource(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1.9})
     assert waiting.list_keys() == ("x",)
     assert waiting.assign_offsets(("p:x",)) == {"p:x": 0}
     assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 1}
 
 
-def fields(one: Landing) -> dict[str, object]:
+def fields(one: FilesSource) -> dict[str, object]:
     return {name: getattr(one, name) for name in ("name", "root", "declared", "index", "stage")}
 
 
@@ -75,16 +75,16 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
     land(tmp_path, "x/1.json")
     os.utime(tmp_path / "land/x/1.json", (1, 1))
     now = (tmp_path / "land/x/1.json").stat().st_ctime
-    assert Landing(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1}).assign_offsets(("p:x",)) == {
-        "p:x": 0
-    }
+    assert FilesSource(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: now + 1}).assign_offsets(
+        ("p:x",)
+    ) == {"p:x": 0}
 
 
 def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp_path: Path) -> None:
     """All files waited until the clock of the run's machine had caught up: an hour of silence."""
     land(tmp_path, "x/1.json")
     rested = (tmp_path / "land/x/1.json").stat().st_ctime
-    late = Landing(**{**fields(source(tmp_path, settle=0.01)), "clock": lambda: rested - 3600})
+    late = FilesSource(**{**fields(source(tmp_path, settle=0.01)), "clock": lambda: rested - 3600})
     assert late.assign_offsets(("p:x",)) == {"p:x": 0}
     wait_until(lambda: time.time() > rested + 0.05, 5)
     land(tmp_path, "x/2.json")
@@ -143,8 +143,8 @@ def test_a_link_in_place_of_a_file_that_has_its_offset_is_not_followed(tmp_path:
 
 def opened_all(place: str, table: str) -> None:
     declared = Pipeline(source=rota.files(place, format="json", schema="a int"), table=rota.delta(table), name="p")
-    Landing.of(declared)
-    Tables.of(declared, "g", "0" * 32)
+    FilesSource.of(declared)
+    PipelineTables.of(declared, "g", "0" * 32)
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/a", "s3a://b", "hdfs:/x", "file:///tmp/x", "${PLACE}/a"])
@@ -205,9 +205,9 @@ def test_what_is_read_again_is_kept_as_it_is_then_under_the_offset_it_has(tmp_pa
     now.index.keep(("p:x",))
     assert set(one.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:y"}
     assert "x/3.json (offset 2) changed" in str(one.find_broken({"p:x": (0, 3)})["p:x"]), "it was not read again"
-    version = opened(one.index.path).version()
+    version = open_table(one.index.path).version()
     now.index.keep(("p:x",))
-    assert opened(one.index.path).version() == version, "nothing new is written"
+    assert open_table(one.index.path).version() == version, "nothing new is written"
     assert [one.locate("p:x", i) for i in range(3)] == ["x/1.json", "x/2.json", "x/3.json"]
     assert one.assign_offsets(("p:x", "p:y")) == {"p:x": 3, "p:y": 1}
 
@@ -233,22 +233,22 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         land(tmp_path, f"x/{name}.json")
         one.assign_offsets(("p:x",))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
-    real, armed = fileindex.FileIndex._replaced, [True]
+    real, armed = file_index.FileIndex._replaced, [True]
 
     def meanwhile(*args: object) -> object:
         found = real(*args)  # type: ignore[arg-type]
         if armed and armed.pop():
             if other == "compaction":
-                opened(one.index.path).optimize.compact()
+                open_table(one.index.path).optimize.compact()
             else:
                 land(tmp_path, "x/4.json")
                 one.assign_offsets(("p:x",))
         return found
 
-    monkeypatch.setattr(fileindex.FileIndex, "_replaced", meanwhile)
+    monkeypatch.setattr(file_index.FileIndex, "_replaced", meanwhile)
     one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
-    files = opened(one.index.path).file_uris()
+    files = open_table(one.index.path).file_uris()
     rows = sorted((r["ordinal"], r["path"]) for uri in files for r in pq.read_table(uri).to_pylist())
     assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
 
@@ -297,9 +297,9 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     said = rewritten(one, log)["p:x"]
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
-    looked: list[Landed] = []
-    real = Landing._now
-    monkeypatch.setattr(Landing, "_now", lambda self, file: looked.append(file) or real(self, file))
+    looked: list[LandedFile] = []
+    real = FilesSource._read_state
+    monkeypatch.setattr(FilesSource, "_read_state", lambda self, file: looked.append(file) or real(self, file))
     assert rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 
@@ -309,7 +309,7 @@ def test_of_two_missing_settings_the_source_names_its_own(monkeypatch: pytest.Mo
     monkeypatch.delenv("ROTA_TABLES", raising=False)
     declared = rota.files("${ROTA_LANDING}/p", format="json", schema="a int")
     with pytest.raises(ConfigError, match="ROTA_LANDING"):
-        Landing.of(Pipeline(source=declared, table=rota.delta("${ROTA_TABLES}/p"), name="p"))
+        FilesSource.of(Pipeline(source=declared, table=rota.delta("${ROTA_TABLES}/p"), name="p"))
 
 
 def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) -> None:
@@ -335,19 +335,19 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
 ) -> None:
     """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
     if not guarded:
-        monkeypatch.setattr(fileindex.FileIndex, "_moves", lambda *_: [])
+        monkeypatch.setattr(file_index.FileIndex, "_moves", lambda *_: [])
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
-    real, armed = Landing._new, [True]
+    real, armed = FilesSource._find_new, [True]
 
-    def meanwhile(self: Landing, partition: str, known: frozenset[str]) -> list[Landed] | None:
+    def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         found = real(self, partition, known)
         if armed and armed.pop():
             land(tmp_path, "x/1.json")
             assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
         return found
 
-    monkeypatch.setattr(Landing, "_new", meanwhile)
+    monkeypatch.setattr(FilesSource, "_find_new", meanwhile)
     slow.assign_offsets(("p:x",))
     rows = log(slow.index.path).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
@@ -360,20 +360,20 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
     for i in range(45):
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
-    assert len(opened(one.index.path).file_uris()) < 10
+    assert len(open_table(one.index.path).file_uris()) < 10
     assert [one.locate("p:x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
 
 
 def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, seen, real = source(tmp_path), list[Path](), fileindex.read
-    monkeypatch.setattr(fileindex, "read", lambda file: seen.append(file) or real(file))
+    one, seen, real = source(tmp_path), list[Path](), file_index.read_file
+    monkeypatch.setattr(file_index, "read_file", lambda file: seen.append(file) or real(file))
     for i in range(90):  # put together twice
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
     assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
-    assert sum(file.rows for file in fileindex._READ[one.index.path].values()) == 90
+    assert sum(file.rows for file in file_index._READ[one.index.path].values()) == 90
     assert len(seen) == len(set(seen))
 
 
@@ -382,7 +382,7 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     [
         (lambda index: next(index.glob("*.parquet")).unlink(), "No such file"),
         (lambda index: next(index.glob("*.parquet")).write_bytes(b""), "file size is 0"),
-        (lambda index: opened(index).delete("ordinal = 0"), "has lost rows of p:x"),
+        (lambda index: open_table(index).delete("ordinal = 0"), "has lost rows of p:x"),
     ],
     ids=["gone", "empty", "rows deleted"],
 )
@@ -394,7 +394,7 @@ def test_a_damaged_index_is_one_line_with_the_way_on(
         land(tmp_path, name)
         one.assign_offsets(("p:x",))
     damage(one.index.path)
-    fileindex._READ.clear()
+    file_index._READ.clear()
     for look in (one.read_ends, one.assign_offsets):
         with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
             look(("p:x",))

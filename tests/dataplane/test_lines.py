@@ -3,8 +3,8 @@
 import pytest
 
 from rota.consume import CommittedBatch, ParkedPartition
-from rota.dataplane import lines
-from rota.dataplane.landing import Landing
+from rota.dataplane.files import lines
+from rota.dataplane.files.files_source import FilesSource
 from rota.replay import RefusedReplay, replay
 from rota.retry import retry
 from tests.dataplane.conftest import log
@@ -31,8 +31,8 @@ def found(world: World, *text: str) -> list[str]:
     world.land("a", "0", text)
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
-    source = Landing.of(world.pipeline)
-    return [row.value for row in lines.joined(frame, source.declared.schema, source._options()).collect()]
+    source = FilesSource.of(world.pipeline)
+    return [row.value for row in lines.find_joined(frame, source.declared.schema, source._options()).collect()]
 
 
 def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
 
 
 def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Landing, "_one_a_line", lambda *_: None)
+    monkeypatch.setattr(FilesSource, "_check_one_a_line", lambda *_: None)
     world.give("a")
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     world.until_idle("a")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.dataplane import names
-from rota.dataplane.landing import Landing
+from rota.dataplane.files.files_source import FilesSource
 from rota.ids import MAX_PARTITION, is_key
 from rota.pipeline import Pipeline, delta, files
 
@@ -92,7 +92,7 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
     if not guarded:
         monkeypatch.setattr(names, "folder", unquote)
     source = files(str(tmp_path / "land"), format="json", schema="n int", settle=0.0)
-    landing = Landing.of(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
+    landing = FilesSource.of(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
     hostile = "p:..%2Fsecret"
     given = landing.assign_offsets((hostile, "p:good"))
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"

@@ -15,10 +15,10 @@ from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
-from rota.dataplane import fileindex
-from rota.dataplane.landing import Landing
+from rota.dataplane.delta.vacuum import vacuum
+from rota.dataplane.files import file_index
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.names import key
-from rota.dataplane.vacuum import vacuum
 from rota.demo import deltalog
 from rota.errors import ConfigError
 from rota.rename import rename
@@ -45,19 +45,19 @@ LIMIT = "pipeline = Pipeline(source=source(max_files=1), table=delta({table!r}),
 @pytest.mark.parametrize("odd", ODD)
 def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     """Without Spark: the index and its compaction, the commits and what they say, the vacuum, a rename."""
-    monkeypatch.setattr(fileindex, "MANY", 3)
+    monkeypatch.setattr(file_index, "MANY", 3)
     (tmp_path / odd).mkdir()
     world = World(tmp_path / odd)
     for name in ("0", "1"):
         filled(world, name, key=key(odd))
-    main, index = tables(world).main, Landing.of(world.pipeline).index
+    main, index = tables(world).main, FilesSource.of(world.pipeline).index
     p = world.pipeline.partition(key(odd))
     assert main.read_log()[0].op == "commit"
     assert main.landed(main.read_log()[0].commit, 0) == main.read_log()[0].version
     assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)
-        Landing.of(world.pipeline).assign_offsets((p,))
+        FilesSource.of(world.pipeline).assign_offsets((p,))
     assert len(DeltaTable(world.table / "index").file_uris()) < 5, "put together"
     assert [f.path for f in index.files((p,))[p]] == [
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))

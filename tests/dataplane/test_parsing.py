@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rota.consume import CommittedBatch
-from rota.dataplane import footers, parsing, quarantine
+from rota.dataplane import footers
+from rota.dataplane.spark import parsing, quarantine
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import files
 from tests.dataplane.conftest import log
@@ -117,7 +118,7 @@ def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, f
 
 def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A count of the raw text alone, as it was: Spark prunes what nobody uses, and the record is in no table."""
-    monkeypatch.setattr(parsing, "whole", lambda frame: frame["_corrupt"])
+    monkeypatch.setattr(parsing, "mark_whole", lambda frame: frame["_corrupt"])
     world.write(pipeline("json", "id long, name string, amount int", "df.select('_partition', '_offset', 'id')"))
     world.give("a")
     world.land("a", "0", [of_json(GOOD), of_json({**GOOD, "amount": "many"})])
@@ -126,7 +127,7 @@ def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch
 
 def test_the_plain_job_reads_its_records_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """No second pass where nothing is bad: one would cost as much as the first."""
-    monkeypatch.setattr(quarantine, "gathered", None)
+    monkeypatch.setattr(quarantine, "set_aside", None)
     world.write(pipeline("json", SCHEMA, TRANSFORMS["in Python"]))
     world.give("a")
     world.land("a", "0", [of_json(GOOD)] * 3)
@@ -191,11 +192,11 @@ def test_a_column_may_be_called_like_it() -> None:
 
 @pytest.mark.parametrize("option", ["ignoreMissingFiles", "ignoreCorruptFiles", "modifiedBefore", "modifiedAfter"])
 def test_an_option_that_leaves_files_out_is_refused(world: World, option: str) -> None:
-    from rota.dataplane.landing import Landing
+    from rota.dataplane.files.files_source import FilesSource
 
     world.write(f"pipeline = Pipeline(source=source(options={{{option!r}: 'true'}}), table=delta({{table!r}}))\n")
     with pytest.raises(ConfigError, match=option):
-        Landing.of(world.pipeline)
+        FilesSource.of(world.pipeline)
 
 
 def test_text_that_is_no_utf8_is_set_aside(world: World) -> None:
@@ -238,9 +239,9 @@ def test_a_hidden_file_of_what_spark_wrote_is_noticed(
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
-    monkeypatch.setattr(footers, "read", hidden(footers.read))
+    monkeypatch.setattr(footers, "read_footers", hidden(footers.read_footers))
     if not guarded:
-        monkeypatch.setattr(parsing, "same", unequal)
+        monkeypatch.setattr(parsing, "require_same", unequal)
         assert sum(e.rows for e in world.run("a", "b") if isinstance(e, CommittedBatch)) == 2
         assert world.tree.checkpoints()["p:a"].record.offset == 1
         return
@@ -268,7 +269,7 @@ def test_a_hidden_file_of_the_bad_records_is_noticed(
 
     monkeypatch.setattr(quarantine, "_placed", late)
     if not guarded:
-        monkeypatch.setattr(parsing, "same", unequal)
+        monkeypatch.setattr(parsing, "require_same", unequal)
         assert consumed(world, "a") == (1, 1)
         assert not aside(world)
         return
@@ -283,12 +284,12 @@ def test_a_count_that_lies_is_noticed(world: World, monkeypatch: pytest.MonkeyPa
     world.write(pipeline("json", "n int", None))
     world.give("a")
     world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
-    real = parsing.observed
+    real = parsing.read_counts
     monkeypatch.setattr(
-        parsing, "observed", lambda seen: {k: 0 if k == parsing.BAD else n for k, n in real(seen).items()}
+        parsing, "read_counts", lambda seen: {k: 0 if k == parsing.BAD else n for k, n in real(seen).items()}
     )
     if not guarded:
-        monkeypatch.setattr(parsing, "same", unequal)
+        monkeypatch.setattr(parsing, "require_same", unequal)
         assert consumed(world, "a") == (1, 0)
         return
     with pytest.raises(EnvironmentFailed, match="2 records that Spark read, 1 that it handed on or found bad"):
@@ -300,8 +301,8 @@ def test_a_count_that_is_lost_is_taken_again(world: World, monkeypatch: pytest.M
     world.write(pipeline("json", "n int", None))
     world.give("a")
     world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
-    real = parsing.observed
-    monkeypatch.setattr(parsing, "observed", lambda seen: n if parsing.RECORDS not in (n := real(seen)) else {})
+    real = parsing.read_counts
+    monkeypatch.setattr(parsing, "read_counts", lambda seen: n if parsing.RECORDS not in (n := real(seen)) else {})
     assert consumed(world, "a") == (1, 1)
 
 
@@ -314,8 +315,8 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
     world.give("a")
     (world.folder / "land/a").mkdir(parents=True)
     pq.write_table(pa.table({"n": pa.array(range(5), pa.int32())}), world.folder / "land/a/0.parquet")
-    real = parsing.parsed
-    monkeypatch.setattr(parsing, "parsed", lambda frame: real(frame.where("n <> 3")))
+    real = parsing.parse
+    monkeypatch.setattr(parsing, "parse", lambda frame: real(frame.where("n <> 3")))
     with pytest.raises(EnvironmentFailed, match="4 records that Spark read, 5 that the files of the source hold"):
         world.run("a")
     monkeypatch.undo()
@@ -380,7 +381,7 @@ def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
     path.parent.mkdir(parents=True)
     columns = {"_partition": ["p:a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
     pq.write_table(pa.table(columns), path)
-    (file,) = footers.read(tmp_path, "attempt", {"p:a": (0, 1)})
+    (file,) = footers.read_footers(tmp_path, "attempt", {"p:a": (0, 1)})
     low = json.loads(file.statistics)["minValues"]
     assert low["plain"] == 1
     assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low

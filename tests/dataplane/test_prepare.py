@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane import endpoint
-from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.dataplane.spark import spark_server
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.errors import EnvironmentFailed
 from rota.prepare import prepare
 from tests.waiting import wait_until
 
 
 def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = endpoint.archive()
+    sound = spark_server.locate_archive()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "a folder"))
-    endpoint.archive().parent.mkdir(parents=True)
-    shutil.copyfile(sound, endpoint.archive())
-    with endpoint.archive().open("r+b") as file:
+    spark_server.locate_archive().parent.mkdir(parents=True)
+    shutil.copyfile(sound, spark_server.locate_archive())
+    with spark_server.locate_archive().open("r+b") as file:
         file.seek(sound.stat().st_size // 3)
         file.write(b"not what Java wrote")
     server = SparkServer("damaged", SparkSettings("local[1]", {"spark.driver.memory": "600m"}), tmp_path / "scratch")
@@ -26,7 +26,7 @@ def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.Mon
     try:
         wait_until(server.ready, 60)
         told = Path(f"/proc/{server.pid}/cmdline").read_text().split("\0")
-        assert f"-XX:SharedArchiveFile={endpoint.archive()}" in told
+        assert f"-XX:SharedArchiveFile={spark_server.locate_archive()}" in told
         assert not server.mapped()
     finally:
         server.stop()

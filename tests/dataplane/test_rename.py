@@ -21,16 +21,18 @@ from rota.backlog import lags
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
+from rota.coordination.overrides import pin
 from rota.coordination.parking import park
-from rota.coordination.wishes import pin
-from rota.dataplane import names, quarantine, renaming, replacing
-from rota.dataplane.fileindex import FileIndex
-from rota.dataplane.identity import Identity
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
+from rota.dataplane import names
+from rota.dataplane.delta import renaming, replacement
+from rota.dataplane.delta.commit_info import rename_id
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.identity import Identity
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.file_index import FileIndex
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch, TableClaim
-from rota.dataplane.table import renamed_id
-from rota.dataplane.tables import Tables
+from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, ForeignTable
 from rota.pipeline import load
 from rota.rename import rename
@@ -38,7 +40,7 @@ from rota.replay import ReplayedRange, replay
 from rota.skip import skip
 from tests.dataplane.conftest import log
 from tests.dataplane.test_faults_without_spark import no_spark
-from tests.dataplane.test_ledger import batch
+from tests.dataplane.test_fenced_table import batch
 from tests.dataplane.world import World
 
 
@@ -47,8 +49,8 @@ def small(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def tables(world: World) -> Tables:
-    return Tables.of(world.pipeline, world.group, world.tree.meta().id)
+def tables(world: World) -> PipelineTables:
+    return PipelineTables.of(world.pipeline, world.group, world.tree.meta().id)
 
 
 def filled(world: World, *files: str, key: str = "a") -> None:
@@ -57,7 +59,7 @@ def filled(world: World, *files: str, key: str = "a") -> None:
     partition = world.pipeline.partition(key)
     for name in files:
         world.rows(names.folder(key), name, 1)
-    (end,) = Landing.of(world.pipeline).assign_offsets((partition,)).values()
+    (end,) = FilesSource.of(world.pipeline).assign_offsets((partition,)).values()
     token = world.tree.owned((partition,))[partition].token
     main, aside = tables(world).main, tables(world).quarantine
     claimed = main.claim({partition: token}, {partition: 0})
@@ -173,14 +175,14 @@ def settled(world: World, old: str, new: str, end: int) -> None:
     assert rows(world) == each(f"{new}-a", end)
     assert rows(world, "quarantine") == each(f"{new}-a", end)
     counts, (made, *_) = (
-        quarantine.counting(past := tables(world).main.read_log()),
+        quarantine.make_counter(past := tables(world).main.read_log()),
         (p for p in past if p.op == "commit"),
     )
     assert counts(f"{new}-a", 0, made.attempt)
     assert lags(world.tree, world.ports.source, [f"{new}-a"]) == {f"{new}-a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
-    assert world.tree.wishes().pins == {f"{new}-a": "w1"}
+    assert world.tree.overrides().pins == {f"{new}-a": "w1"}
     assert world.tree.checkpoints().keys() == {f"{new}-a"}
     assert world.tree.checkpoints()[f"{new}-a"].record.run_id == "run"
     assert not world.tree.parked()
@@ -225,16 +227,16 @@ def test_names_may_begin_like_others_and_come_back(small: World, called: tuple[s
 
 
 STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
-    "before it is begun": (renaming, "begin", lambda *_: True),
+    "before it is begun": (renaming, "begin_rename", lambda *_: True),
     "begun": (FileIndex, "rename", lambda *_: True),
-    "the index is renamed": (renaming, "carry", lambda ledger, *_: ledger.path.name == "quarantine"),
-    "the quarantine is renamed": (renaming, "standing", lambda *_: True),
+    "the index is renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "quarantine"),
+    "the quarantine is renamed": (renaming, "read_renamed_positions", lambda *_: True),
     "before the checkpoints": (verb.coordination, "rename_pipeline", lambda *_: True),
     "within the group's records": (verb.coordination, "_moved", lambda *_: True),
     "before the pins": (verb.coordination, "repin", lambda *_: True),
     "before the old checkpoints go": (verb.coordination, "_gone", lambda *_: True),
-    "the group's records are renamed": (renaming, "carry", lambda ledger, *_: ledger.path.name == "main"),
-    "a file of main is written": (Ledger, "on_disk", lambda ledger, *_: ledger.path.name == "main"),
+    "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
+    "a file of main is written": (FencedTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
 }
 
 
@@ -265,7 +267,7 @@ def test_a_rename_that_dies_is_typed_again(
     over = step == "the group's records are renamed" and not replied
     if (step != "before it is begun" or not replied) and not over:
         for main in (tables(small).main, replace(tables(small).main, pipeline="p")):
-            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), Ledger.adopt):
+            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), FencedTable.adopt):
                 with pytest.raises(ForeignTable, match=r"between two names.* rota rename p q --group g"):
                     touch(main)
         with pytest.raises(ConfigError, match="Go on with: rota rename p q --group g"):
@@ -314,7 +316,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 ) -> None:
     """A run that stood still between the table and the index gives all files offsets anew: nobody reads by them."""
     filled(small, "1")
-    late = Landing.of(small.pipeline)
+    late = FilesSource.of(small.pipeline)
     filled(small, "0")
     small.call("q")
     if not guarded:
@@ -323,7 +325,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
             actions: list[Any] = []
             for said, file in index._named(table):
                 rows = pq.read_table(file.path)
-                ids = pa.array([renamed_id(p, old, new) for p in rows["partition"].to_pylist()])
+                ids = pa.array([rename_id(p, old, new) for p in rows["partition"].to_pylist()])
                 actions += index._written(rows.set_column(0, rows.field(0), ids), change=True)
                 actions.append(RemoveAction(said["path"], True, 0, size=said["size_bytes"]))
             return actions
@@ -331,11 +333,11 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
         monkeypatch.setattr(FileIndex, "_renamed_rows", kept)
     rename(small.tree, "p", small.pipeline)
     late.assign_offsets(("p:a",))
-    assert Landing.of(small.pipeline).locate("q:a", 0) == "a/1.json"
+    assert FilesSource.of(small.pipeline).locate("q:a", 0) == "a/1.json"
     small.call("p")
     rename(small.tree, "q", small.pipeline)
     assert given(small) == dict.fromkeys([("p:a", "a/0.json"), ("p:a", "a/1.json")], 1 if guarded else 2)
-    assert Landing.of(small.pipeline).locate("p:a", 0) == "a/1.json" or not guarded
+    assert FilesSource.of(small.pipeline).locate("p:a", 0) == "a/1.json" or not guarded
 
 
 @pytest.mark.parametrize("again", [7, 8], ids=["guarded", "without the guard"])
@@ -343,7 +345,7 @@ def test_the_index_goes_over_once_for_each_rename(small: World, again: int) -> N
     """What is not the old name's is dropped: the second time that would be all of it."""
     filled(small, "0", "1")
     for number in (7, again):
-        Landing.of(small.pipeline).index.rename("p", "q", number)
+        FilesSource.of(small.pipeline).index.rename("p", "q", number)
     assert len(given(small)) == (2 if again == 7 else 0)
 
 
@@ -352,15 +354,15 @@ def test_a_compaction_beside_a_rename_loses_nothing(small: World, monkeypatch: p
     filled(small, "0")
     filled(small, "1")
     small.call("q")
-    real, times = Ledger.on_disk, [2]
+    real, times = FencedTable.check_on_disk, [2]
 
-    def meanwhile(ledger: Ledger, files: Any) -> None:
+    def meanwhile(ledger: FencedTable, files: Any) -> None:
         real(ledger, files)
         if times[0]:
             times[0] -= 1
             DeltaTable(ledger.path).optimize.compact()
 
-    monkeypatch.setattr(Ledger, "on_disk", meanwhile)
+    monkeypatch.setattr(FencedTable, "check_on_disk", meanwhile)
     assert rename(small.tree, "p", small.pipeline) == 1
     assert (rows(small), rows(small, "quarantine")) == (each("q:a", 2), each("q:a", 2))
 
@@ -399,7 +401,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(small: World) -> No
     small.call("q")
     rename(small.tree, "p", small.pipeline)
     main = tables(small).main
-    replacing.replace(main, batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
+    replacement.replace_rows(main, batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
     assert rows(small) == each("q:a", 2)
 
 
@@ -448,7 +450,7 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
         f"rota rename p {copy}"
     )
     with monkeypatch.context() as patched:
-        patched.setattr("rota.dataplane.identity.owner_among", lambda *_: None)
+        patched.setattr("rota.dataplane.delta.identity.find_owner_among", lambda *_: None)
         assert list(load(pipelines).pipelines) == [min("p", copy)], "the one that has it would be gone from the page"
     newest = max((small.table / "main" / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:50])
@@ -496,7 +498,7 @@ def test_the_whole_line_goes_on_under_the_new_name(tmp_path: Path, endpoint: str
     (bad,) = (
         r
         for r in log(world.table / "quarantine").rows()
-        if quarantine.counting(tables(world).main.read_log())(r["_partition"], r["_offset"], r["_attempt"])
+        if quarantine.make_counter(tables(world).main.read_log())(r["_partition"], r["_offset"], r["_attempt"])
     )
     assert (bad["_partition"], bad["_raw"]) == ("q:a", "bad")
     world.rows("a", "2", 2)
@@ -509,13 +511,13 @@ def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     small.give("a")
     small.rows("a", "0", 1)
-    (end,) = Landing.of(small.pipeline).assign_offsets(("p:a",)).values()
+    (end,) = FilesSource.of(small.pipeline).assign_offsets(("p:a",)).values()
     main, late = tables(small).main, tables(small).quarantine
     claimed = main.claim({"p:a": 9}, {"p:a": 0})
     main.commit(claimed, batch(main, claimed, ends={"p:a": end}))
     small.call("q")
     rename(small.tree, "p", small.pipeline)
     with pytest.raises(ForeignTable, match="is the table of pipeline 'q'"):
-        replacing.append(late, Batch("late", "", "", "late", 0, {"p:a": (0, 1)}))
+        replacement.append_rows(late, Batch("late", "", "", "late", 0, {"p:a": (0, 1)}))
     aside = tables(small).quarantine
     assert aside.claim({"q:a": 9}, {"q:a": 0}).tokens == {"q:a": 9}

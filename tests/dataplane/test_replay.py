@@ -16,14 +16,15 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch
-from rota.dataplane import quarantine, replacing
-from rota.dataplane.landing import Landing
-from rota.dataplane.ledger import Ledger
-from rota.dataplane.vacuum import vacuum
+from rota.dataplane.delta import replacement
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.vacuum import vacuum
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
-from tests.dataplane.test_ledger import META, batch, ledger
+from tests.dataplane.test_fenced_table import META, batch, ledger
 from tests.dataplane.world import World
 
 
@@ -42,7 +43,7 @@ def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, Repl
 # --- the table alone ------------------------------------------------------------------------------------------------
 
 
-def filled(folder: Path) -> Ledger:
+def filled(folder: Path) -> FencedTable:
     table = ledger(folder)
     for _ in range(3):
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
@@ -50,7 +51,7 @@ def filled(folder: Path) -> Ledger:
     return table
 
 
-def again(table: Ledger, start: int, end: int) -> object:
+def again(table: FencedTable, start: int, end: int) -> object:
     from rota.dataplane.ports import TableClaim
 
     stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
@@ -61,10 +62,10 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
     table = filled(tmp_path)
     DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
     before = log(table.path).transactions
-    replacing.replace(table, again(table, 1, 4))
+    replacement.replace_rows(table, again(table, 1, 4))
     assert found(table.path) == once(p=6, q=6)
     assert log(table.path).transactions == before
-    replacing.replace(table, again(table, 0, 6))
+    replacement.replace_rows(table, again(table, 0, 6))
     assert found(table.path) == once(p=6, q=6)
     (first, second) = (c["rota.replayed"] for c in log(table.path).said("replay"))
     assert (first, second) == ('{"p":[1,4]}', '{"p":[0,6]}')
@@ -73,7 +74,7 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
 def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     table = filled(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
-        replacing.replace(table, again(table, 4, 7))
+        replacement.replace_rows(table, again(table, 4, 7))
     assert found(table.path) == once(p=6, q=6)
 
 
@@ -85,25 +86,25 @@ def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_pa
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):
-        replacing.replace(table, again(table, start, start + 1))
+        replacement.replace_rows(table, again(table, start, start + 1))
     lost.unlink(missing_ok=True)
     DeltaTable(table.path).repair()
     with pytest.raises(ForeignTable, match="FSCK"):
         table.claim({"p": 5}, {"p": 0})
     table.adopt()
-    replacing.replace(table, again(table, start, start + 2))
+    replacement.replace_rows(table, again(table, start, start + 2))
     assert found(table.path) == once(p=6, q=6)
 
 
-def compaction(table: Ledger) -> None:
+def compaction(table: FencedTable) -> None:
     DeltaTable(table.path).optimize.compact()
 
 
-def other_replay(table: Ledger) -> None:
-    replacing.replace(table, again(table, 0, 2))
+def other_replay(table: FencedTable) -> None:
+    replacement.replace_rows(table, again(table, 0, 2))
 
 
-def live_batch(table: Ledger) -> None:
+def live_batch(table: FencedTable) -> None:
     claimed = table.claim({"p": 5}, {"p": 0})
     table.commit(claimed, batch(table, claimed))
 
@@ -112,24 +113,24 @@ def live_batch(table: Ledger) -> None:
 class Racing:
     """A replay of [0, 3) of p; after each of its first plans somebody else is faster."""
 
-    table: Ledger
+    table: FencedTable
     patch: pytest.MonkeyPatch
     plans: int = 0
 
-    def replay(self, other: Callable[[Ledger], None], races: int = 1) -> None:
-        plan = replacing._making_room
+    def replay(self, other: Callable[[FencedTable], None], races: int = 1) -> None:
+        plan = replacement._making_room
 
         def meanwhile(*args: Any) -> object:
             room = plan(*args)
             self.plans += 1
             if self.plans <= races:
-                self.patch.setattr(replacing, "_making_room", plan)
+                self.patch.setattr(replacement, "_making_room", plan)
                 other(self.table)
-                self.patch.setattr(replacing, "_making_room", meanwhile)
+                self.patch.setattr(replacement, "_making_room", meanwhile)
             return room
 
-        self.patch.setattr(replacing, "_making_room", meanwhile)
-        replacing.replace(self.table, again(self.table, 0, 3))
+        self.patch.setattr(replacement, "_making_room", meanwhile)
+        replacement.replace_rows(self.table, again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:
         """Files that the replay wrote for rows it had to keep, and that no version names."""
@@ -143,7 +144,9 @@ def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
 
 
 @pytest.mark.parametrize("other", [compaction, other_replay])
-def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(racing: Racing, other: Callable[[Ledger], None]) -> None:
+def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(
+    racing: Racing, other: Callable[[FencedTable], None]
+) -> None:
     racing.replay(other)
     assert racing.plans == 2
     assert found(racing.table.path) == once(p=6, q=6)
@@ -159,14 +162,14 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
 
 
 def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) -> None:
-    racing.patch.setattr(replacing, "_fits", lambda *_: False)
-    racing.patch.setattr(replacing, "TRIES", 5)
+    racing.patch.setattr(replacement, "_fits", lambda *_: False)
+    racing.patch.setattr(replacement, "TRIES", 5)
     with pytest.raises(EnvironmentFailed, match="no replay in 5 tries"):
         racing.replay(live_batch, races=100)
 
 
 def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
-    racing.patch.setattr(replacing, "_fits", lambda *_: True)
+    racing.patch.setattr(replacement, "_fits", lambda *_: True)
     racing.replay(compaction)
     rows = [r for uri in DeltaTable(racing.table.path).file_uris() for r in pq.read_table(uri).to_pylist()]
     assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2
@@ -175,7 +178,7 @@ def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> 
 def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
     table = filled(tmp_path)
     stale = DeltaTable(table.path)
-    replacing.replace(table, again(table, 0, 2))
+    replacement.replace_rows(table, again(table, 0, 2))
     with pytest.raises(CommitFailedError):
         stale.optimize.compact()
     assert found(table.path) == once(p=6, q=6)
@@ -240,7 +243,7 @@ def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -
     assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
     assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
-    source = Landing.of(world.pipeline)
+    source = FilesSource.of(world.pipeline)
     assert not source.find_broken({"p:a": (0, 2)})
     world.rows("a", "2", 1)
     (event,) = world.run("a")
@@ -255,7 +258,7 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     replayed(world, {"p:a": (0, 1)})
     replayed(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
-    counts = quarantine.counting(Ledger(world.table / "main", "g", "").read_log())
+    counts = quarantine.make_counter(FencedTable(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
     assert sum(found(world.table / "main").values()) == 20
@@ -370,4 +373,4 @@ def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_pa
     DeltaTable(table.path).cleanup_metadata()
     assert table.read_positions(("p",))["p"].offset == 6
     assert table.claim({"p": 4}, {"p": 0}).newer == {"p": 5}
-    assert Ledger(table.path, "g", META).read_log()[-1].op == "claim"
+    assert FencedTable(table.path, "g", META).read_log()[-1].op == "claim"

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
-from rota.dataplane import columns, fileindex, quarantine
+from rota.dataplane import columns
+from rota.dataplane.delta.commit_info import KEYS, describe_commit
+from rota.dataplane.files import file_index
 from rota.dataplane.ports import Batch
-from rota.dataplane.table import KEYS, metadata
+from rota.dataplane.spark import quarantine
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text().partition("## Tables")[2].partition("\n## ")[0]
 
@@ -18,7 +20,7 @@ def test_the_columns() -> None:
     kinds = re.compile(r"`(\w+)` (string|long)")
     assert dict(kinds.findall(row("main"))) == columns.NEEDED
     assert dict(kinds.findall(row("quarantine"))) == quarantine.KINDS
-    arrow = {f.name: "long" if str(f.type) == "int64" else str(f.type) for f in fileindex.SCHEMA}
+    arrow = {f.name: "long" if str(f.type) == "int64" else str(f.type) for f in file_index.SCHEMA}
     assert dict(kinds.findall(row("index"))) == arrow
 
 
@@ -26,7 +28,7 @@ def test_the_metadata_of_a_commit() -> None:
     documented = set(re.findall(r"^\| `rota\.(\w+)` \|", TEXT, re.M))
     assert documented == {*KEYS, "replayed", "renamed"}
     one = Batch("c", "r", "w@0", "r-a", 1, {"p": (0, 1)})
-    assert set(metadata(one, "g", {"p": 1})) == {f"rota.{k}" for k in KEYS}
+    assert set(describe_commit(one, "g", {"p": 1})) == {f"rota.{k}" for k in KEYS}
 
 
 def test_the_transactions() -> None:
@@ -41,4 +43,4 @@ def test_the_transactions() -> None:
         "rota/renamed/<old>/to/<new>",
         "rota/renamed",
         "rota/<partition>/index",
-    ]  # test_ledger and test_landing look at what is written
+    ]  # test_fenced_table and test_landing look at what is written

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from rota.cli.worker import command
-from rota.dataplane import token
-from rota.dataplane.endpoint import ADDRESS, SparkServer, SparkSettings
+from rota.dataplane.spark import token
+from rota.dataplane.spark.spark_server import ADDRESS, SparkServer, SparkSettings
 from rota.errors import ConfigError, EnvironmentFailed, RotaError
 
 
@@ -31,18 +31,18 @@ def test_a_random_token_is_found_by_the_runs_of_this_user_and_goes_with_its_serv
     (folder,) = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
     assert {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()} == {"4711": 0o600, "4712": 0o600}
-    assert token.secured("sc://127.0.0.1:4711") == f"sc://127.0.0.1:4711/;authorization=Bearer%20{made}"
+    assert token.add_token("sc://127.0.0.1:4711") == f"sc://127.0.0.1:4711/;authorization=Bearer%20{made}"
     assert (
-        token.secured("sc://localhost:4711/;user_id=a")
+        token.add_token("sc://localhost:4711/;user_id=a")
         == f"sc://localhost:4711/;user_id=a;authorization=Bearer%20{made}"
     )
-    assert token.secured("sc://127.0.0.1:4713") == "sc://127.0.0.1:4713", "nobody left one"
+    assert token.add_token("sc://127.0.0.1:4713") == "sc://127.0.0.1:4713", "nobody left one"
     again = token.of_server("127.0.0.1", 4711)
-    assert made not in token.secured("sc://127.0.0.1:4711")
-    assert again in token.secured("sc://127.0.0.1:4711")
-    token.forget(4711)
-    token.forget(4711)
-    assert token.secured("sc://127.0.0.1:4711") == "sc://127.0.0.1:4711"
+    assert made not in token.add_token("sc://127.0.0.1:4711")
+    assert again in token.add_token("sc://127.0.0.1:4711")
+    token.forget_token(4711)
+    token.forget_token(4711)
+    assert token.add_token("sc://127.0.0.1:4711") == "sc://127.0.0.1:4711"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_random_token_is_found_by_the_runs_of_this_user_and_goes_with_its_serv
 def test_a_token_of_this_machine_goes_nowhere_else(endpoint: str) -> None:
     """What stands in ZooKeeper names the endpoint: it leads to no other file, and no file's content elsewhere."""
     made = token.of_server("127.0.0.1", 4711)
-    assert made not in token.secured(endpoint)
+    assert made not in token.add_token(endpoint)
 
 
 def test_the_token_of_the_environment_goes_first_and_over_tls_as_spark_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,12 +59,12 @@ def test_the_token_of_the_environment_goes_first_and_over_tls_as_spark_has_it(mo
     monkeypatch.setenv(token.NAME, "a/token=;&of mine")
     assert token.of_server("0.0.0.0", 4711) == "a/token=;&of mine"
     quoted = "a%2Ftoken%3D%3B%26of%20mine"
-    assert token.secured("sc://127.0.0.1:4711") == f"sc://127.0.0.1:4711/;authorization=Bearer%20{quoted}"
-    assert token.secured("sc://h:443/;use_ssl=true") == f"sc://h:443/;use_ssl=true;token={quoted}"
-    assert quoted not in str(RotaError(f"INVALID_CONNECT_URL: {token.secured('sc://h:443/;use_ssl=true')}"))
+    assert token.add_token("sc://127.0.0.1:4711") == f"sc://127.0.0.1:4711/;authorization=Bearer%20{quoted}"
+    assert token.add_token("sc://h:443/;use_ssl=true") == f"sc://h:443/;use_ssl=true;token={quoted}"
+    assert quoted not in str(RotaError(f"INVALID_CONNECT_URL: {token.add_token('sc://h:443/;use_ssl=true')}"))
     monkeypatch.setenv(token.SPARKS_OWN, "theirs")
     with pytest.raises(ConfigError, match="Unset it, and set ROTA_SPARK_TOKEN"):
-        token.secured("sc://127.0.0.1:4711")
+        token.add_token("sc://127.0.0.1:4711")
 
 
 def test_the_token_of_the_environment_goes_in_clear_beyond_this_machine_without_tls(
@@ -90,7 +90,7 @@ def test_a_folder_that_another_could_have_made_is_not_used(tmp_path: Path, how: 
         folder.write_text("")
     with pytest.raises(EnvironmentFailed, match="not a folder of this user alone"):
         token.of_server("127.0.0.1", 4711)
-    assert token.secured("sc://127.0.0.1:4711") == "sc://127.0.0.1:4711"
+    assert token.add_token("sc://127.0.0.1:4711") == "sc://127.0.0.1:4711"
 
 
 def test_a_token_that_cannot_be_kept_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.dataplane import opening, transactions
-from rota.dataplane.opening import Handle, created
+from rota.dataplane.delta import delta_io, transactions
+from rota.dataplane.delta.delta_io import TableHandle, create_table
 from rota.dataplane.ports import Batch
-from tests.dataplane.test_ledger import ledger
+from tests.dataplane.test_fenced_table import ledger
 
 IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
     "rota/adopted",
@@ -90,7 +90,7 @@ STEPS = st.lists(
 def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> None:
     with TemporaryDirectory() as folder:
         table = Path(folder) / "main"
-        created(table, SCHEMA)  # type: ignore[arg-type]
+        create_table(table, SCHEMA)  # type: ignore[arg-type]
         for step in steps:
             if callable(step):
                 step(table)
@@ -98,37 +98,37 @@ def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> Non
                 committed(table, *step)
             else:
                 committed(table, step)  # type: ignore[arg-type]
-            ours, theirs = Handle(table), DeltaTable(table)
+            ours, theirs = TableHandle(table), DeltaTable(table)
             for one in [*IDS, "no", "nobody's"]:
                 assert ours.transaction_version(one) == theirs.transaction_version(one), one
             assert ours.history(4) == theirs.history(4)
 
 
 def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
-    created(tmp_path, SCHEMA)  # type: ignore[arg-type]
+    create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
     for number in range(3):
         committed(tmp_path, [(0, number)])
-        assert transactions.transactions(tmp_path / "_delta_log", number + 1) == {IDS[0]: number}
+        assert transactions.read_transactions(tmp_path / "_delta_log", number + 1) == {IDS[0]: number}
     for more in (in_parts, shortened):
         more(tmp_path)
-        assert transactions.transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}
+        assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}
     (
         tmp_path / "_delta_log/_last_checkpoint"
     ).unlink()  # and one part of two of a checkpoint that its writer did not end
     pq.write_table(pa.table({"n": [1]}), tmp_path / f"_delta_log/{3:020}.checkpoint.{1:010}.{3:010}.parquet")
     committed(tmp_path, [(1, 5)])
-    assert transactions.transactions(tmp_path / "_delta_log", 4) == {IDS[0]: 2, IDS[1]: 5}
-    assert transactions.transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}, "never of another version"
-    assert transactions.transactions(tmp_path / "_delta_log", 2) is None, "its commits are gone"
+    assert transactions.read_transactions(tmp_path / "_delta_log", 4) == {IDS[0]: 2, IDS[1]: 5}
+    assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}, "never of another version"
+    assert transactions.read_transactions(tmp_path / "_delta_log", 2) is None, "its commits are gone"
     committed(tmp_path, [(1, 6)], int(time.time() * 1000))
-    assert transactions.transactions(tmp_path / "_delta_log", 5) is None, "it may expire"
+    assert transactions.read_transactions(tmp_path / "_delta_log", 5) is None, "it may expire"
 
 
 def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 300,000 files delta-rs takes 14 ms for each id: 42 s for a look at 1,000 partitions."""
     table, asked, read = ledger(tmp_path), list[str](), list[int]()
-    real = opening.transactions
-    monkeypatch.setattr(opening, "transactions", lambda log, at: read.append(at) or real(log, at))
+    real = delta_io.read_transactions
+    monkeypatch.setattr(delta_io, "read_transactions", lambda log, at: read.append(at) or real(log, at))
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda _, one: asked.append(one))
     partitions = tuple(f"p:{i}" for i in range(50))
     claimed = table.claim(dict.fromkeys(partitions, 1), dict.fromkeys(partitions, 0))
@@ -139,8 +139,8 @@ def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_handle_that_went_on_speaks_of_where_it_is(tmp_path: Path) -> None:
-    created(tmp_path, SCHEMA)  # type: ignore[arg-type]
-    handle = Handle(tmp_path)
+    create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
+    handle = TableHandle(tmp_path)
     assert handle.transaction_version(IDS[0]) is None
     committed(tmp_path, [(0, 7)])
     assert handle.transaction_version(IDS[0]) is None

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rota.consume import CommittedBatch, Event, IdlePartition, ParkedPartition
-from rota.dataplane import failures
-from rota.dataplane.failures import judged
-from rota.dataplane.job import ALONE, Bisection
-from rota.dataplane.landing import Landing
+from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import FailedPartition, WrittenFiles
+from rota.dataplane.spark import failures
+from rota.dataplane.spark.bisection import ALONE, Bisection
+from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.test_landing import unlooked
@@ -54,7 +54,7 @@ class Faults:
                     raise RuntimeError(said)
             return WrittenFiles(attempt, ranges, (), 0.0)
 
-        monkeypatch.setattr(Bisection, "_written", written)
+        monkeypatch.setattr(Bisection, "_write", written)
 
 
 def landed(world: World, keys: str, files: int = 1) -> None:
@@ -81,7 +81,7 @@ def run(world: World, keys: str, answers: bool = True) -> dict[str, Event]:
     ],
 )
 def test_what_a_message_quotes_is_data(text: str) -> None:
-    assert isinstance(judged(RuntimeError(text), spark(), "p:a"), BadTransform)
+    assert isinstance(judge_failure(RuntimeError(text), spark(), "p:a"), BadTransform)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_what_a_message_quotes_is_data(text: str) -> None:
     ],
 )
 def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:
-    assert isinstance(judged(RuntimeError(text), spark(), "p:a"), EnvironmentFailed)
+    assert isinstance(judge_failure(RuntimeError(text), spark(), "p:a"), EnvironmentFailed)
 
 
 def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
-    error = judged(RuntimeError("cannot resolve `x`;\n'Project [x]"), spark(), "p:a")
+    error = judge_failure(RuntimeError("cannot resolve `x`;\n'Project [x]"), spark(), "p:a")
     assert str(error) == ("RuntimeError: cannot resolve `x`. Mend the transform or the data, then: rota retry p:a")
 
 
@@ -138,7 +138,7 @@ def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pyte
     landed(world, "abcd")
     monkeypatch.setattr(Bisection, "_draw", lambda _, partition: partition)
     lives = [True, False]
-    monkeypatch.setattr(failures, "alive", lambda _: lives.pop(0))
+    monkeypatch.setattr(failures, "is_alive", lambda _: lives.pop(0))
     faults = Faults(monkeypatch, lambda p, _: DISK if p > "p:b" else None)
     with pytest.raises(EnvironmentFailed):
         run(world, "abcd")
@@ -179,7 +179,7 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
 ) -> None:
     """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
     landed(world, "abc", files=2)
-    Landing.of(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
     Faults(monkeypatch, lambda *_: None)
     away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
     for file in away:
@@ -221,7 +221,7 @@ def test_only_what_is_broken_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
 ) -> None:
     landed(world, "a", files=12)
-    Landing.of(world.pipeline).assign_offsets(("p:a",))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
     faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
@@ -235,11 +235,11 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     landed(world, "a", files=4)
-    Landing.of(world.pipeline).assign_offsets(("p:a",))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     if kind == "vanished":
         (world.folder / "land/a/02.json").unlink()
     Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and 2 in range(*r) else None)
-    monkeypatch.setattr("rota.dataplane.spark_job.Bisection", lambda *args, shorten: Bisection(*args))
+    monkeypatch.setattr("rota.dataplane.spark.spark_job.Bisection", lambda *args, shorten: Bisection(*args))
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     assert skip(world.tree, world.ports, "p:a") == (0, 1)
 
@@ -247,7 +247,7 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what it was asked for would be told as the whole."""
     landed(world, "a", files=4)
-    source = Landing.of(world.pipeline)
+    source = FilesSource.of(world.pipeline)
     source.assign_offsets(("p:a",))
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
     (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
@@ -268,7 +268,7 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     world.rows("a", "01", 1)
     with pytest.raises(ConfigError, match="p:a stands at 1 and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
-    source = Landing.of(world.pipeline)
+    source = FilesSource.of(world.pipeline)
     assert source.read_assigned_ends(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
     source.assign_offsets(("p:a",))
     with pytest.raises(ConfigError, match=r"p:a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
@@ -280,7 +280,7 @@ def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.Monk
     """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
     landed(world, "a")
     Faults(monkeypatch, lambda *_: None)
-    Landing.of(world.pipeline).assign_offsets(("p:a",))
+    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     (world.folder / "land/a/00.json").unlink()
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     for name in range(1, 4):

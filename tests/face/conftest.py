@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.dataplane.endpoint import SparkServer, SparkSettings
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.face.line import Line
 from tests.waiting import wait_until
 

@@ -18,12 +18,12 @@ from dagster_project.definitions import compose
 from resources.spark import SparkResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
-from rota.dataplane.endpoint import SparkServer
+from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
 
@@ -46,10 +46,10 @@ class Bench:
         self.catalog = load(folder / "pipelines")
         self.defs = compose(self.catalog).get_repository_def()
         self.stores = [connect(hosts, 10) for _ in range(3)]
-        self.tree = Tree(self.stores[0], self.group)
+        self.tree = GroupState(self.stores[0], self.group)
         self.tree.found()
         self.incarnations = {
-            f"w{i}": join(Tree(store, self.group), f"w{i}", Live(endpoint=spark))
+            f"w{i}": join(GroupState(store, self.group), f"w{i}", Live(endpoint=spark))
             for i, store in enumerate(self.stores[1:], 1)
         }
 
@@ -170,7 +170,7 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     owner, batch, at = (bench.shown(asset, keys[0]) for asset in names.consumed("p"))
     assert (owner["incarnation"], owner["epoch"]) == (incarnation, 1)
     assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[keys[0]][1]
-    assert (batch["rows"], batch["bad rows"], batch["offsets"]) == (1, 0, "[0, 1)")
+    assert (batch["rows"], batch["quarantined rows"], batch["offsets"]) == (1, 0, "[0, 1)")
     assert (at["offset"], at["lag"]) == (1, 0)
     checks = ["no_stale_epoch", "no_gap", "offsets_advance", "none_parked", "none_rewritten", "none_left_out"]
     assert passed(result) == dict.fromkeys(checks, True)

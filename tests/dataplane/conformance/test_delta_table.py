@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.ports import DataFile
-from rota.dataplane.tables import PipelineTable
 from tests.dataplane.conformance.table_suite import TableSuite
 from tests.dataplane.conftest import log
 
@@ -31,7 +31,7 @@ class DeltaBench:
         file.parent.mkdir(parents=True)
         rows = pa.table({"_partition": [partition] * len(offsets), "_offset": list(offsets)})
         pq.write_table(rows.replace_schema_metadata(SCHEMA), file)
-        return footers.data_file(self.path, file)
+        return footers.read_footer(self.path, file)
 
     def rows(self) -> list[tuple[str, int]]:
         found = log(self.path).rows() if self.path.exists() else []

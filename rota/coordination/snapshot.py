@@ -1,0 +1,178 @@
+"""One look at a group: everything that a decision reads, and the digest of it that says whether to decide again.
+
+Laws:
+1. Level, not edge: two looks at the same incarnations, states, overrides, partitions and settings have the same basis, and
+   the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
+   uses and how fast it reads is not in it.
+2. An owner is the effective target; where that worker is gone or there is no target, whoever owns the partition in its
+   own record: a partition that waits for a worker to return (grace) still has that owner.
+3. What cannot be read is never taken for less: a worker whose record or overrides are unreadable keeps what it holds and
+   gets nothing new, a pipeline or a group whose record is unreadable stops the look.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
+from rota.coordination.views import LiveView, Read, Target
+from rota.core import Partition, Snapshot, Worker
+from rota.ids import partition_id, worker_of
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a decision is made from, without loads and owners: cheap to take again and again."""
+
+    digest: str
+    meta: Meta
+    head: Read[Head]
+    controller: Read[Controller]
+    overrides: GroupOverrides
+    workers: tuple[Worker, ...]
+    partitions: Mapping[str, Partitions]
+    members: tuple[str, ...]
+
+    @property
+    def moved(self) -> bool:
+        """Whether the current epoch was made from something else."""
+        return self.digest != self.head.record.basis
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Workers that the last published look did not see, by incarnation."""
+        return tuple(sorted(worker_of(i) for i in set(self.members) - set(self.controller.record.members)))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Workers that the last published look saw and that are not there any more, by worker."""
+        here = {worker_of(i) for i in self.members}
+        return tuple(sorted({worker_of(i) for i in self.controller.record.members} - here))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A basis with the snapshot for the planner. `now` is the server's clock; `absences` say since when who is missed."""
+
+    basis: Basis
+    snapshot: Snapshot
+    targets: Mapping[str, Target]
+    absences: Mapping[str, float]
+    now: float
+
+
+def read_basis(tree: GroupState) -> Basis:
+    """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
+    meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
+    pipelines = tree.pipelines()
+    partitions = {p: read.record for p, read in pipelines.items()}
+    live = tree.newest(tree.live())
+    people = tree.worker_overrides()
+    unreadable = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
+    workers = tuple(
+        _worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
+        for w in sorted(live, key=str.encode)
+    )
+    members = tuple(sorted(v.incarnation for v in live.values()))
+    return Basis(
+        _digest(meta, overrides, workers, pipelines), meta, head, controller, overrides, workers, partitions, members
+    )
+
+
+def read_snapshot(tree: GroupState) -> GroupSnapshot:
+    """Everything the planner reads."""
+    seen = read_basis(tree)
+    head, targets = tree.targets()
+    now = tree.store.now()
+    ids = {partition_id(p, key): (p, key) for p, record in seen.partitions.items() for key in record.keys}
+    here = {w.id for w in seen.workers}
+    owners, gone = _owners(tree, targets, here, ids)
+    missed = seen.controller.record.absences
+    absences = {w: min(missed.get(w, now), now) for w in sorted(gone)}  # the clock may have gone back
+    snapshot = Snapshot.of(
+        seen.workers,
+        _partitions(tree, seen, ids),
+        owners,
+        epoch=head.record.epoch,
+        now=now,
+        absences=absences,
+    )
+    return GroupSnapshot(seen, snapshot, targets, absences, now)
+
+
+def _worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
+    """What is announced, with what people override."""
+    live = view.record or Live()
+    state = "active"
+    if overrides.draining or live.leaving:
+        state = "draining"
+    elif overrides.cordoned or doubtful or view.record is None:
+        state = "cordoned"
+    return Worker(
+        id=view.worker,
+        incarnation=view.incarnation,
+        capacity=live.capacity if overrides.capacity is None else overrides.capacity,
+        zone=live.zone,
+        labels={**live.labels, **overrides.labels},
+        state=state,
+        usage=dict(live.usage) if live.usage else None,
+        max_partitions=live.max_partitions if overrides.max_partitions is None else overrides.max_partitions,
+    )
+
+
+def _digest(
+    meta: Meta, overrides: GroupOverrides, workers: Iterable[Worker], pipelines: Mapping[str, Read[Partitions]]
+) -> str:
+    content = [
+        meta.model_dump(exclude={"token_base"}),
+        overrides.model_dump(),
+        [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
+        {p: [read.node.czxid, read.version] for p, read in pipelines.items()},  # it changes only when its content does
+    ]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _owners(
+    tree: GroupState, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
+) -> tuple[dict[str, str], set[str]]:
+    """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
+    owners: dict[str, str] = {}
+    orphans: dict[str, str] = {}
+    for worker, target in targets.items():
+        for partition in target.partitions:
+            if partition in ids:
+                (owners if worker in here else orphans)[partition] = worker
+    unknown = [p for p in ids if p not in owners]
+    held = tree.owned(unknown) if unknown else {}
+    for partition in unknown:
+        view = held.get(partition)
+        owner = worker_of(view.incarnation) if view is not None and view.incarnation else None
+        chosen = owner if owner in here or partition not in orphans else orphans[partition]
+        if chosen is not None:
+            owners[partition] = chosen
+    return owners, {w for w in owners.values() if w not in here}
+
+
+def _partitions(tree: GroupState, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
+    """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
+    loads = tree.loads()
+    rates = {p: dict(read.record.rates) for p, read in loads.items()}
+    known = [r for by_key in rates.values() for r in by_key.values()]
+    usual = sum(known) / len(known) if known and sum(known) > 0 else 1.0
+    pins = seen.overrides.pins
+    found: list[Partition] = []
+    for partition, (pipeline, key) in ids.items():
+        rate = rates.get(pipeline, {}).get(key)
+        found.append(
+            Partition(
+                id=partition,
+                source=pipeline,
+                load=usual if rate is None else rate,
+                requires=seen.partitions[pipeline].requires,
+                pin=pins.get(partition),
+                rate=rate,
+            )
+        )
+    return found

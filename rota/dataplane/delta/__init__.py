@@ -1,0 +1,1 @@
+"""Delta tables as the tables of a pipeline."""

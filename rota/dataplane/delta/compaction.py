@@ -1,0 +1,64 @@
+"""Small files of a table put together, so that its log and its readers stay fast whatever the batches are.
+
+Law: no row, offset, token or schema changes; delta-rs says in the log that no data did (`dataChange`). Nobody waits for it
+and nothing fails for it: a commit beside it goes through, a replay beside it plans again, and what was overtaken, or died
+halfway, leaves files that nobody sees until the vacuum. It costs a run little: one commit of `EVERY` looks at the sizes, and
+puts together the smallest files alone, as far as rewriting them takes some 5 % of the time that Spark took to write them.
+"""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rota.dataplane.delta.delta_io import describe_error, open_table, resolve_path
+
+log = logging.getLogger(__name__)
+EVERY = 17  # versions; odd, so that it is met where each commit follows a claim
+LARGE = 16 << 20  # bytes of a file that is left as it is
+FEW = 8  # small files that are left as they are
+LEGACY = b"org.apache.spark.legacy"
+ONCE, EACH = 64 << 20, 16 << 10  # bytes that are rewritten at most: at all, and for each small file
+
+
+def is_due(version: int) -> bool:
+    """Whether the run that made this version looks: one of all, however many work on the table."""
+    return version % EVERY == 0
+
+
+def compact(table: Path) -> int:
+    """Puts the small files of the table together, if there are many. How many files there are less."""
+    try:
+        handle = open_table(table)
+        files = pa.table(handle.get_add_actions()).select(["path", "size_bytes"]) if handle else None
+        size = _target(files["size_bytes"]) if files else 0
+        if handle is None or files is None or not size:
+            return 0
+        small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
+        if not all(_plain(resolve_path(table, path)) for path in small):
+            log.warning("table=%s not_compacted=its files hold times that other readers take for others", table)
+            return 0
+        said = handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
+        return int(said["numFilesRemoved"] - said["numFilesAdded"])
+    except Exception as error:  # whatever it is: the run has done what it was for
+        log.warning("table=%s not_compacted=%s", table, describe_error(error))
+        return 0
+
+
+def _target(sizes: pa.ChunkedArray) -> int:
+    """The size up to which files are put together, into files of that size; 0: they stay as they are."""
+    small = np.sort(sizes.filter(pc.less_equal(sizes, LARGE)).to_numpy())
+    much = np.cumsum(small) > ONCE + EACH * np.arange(1, len(small) + 1)
+    size = int(small[much.argmax()]) - 1 if much.any() else LARGE
+    return size if np.searchsorted(small, size, side="right") >= FEW else 0
+
+
+def _plain(file: Path) -> bool:
+    """Whether its dates and times are those that stand there. INT96 holds times that delta-rs cannot, and what Spark wrote
+    by its old calendar says so in the footer, which delta-rs drops; both are settings that a pipeline may choose."""
+    said = pq.read_metadata(file)
+    kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
+    return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())

@@ -1,0 +1,152 @@
+"""Whose a table is: a group of one ZooKeeper, and one pipeline of it.
+
+Law: a table has one owner at most, and its log names it, from the first claim on. `rota/adopted` counts how often the table
+changed hands; the group and the pipeline whose ids carry that number have it, and nobody else reads or writes on. A rename
+takes the table from the old name first and gives it to the new one last: in between it is nobody's.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable, Transaction
+
+from rota.dataplane.delta.delta_io import open_table
+from rota.errors import EnvironmentFailed
+
+ADOPTED = "rota/adopted"  # how often the table changed hands
+RENAMING = "rota/renaming"  # the number of the rename that is under way; 0: none is
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A pipeline of a group; `meta` is the random id of the group in its ZooKeeper."""
+
+    group: str
+    meta: str
+    pipeline: str
+
+    def owns(self, table: DeltaTable) -> bool:
+        """Whether the table is this pipeline's, in this group."""
+        number = count_adoptions(table)
+        both = (self._group(), _pipeline(self.pipeline))
+        return number is not None and all(table.transaction_version(one) == number for one in both)
+
+    def group_has(self, table: DeltaTable) -> bool:
+        """Whether the table is this group's, whatever its pipeline is called."""
+        return bool(table.transaction_version(self._group()) == count_adoptions(table))
+
+    def taken(self, number: int) -> list[Transaction]:
+        """What makes the table this pipeline's, as the owner of that number."""
+        return [*self.left(number), Transaction(_pipeline(self.pipeline), number)]
+
+    def left(self, number: int) -> list[Transaction]:
+        """What makes the table this group's, and no pipeline's."""
+        return [Transaction(self._group(), number), Transaction(ADOPTED, number)]
+
+    def refusal(self, path: Path, table: DeltaTable) -> str:
+        """Why the table, which is not this pipeline's, is left alone, with the next step."""
+        if way := find_rename(path, table):
+            return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
+        name = find_owner(table) or "?"  # a log that was shortened
+        if not self.group_has(table) and (count_adoptions(table) is None or belongs_to(table, self.pipeline)):
+            return (
+                f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
+                f"written. To take it over: rota adopt"
+            )
+        if not self.group_has(table):
+            return (
+                f"{path} belongs to pipeline {name!r} of another group, or of group {self.group!r} of another ZooKeeper. "
+                f"Nothing was written. Give {self.pipeline!r} another path; or, to take the table over, call the file "
+                f"{name}.py, then: rota adopt"
+            )
+        return (
+            f"{path} is the table of pipeline {name!r}, and {self.pipeline!r} would read everything again into it. Nothing "
+            f"was written. {suggest_path(name, self.pipeline, self.group)}"
+        )
+
+    def _group(self) -> str:
+        return f"rota/{self.group}/id/{self.meta}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A rename from `old` to `new`, begun by a group."""
+
+    old: str
+    new: str
+    group: str
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        return f"rota rename {self.old} {self.new}{'' if self.group == 'default' else f' --group {self.group}'}"
+
+
+def suggest_path(owner: str, name: str, group: str) -> str:
+    """What a pipeline can do whose table is another's."""
+    return (
+        f"Give {name!r} another path; or, if it is {owner!r} under a new name, take {owner}.py away, then: "
+        f"{Rename(owner, name, group).command}"
+    )
+
+
+def count_adoptions(table: DeltaTable) -> int | None:
+    """How often the table changed hands; None: nobody ever claimed it."""
+    number: int | None = table.transaction_version(ADOPTED)
+    return number
+
+
+def belongs_to(table: DeltaTable, pipeline: str) -> bool:
+    """Whether the log names this pipeline as the one that has the table, in whatever group."""
+    number = count_adoptions(table)
+    return number is not None and bool(table.transaction_version(_pipeline(pipeline)) == number)
+
+
+def find_owner(table: DeltaTable) -> str | None:
+    """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
+    limit, seen = 16, 0
+    while count_adoptions(table) is not None:
+        entries = table.history(limit)
+        said = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
+        if found := [name for name in said if belongs_to(table, name)]:
+            return found[0]
+        if len(entries) < limit:
+            return None
+        seen, limit = limit, limit * 8
+    return None
+
+
+def find_owner_among(path: Path, pipelines: Iterable[str]) -> str | None:
+    """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
+    table = open_table(path)
+    return next((name for name in pipelines if table and belongs_to(table, name)), None)
+
+
+def explain_taken(path: Path, name: str, group: str) -> str:
+    """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
+    table = open_table(path)
+    if table is None or count_adoptions(table) is None or belongs_to(table, name):
+        return ""
+    if way := find_rename(path, table):
+        return f"{path} is between two names. Go on with: {way.command}"
+    its = find_owner(table) or "?"
+    return f"{path} is the table of pipeline {its!r}. {suggest_path(its, name, group)}"
+
+
+def find_rename(path: Path, table: DeltaTable) -> Rename | None:
+    """The rename that began and did not end."""
+    if not table.transaction_version(RENAMING):
+        return None
+    began = next((one for one in table.history() if one.get("rota.op") == "renaming"), None)
+    if began is None:
+        raise EnvironmentFailed(
+            f"{path} is between two names that its log has lost. Bring its _delta_log back from a copy"
+        )
+    ((old, new),) = json.loads(str(began["rota.renamed"])).items()
+    return Rename(str(old), str(new), str(began["rota.group"]))
+
+
+def _pipeline(name: str) -> str:
+    return f"rota/pipeline/{name}"

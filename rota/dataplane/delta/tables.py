@@ -1,0 +1,62 @@
+"""The Delta tables of a pipeline, as its group owns them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rota.dataplane.delta import renaming, replacement
+from rota.dataplane.delta.compaction import compact, is_due
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import Batch, Position
+from rota.pipeline import Pipeline
+from rota.settings import folder
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineTable(FencedTable):
+    """`main` or `quarantine` of a pipeline: see `ports.OwnedTable`."""
+
+    def replace(self, batch: Batch) -> int:
+        """See `Table.replace`."""
+        return replacement.replace_rows(self, batch)
+
+    def append(self, batch: Batch) -> int:
+        """See `Table.append`."""
+        return replacement.append_rows(self, batch)
+
+    def compact(self, version: int) -> None:
+        """See `Table.compact`."""
+        if is_due(version):
+            compact(self.path)
+
+    def is_renamed(self, old: str) -> bool:
+        """See `OwnedTable.is_renamed`."""
+        return renaming.is_renamed(self, old)
+
+    def begin_rename(self, old: str, partitions: Iterable[str]) -> int:
+        """See `OwnedTable.begin_rename`."""
+        return renaming.begin_rename(self, old, partitions)
+
+    def read_renamed_positions(self, old: str, partitions: Iterable[str]) -> Mapping[str, Position]:
+        """See `OwnedTable.read_renamed_positions`."""
+        return renaming.read_renamed_positions(self, old, partitions)
+
+    def finish_rename(self, old: str, partitions: Iterable[str]) -> None:
+        """See `OwnedTable.finish_rename`."""
+        renaming.finish_rename(self, old, partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineTables:
+    """The sibling tables of a pipeline below `folder`."""
+
+    folder: Path
+    main: PipelineTable
+    quarantine: PipelineTable
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "PipelineTables":
+        """`meta` is the random id of the group's meta record."""
+        place = folder(pipeline.table.path)
+        main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
+        return cls(place, main, replace(main, path=place / "quarantine", editable=True))

@@ -1,0 +1,1 @@
+"""Landing folders as a source."""

@@ -1,0 +1,333 @@
+"""`index/`: the Delta table that gives every landed file of a partition its ordinal.
+
+Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
+its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
+see the same new file, one loses and looks again. Its size and time are those of when it was read last, or is to be read:
+`keep` writes them.
+
+What a look costs hangs on what it asks for. Rows stand by partition and ordinal in every file of the index, so that only
+the row groups are read that may hold what is asked for; a process keeps of each file what it spans, and the rows of small
+ones alone.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from rota.dataplane.delta.commit_info import rename_id
+from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path
+from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, name_files, read_between, read_file
+from rota.errors import EnvironmentFailed
+from rota.ids import partition_id
+
+TRIES = 100
+RENAMED = "rota/renamed"  # the number of the last rename
+MANY = 40  # files of the index above which some are put together
+LARGE = 100_000  # rows of a file of the index that is left as it is
+ALL = 2**62
+_READ: dict[Path, dict[str, IndexFile]] = {}  # index -> its files as read; only those that the table still names
+Ranges = Mapping[str, tuple[int, int]]
+New = Callable[[str, frozenset[str]], "list[LandedFile] | None"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LandedFile:
+    """A file as it was when it got its ordinal: `path` below the landing folder, `modified` in ns."""
+
+    path: str
+    size: int
+    modified: int
+
+
+class IndexedFiles(Sequence[LandedFile]):
+    """The files of a partition by ordinal. `len` counts all of them; those from `start` on that were asked for are here,
+    and any other raises LookupError."""
+
+    def __init__(self, count: int, start: int, rows: tuple[LandedFile, ...]) -> None:
+        self._count, self._start, self._rows = count, start, rows
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> LandedFile: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[LandedFile, ...]: ...
+    def __getitem__(self, at: int | slice) -> LandedFile | tuple[LandedFile, ...]:
+        wanted = range(self._count)[at]
+        if isinstance(wanted, int):
+            return self[wanted : wanted + 1][0]
+        first, end = wanted.start - self._start, wanted.stop - self._start
+        if len(wanted) and not (wanted.step == 1 and first >= 0 and end <= len(self._rows)):
+            raise LookupError(f"ordinals {wanted.start} to {wanted.stop} were not asked for")
+        return self._rows[first:end] if len(wanted) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex:
+    """The index of one source, `path` being its table. `renewed` (partition -> ordinal -> file): these files as they are
+    now, in place of what the table says of them."""
+
+    path: Path
+    renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
+
+    def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
+        """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
+        ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
+        there = self._there(open_table(self.path))
+        counts = self._counts(there, ranges)
+        found: dict[str, dict[int, LandedFile]] = {p: {} for p in ranges}
+        for rows in self._between(there, ranges, SCHEMA.names):
+            for p, ordinal, path, size, modified in zip(
+                *(rows[name].to_pylist() for name in SCHEMA.names), strict=True
+            ):
+                found[p][ordinal] = self._renewed(p, ordinal, LandedFile(path, size, modified))
+        asked = {p: range(min(start, counts[p]), min(end, counts[p])) for p, (start, end) in ranges.items()}
+        if holes := [p for p, some in asked.items() if any(o not in found[p] for o in some)]:
+            raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+        return {p: IndexedFiles(counts[p], some.start, tuple(found[p][o] for o in some)) for p, some in asked.items()}
+
+    def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """How many files of each partition have an ordinal."""
+        return self._counts(self._there(open_table(self.path)), partitions)
+
+    def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
+        """What `extend` would give; nothing is written."""
+        counts, found = self._looked(open_table(self.path), partitions, new)
+        return {p: counts[p] + len(files) for p, files in found.items()}
+
+    def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
+        """How many files each partition has after `new(partition, known paths)` got the next ordinals, in the order given.
+
+        One of which `new` says None is left out."""
+        for _ in range(TRIES):
+            table = open_table(self.path)
+            if table is None:
+                table = create_table(
+                    self.path, SCHEMA
+                )  # and read below, on this very handle: somebody may have been faster
+            counts, found = self._looked(table, partitions, new)
+            if not any(found.values()):
+                return {p: counts[p] for p in found}
+            if self._append(table, counts, found):
+                self._tidy()
+                return {p: counts[p] + len(files) for p, files in found.items()}
+        raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
+
+    def keep(self, partitions: tuple[str, ...]) -> None:
+        """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
+        for _ in range(TRIES):
+            table = open_table(self.path)
+            if table is None or not (actions := self._replaced(table, partitions)):
+                return
+            if self._swapped(table, actions):
+                return
+        raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
+
+    def rename(self, old: str, new: str, number: int) -> None:
+        """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
+        a run that came too late for an earlier rename, and goes."""
+        for _ in range(TRIES):
+            table = open_table(self.path)
+            if table is None or table.transaction_version(RENAMED) == number:
+                return
+            known = {p for file in self._there(table) for p in file.spans["partition"].to_pylist()}
+            late = [
+                Transaction(f"rota/{p}/index", 0) for p in sorted(known)
+            ]  # whoever gives offsets meanwhile conflicts
+            self._swapped(table, self._renamed_rows(table, old, new), [Transaction(RENAMED, number), *late])
+        raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
+
+    def _renamed_rows(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+        actions: list[AddAction | RemoveAction] = []
+        for said, file in self._named(table):
+            for rows in self._between([file], _everything(file), SCHEMA.names):
+                kept = rows.filter(pc.starts_with(rows["partition"], partition_id(old, "")))
+                ids = pa.array([rename_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
+                actions += self._written(kept.set_column(0, SCHEMA.field(0), ids), change=True)
+            actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
+        return actions
+
+    def _named(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
+        """What the log says of each file of the index, and the file."""
+        return zip(pa.table(table.get_add_actions()).to_pylist(), self._there(table), strict=True)
+
+    def _looked(
+        self, table: DeltaTable | None, partitions: tuple[str, ...], new: New
+    ) -> tuple[dict[str, int], dict[str, list[LandedFile]]]:
+        """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
+        are read for some partitions after the other: no look holds them all."""
+        there = self._there(table)
+        counts = self._counts(there, partitions)
+        seen: dict[str, list[LandedFile] | None] = {}
+        for some in _portions(counts):
+            rows = self._between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
+            known = name_files(some, rows)
+            seen |= {p: new(p, frozenset(chain.from_iterable(known.pop(p)))) for p in some}
+        return counts, {p: files for p, files in seen.items() if files is not None}
+
+    def _there(self, table: DeltaTable | None) -> list[IndexFile]:
+        """The files of the index at this version, and what each spans."""
+        known = _READ.get(self.path, {})
+        names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
+        try:
+            found = {name: known[name] if name in known else read_file(resolve_path(self.path, name)) for name in names}
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _lost(self.path, f"cannot be read ({error})") from error
+        _READ[self.path] = found
+        return list(found.values())
+
+    def _counts(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
+        """Raises EnvironmentFailed where an ordinal is missing."""
+        counts = dict.fromkeys(partitions, 0)
+        if there and counts:
+            asked = pa.array(counts, pa.string())
+            spans = pa.concat_tables([f.spans.filter(pc.is_in(f.spans["partition"], asked)) for f in there])
+            whole = spans.group_by("partition").aggregate([("count", "sum"), ("last", "max")]).to_pylist()
+            if holes := sorted(one["partition"] for one in whole if one["count_sum"] <= one["last_max"]):
+                raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+            counts |= {one["partition"]: one["last_max"] + 1 for one in whole}
+        return counts
+
+    def _between(self, there: Sequence[IndexFile], ranges: Ranges, names: Sequence[str]) -> Iterator[pa.Table]:
+        try:
+            yield from (rows for file in there if (rows := read_between(file, ranges, names)) is not None)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _lost(self.path, f"cannot be read ({error})") from error
+
+    def _replaced(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+        """Each file of the index that says something else of a renewed file, written anew."""
+        actions: list[AddAction | RemoveAction] = []
+        renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
+        ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
+        for said, file in self._named(table):
+            if next(self._between([file], ranges, ("partition",)), None) is None:
+                continue
+            rows = next(self._between([file], _everything(file), SCHEMA.names)).to_pylist()
+            now = [self._row_now(row, renewed) for row in rows]
+            if now != rows:
+                removed = RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"])
+                actions += [removed, *self._written(pa.Table.from_pylist(now, SCHEMA), change=True)]
+        return actions
+
+    def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, LandedFile]]) -> dict[str, Any]:
+        file = renewed.get(row["partition"], {}).get(row["ordinal"])
+        return {**row, "size": file.size, "modified": file.modified} if file else row
+
+    def _renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
+        return self.renewed.get(partition, {}).get(ordinal, was)
+
+    def _moves(self, counts: Mapping[str, int]) -> list[Transaction]:
+        """What makes the append of one partition's files a compare-and-set."""
+        return [Transaction(f"rota/{p}/index", count) for p, count in counts.items()]
+
+    def _append(self, table: DeltaTable, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> bool:
+        rows = [
+            (p, counts[p] + i, f.path, f.size, f.modified)
+            for p, files in sorted(found.items())
+            for i, f in enumerate(files)
+        ]
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
+        moved = self._moves({p: counts[p] + len(files) for p, files in found.items() if files})
+        try:
+            actions = self._written(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
+            properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
+            table.create_write_transaction(
+                actions, "append", table.schema(), partition_by=[], commit_properties=properties
+            )
+        except CommitFailedError:
+            return False  # the files stay as orphans until the next vacuum
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(
+                f"{self.path} cannot be written ({describe_error(error)}). Check the disk"
+            ) from error
+        return True
+
+    def _swapped(
+        self, table: DeltaTable, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
+    ) -> bool:
+        """Commits them as a compare-and-set of the version: whoever was faster may have moved the same rows."""
+        properties = CommitProperties(app_transactions=list(moved), max_commit_retries=0)
+        try:
+            table.create_write_transaction(
+                actions, "append", table.schema(), partition_by=[], commit_properties=properties
+            )
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(
+                f"{self.path} cannot be written ({describe_error(error)}). Check the disk"
+            ) from error
+        return True
+
+    def _written(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
+        """Files of the index with these rows, which nobody sees yet."""
+        actions = []
+        for start in range(0, rows.num_rows, LARGE):
+            some, name = rows.slice(start, LARGE), f"{uuid.uuid4().hex}.parquet"
+            pq.write_table(some, self.path / name, row_group_size=KEPT)
+            size, said = (self.path / name).stat().st_size, json.dumps({"numRecords": some.num_rows})
+            actions.append(AddAction(name, size, {}, int(time.time() * 1000), change, said))
+        return actions
+
+    def _tidy(self) -> None:
+        """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
+        table = open_table(self.path)
+        if table is None or len(self._there(table)) <= MANY:
+            return
+        small, rows = [], 0
+        for one, file in sorted(self._named(table), key=lambda pair: pair[1].rows):
+            rows += file.rows
+            if file.rows >= LARGE or rows > 2 * LARGE:
+                break
+            small.append((file, one))
+        if len(small) < 2:
+            return
+        merged = pa.concat_tables(
+            [some for file, _ in small for some in self._between([file], _everything(file), SCHEMA.names)]
+        ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
+        now = int(time.time() * 1000)
+        removed = [RemoveAction(one["path"], False, now, size=one["size_bytes"]) for _, one in small]
+        self._swapped(table, [*removed, *self._written(merged, change=False)])
+
+
+def explain_without_copy(folder: Path) -> str:
+    """The way on where the index of the tables in `folder` is lost for good."""
+    return (
+        f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
+        f"files that are there are read anew"
+    )
+
+
+def _portions(counts: Mapping[str, int]) -> Iterator[list[str]]:
+    """The partitions, as many at a time as have `LARGE` files together, but at least one."""
+    some: list[str] = []
+    rows = 0
+    for partition in sorted(counts):
+        if some and rows + counts[partition] > LARGE:
+            yield some
+            some, rows = [], 0
+        some.append(partition)
+        rows += counts[partition]
+    if some:
+        yield some
+
+
+def _everything(file: IndexFile) -> Ranges:
+    return dict.fromkeys(file.spans["partition"].to_pylist(), (0, ALL))
+
+
+def _lost(index: Path, what: str) -> EnvironmentFailed:
+    return EnvironmentFailed(f"{index} {what}. Bring it back. {explain_without_copy(index.parent)}")

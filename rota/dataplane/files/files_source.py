@@ -1,0 +1,391 @@
+"""Landing folders as a source: one folder a partition, an offset is a file's ordinal in the index.
+
+Law: names may come late and out of order, and files may be half-written when they are first seen: nothing is lost, because
+a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file. A
+folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
+"""
+
+import bz2
+import gzip
+import json
+import shutil
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.dataplane import names
+from rota.dataplane.columns import count_rows, find_missing, restore_ids
+from rota.dataplane.delta.commit_info import OFFSET, PARTITION
+from rota.dataplane.files import lines, listing, staging
+from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
+from rota.dataplane.ports import Ranges
+from rota.dataplane.spark.spark_source import CORRUPT
+from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.ids import is_partition, key_of, partition_id, quote
+from rota.pipeline import Files, Pipeline
+from rota.settings import folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+OURS = {  # what a run reads, and that it reads all of it, is not the reader's choice
+    "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
+    "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
+}  # fmt: skip
+NO_FILE = -1
+SHOWN = 80  # characters of a line that an error quotes
+LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
+    "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
+    "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
+    "an older one took its place. Bring the newer one back, then: rota retry",
+    "then: rota retry",
+)
+AGAIN = (
+    "vanished. Bring it back, or give a range without it",
+    "changed while it was read again. Once nobody writes it any more, replay it",
+    "an older one took its place. Bring the newer one back",
+    "then replay",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files;
+    `told_of` says what became of a file, and the next step."""
+
+    name: str
+    root: Path
+    declared: Files
+    index: FileIndex
+    stage: Path
+    clock: Callable[[], float] = time.time
+    told_of: tuple[str, str, str, str] = LIVE
+
+    def __post_init__(self) -> None:
+        if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
+            raise ConfigError(
+                f"Option {', '.join(taken)} of files({self.declared.path!r}) is for rota to set. Leave it out"
+            )
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "FilesSource":
+        """The source that the pipeline declares, with the environment's variables filled in."""
+        root, table = folder(pipeline.source.path), folder(pipeline.table.path)
+        return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
+
+    @property
+    def can_replay(self) -> bool:
+        """See `Source.can_replay`: whether the files are still there is asked of each range."""
+        return True
+
+    @property
+    def corruptible(self) -> bool:
+        """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
+        return self.declared.format != "parquet"
+
+    def list_keys(self) -> tuple[str, ...]:
+        """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
+        names_found = self._list(lambda: sorted(names.key(f) for f in listing.list_folders(self.root)))
+        return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
+
+    def list_ignored(self) -> Mapping[str, str]:
+        """See `Source.list_ignored`: by path below the landing folder."""
+        found = self._list(lambda: sorted(listing.list_ignored(self.root)))
+        folders = self._list(lambda: sorted(listing.list_folders(self.root)))
+        return dict(found) | {
+            f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))
+        }
+
+    def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
+        """What a look at the root gives; nothing where there is no root."""
+        try:
+            return look()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`."""
+        return self.index.latest(partitions, self._find_new)
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_assigned_ends`."""
+        return self.index.given(partitions)
+
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.assign_offsets`."""
+        return self.index.extend(partitions, self._find_new)
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """See `Source.explain_lost`."""
+        return (
+            f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
+            f"rota retry {quote(partition)}. {explain_without_copy(self.index.path.parent)}"
+        )
+
+    def explain_unreadable(self, partition: str) -> str:
+        """See `Source.explain_unreadable`."""
+        try:
+            self._list_rested(partition, frozenset())
+        except OSError as error:
+            return _blind(error, partition)
+        return ""
+
+    @property
+    def skips_existing(self) -> bool:
+        """See `Source.skips_existing`."""
+        return self.declared.start == "latest"
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
+        """See `Source.choose_starts`: as declared. `latest` holds for folders that are there at first."""
+        start = self.declared.start
+        if isinstance(start, int):
+            return dict.fromkeys(ends, start)
+        return {p: end if self.skips_existing and p not in later else 0 for p, end in ends.items()}
+
+    def plan_jobs(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """See `Source.plan_jobs`."""
+        room = min(self.declared.max_files, self.declared.max_job_files)
+        unread = {p: (at, min(latest[p], at + room)) for p, at in starts.items()}
+        files = self.index.files(unread)
+        jobs: list[dict[str, tuple[int, int]]] = []
+        count = size = 0
+        for p, (at, end) in unread.items():
+            if not (taken := self._take_fitting(files[p][at:end])):
+                continue
+            count, size = count + len(taken), size + sum(taken)
+            if not jobs or count > self.declared.max_job_files or size > self.declared.max_job_bytes:
+                jobs.append({})
+                count, size = len(taken), sum(taken)
+            jobs[-1][p] = at, at + len(taken)
+        return tuple(jobs)
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """See `Source.find_broken`."""
+        files = self.index.files(ranges)
+        errors = {p: self._find_error(p, files[p], start, end) for p, (start, end) in ranges.items()}
+        return {p: error for p, error in errors.items() if error}
+
+    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
+        """See `Source.find_rewritten`."""
+        asked = {p: sorted(of) for p, of in offsets.items()}
+        files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
+        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
+        return {p: tuple(o for o, file in seen if self._read_state_or(file) != file) for p, seen in there.items()}
+
+    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
+        """See `Source.explain_unsettled`: the files that have not rested for `settle` seconds."""
+        files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
+        rested = {
+            f.path for f in listing.list_rested(self.root, folder, frozenset(), self.declared.settle, self.clock())
+        }
+        now = {o: self._read_state(files[o]) for o in offsets if files[o].path not in rested}
+        moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
+        return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
+
+    def keep_identities(self, partitions: tuple[str, ...]) -> None:
+        """See `Source.keep_identities`."""
+        self.index.keep(partitions)
+
+    def as_now(self, ranges: Ranges) -> "FilesSource":
+        """See `SparkSource.as_now`: the files of the ranges have the size and time of now."""
+        files = self.index.files(ranges)
+        now = {p: {o: self._read_state_or(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
+        return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
+
+    @contextmanager
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
+        """See `SparkSource.read`."""
+        stage = self.stage / attempt
+        try:
+            staging.link_files(stage, self.root, self.index.files(ranges), ranges)
+            columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
+            reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
+            place = staging.escape(stage)
+            frame = reader.options(**self._make_options()).load(place)
+            self._check_columns(frame.columns, ranges)
+            self._check_one_a_line(spark, place)
+            yield restore_ids(frame)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def rename_pipeline(self, old: str, number: int) -> None:
+        """See `OwnedSource.rename_pipeline`."""
+        self.index.rename(old, self.name, number)
+
+    def count_records(self, ranges: Ranges) -> int | None:
+        """See `SparkSource.count_records`: the footers of Parquet say it."""
+        if self.declared.format != "parquet":
+            return None
+        files = self.index.files(ranges)
+        return count_rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
+
+    def locate(self, partition: str, offset: int) -> str:
+        """The file's path below the landing folder."""
+        files = self.index.files({partition: (offset, offset + 1)})[partition]
+        return files[offset].path if offset < len(files) else "a file that the index knows no more"
+
+    def translate(self, text: str) -> str:
+        """See `SparkSource.translate`: the landed file instead of our link to it."""
+
+        def name(partition: str, offset: int) -> str | None:
+            files = self.index.files({partition: (offset, offset + 1)})[partition]
+            return files[offset].path if offset < len(files) else None
+
+        return staging.replace_links(text, name)
+
+    def read_records(self, partition: str, offset: int) -> Iterator[str]:
+        """See `SparkSource.read_records`: the lines of the file."""
+        path = self.root / self.locate(partition, offset)
+        opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
+        if self._multiline:
+            return
+        try:
+            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+                for line in lines:
+                    yield line.rstrip("\r\n")
+        except OSError:
+            return  # compressed in another way: the record is kept, its line is not known
+
+    def explain_bad(self, raw: str) -> str:
+        """See `SparkSource.explain_bad`."""
+        if self.declared.format == "json":
+            try:
+                json.loads(raw)
+            except ValueError as error:
+                return f"no JSON: {error}"
+            return "a field is not of its declared type"
+        return "a field is not of its declared type, or the number of fields is wrong"
+
+    def _make_options(self) -> dict[str, str]:
+        """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
+        safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
+        text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
+        strict = {"enableDateTimeParsingFallback": "false"} if self.corruptible else {}  # no 20200101 as a day of 57275
+        kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
+        return {**safe, **strict, **self.declared.options, **kept}
+
+    def _find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
+        """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
+        try:
+            return self._list_rested(partition, known)
+        except OSError:
+            self.list_keys()  # raises where it is not the partition's own fault
+            return None
+
+    def _list_rested(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
+        """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
+        folder = names.folder(key_of(partition))
+        return sorted(listing.list_rested(self.root, folder, known, self.declared.settle, self.clock()))
+
+    def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
+        """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
+        room = min(self.declared.max_bytes, self.declared.max_job_bytes)
+        sizes = [file.size for file in files]
+        fit = sum(total <= room for total in accumulate(sizes))
+        return sizes[: max(fit, 1)]
+
+    def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
+        try:
+            reason = self._explain_change(files, start, end)
+        except OSError as error:
+            self.list_keys()  # raises where it is not the partition's own fault
+            return EnvironmentFailed(_blind(error, partition))
+        return SourceChanged(reason, partition=partition) if reason else None
+
+    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> str:
+        """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
+        if end > len(files):
+            return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
+        for offset, file in enumerate(files[start:end], start):
+            now = self._read_state(file)
+            if now is None and not self._is_mounted():
+                raise EnvironmentFailed(
+                    f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
+                )
+            if now and now.size == NO_FILE:
+                way = f"Bring the file back, {self.told_of[3]}"
+                return f"{file.path} (offset {offset}) is no regular file any more. {way}"
+            if now != file:
+                return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
+        return ""
+
+    def _read_state(self, file: LandedFile) -> LandedFile | None:
+        """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
+        path = self.root / file.path
+        try:
+            there, stat = path.stat(), path.lstat()
+        except FileNotFoundError:
+            return None
+        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
+            return LandedFile(file.path, NO_FILE, 0)
+        return LandedFile(file.path, stat.st_size, stat.st_mtime_ns)
+
+    def _read_state_or(self, file: LandedFile) -> LandedFile:
+        """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""
+        try:
+            return self._read_state(file) or file
+        except OSError:
+            return file
+
+    def _is_mounted(self) -> bool:
+        """A disk that is away leaves nothing, or the empty folder on which it was mounted."""
+        try:
+            return next(self.root.iterdir(), None) is not None
+        except OSError:
+            return False
+
+    def _check_columns(self, columns: Sequence[str], ranges: Ranges) -> None:
+        """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
+        if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
+            return
+        declared = [name for name in columns if name not in (PARTITION, OFFSET)]
+        files = self.index.files(ranges)
+        for partition, (start, end) in ranges.items():
+            for file in files[partition][start:end]:
+                if missing := find_missing(self.root / file.path, declared):
+                    raise SourceChanged(
+                        f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
+                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
+                        partition=partition,
+                    )
+
+    def _check_one_a_line(self, spark: "SparkSession", place: str) -> None:
+        """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
+        its first value would be in no table."""
+        if self.declared.format != "json":
+            return
+        from pyspark.sql import functions as F  # noqa: N812
+
+        what, way = ("", "into one list") if self._multiline else ("a line with ", "on a line of its own")
+        ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
+        reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
+        texts = reader.text(place, wholetext=self._multiline)
+        found = lines.find_joined(texts, self.declared.schema, self._make_options())
+        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
+        if one := found.agg(first).collect()[0]["first"]:
+            partition, offset, said = names.partition(one[0]), one[1], one[2]
+            raise DataError(
+                f"{self.locate(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
+                f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
+                partition=partition,
+            )
+
+    @property
+    def _multiline(self) -> bool:
+        return {name.lower(): text for name, text in self.declared.options.items()}.get(
+            "multiline", ""
+        ).lower() == "true"
+
+
+def _blind(error: OSError, partition: str) -> str:
+    return printable(
+        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
+    )

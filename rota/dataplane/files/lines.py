@@ -1,0 +1,36 @@
+"""Lines of JSON, with `multiLine` files, that hold more than one value: Spark's reader takes the first, and the rest is in
+no table.
+
+Law: `joined` finds a line if Spark reads its first value as a good record and an object, a list or other text follows; it
+never finds one that is a single value, nor one that Spark sets aside. Few lines look so (`LOOKS`, which costs a scan of the
+text), and only those are parsed, by Spark's own parser under the options of the source. Not found: what follows a comma and
+opens neither an object nor a list, and lines in UTF-16 or UTF-32.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rota.dataplane.spark.spark_source import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LOOKS = r"[}\]]\s*(?:[^\s,}\]]|,\s*[{\[])"  # behind the end of a value what can begin another
+TEXTS = "array<string>"  # of any values, without a look into them
+BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
+
+
+def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":
+    """Those of `lines` (its column `value`) that hold more than one value; `schema` is DDL of what each should be."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    given = dict(options)
+
+    def good(text: "Column") -> "Column":
+        return F.from_json(text, f"{schema}, {CORRUPT} string", given)[CORRUPT].isNull()
+
+    text = F.regexp_replace("value", BOM, "")
+    of_list = F.forall(F.from_json(text, TEXTS, given), good)
+    first = F.when(text.rlike(r"^\s*\["), of_list).otherwise(good(text))
+    alone = F.size(F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), TEXTS, given)).eqNullSafe(F.lit(1))
+    return lines.where(F.when(lines["value"].rlike(LOOKS), first & ~alone).otherwise(F.lit(False)))

@@ -1,0 +1,100 @@
+"""What lies in a landing folder: regular files in partition folders below its root, and everything else.
+
+Law: every name below the root is read one day, or is hidden (it begins with `_` or `.`), or has a reason why it is left out.
+A link is left out, whatever it points to: nothing outside the root is ever read. A pipe or a device is never opened.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rota.dataplane.files.file_index import LandedFile
+
+HIDDEN = ("_", ".")
+ASIDE = "it lies in no partition's folder; move it into one"
+LINK = "it is a link; land the file itself"
+NO_TEXT = "its name is not UTF-8; give it another"
+NO_FILE = "it is no regular file"
+TOO_LONG = "its partition id would be longer than 120 bytes; give it a shorter name"
+
+
+def list_folders(root: Path) -> tuple[str, ...]:
+    """The names of the partitions' folders, in no order. Raises OSError."""
+    entries = (entry for entry in _shown(root) if not _reason(entry, entry.name))
+    return tuple(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    """The regular files of a partition's folder and of those in it, with their paths below the root. Raises OSError."""
+    if (root / below).is_symlink():
+        return
+    for path, entry, reason in _walked(root, below):
+        if not reason:
+            yield path, entry
+
+
+def list_rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
+    """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds.
+
+    By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
+    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    found: list[tuple[str, os.stat_result]] = []
+    for path, entry in list_files(root, below):
+        with suppress(FileNotFoundError):  # it vanished meanwhile
+            if path not in known:
+                found.append((path, entry.stat(follow_symlinks=False)))
+    now = max([now, *(stat.st_ctime for _, stat in found)])
+    for path, stat in found:
+        if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
+            yield LandedFile(path, stat.st_size, stat.st_mtime_ns)
+
+
+def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
+    """Path below the root -> why it is not read. A folder that cannot be listed keeps its partition waiting, and is not
+    among them. Raises OSError where the root cannot be listed."""
+    for entry in _shown(root):
+        if reason := _reason(entry, entry.name):
+            yield entry.name, reason
+        elif not entry.is_dir(follow_symlinks=False):
+            yield entry.name, ASIDE
+        else:
+            try:
+                yield from [(path, why) for path, _, why in _walked(root, entry.name) if why]
+            except OSError:
+                continue
+
+
+def _walked(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]]":
+    """Each file and each entry that is left out, with the reason."""
+    try:
+        entries = list(_shown(root / below))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        path = f"{below}/{entry.name}"
+        reason = _reason(entry, path)
+        if not reason and entry.is_dir(follow_symlinks=False):
+            yield from _walked(root, path)
+        else:
+            yield path, entry, reason
+
+
+def _shown(folder: Path) -> "Iterator[os.DirEntry[str]]":
+    return (entry for entry in os.scandir(folder) if not entry.name.startswith(HIDDEN))
+
+
+def _reason(entry: "os.DirEntry[str]", path: str) -> str:
+    if not _text(path):
+        return NO_TEXT
+    if entry.is_symlink():
+        return LINK
+    return "" if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False) else NO_FILE
+
+
+def _text(path: str) -> bool:
+    """Whether the index can hold the name."""
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False

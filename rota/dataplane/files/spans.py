@@ -1,0 +1,118 @@
+"""Files of the index as they are read: what each spans, and the rows of it that may hold what is asked for.
+
+Law: `between` gives the rows of a file that are in the ranges, and no other, in whatever order they stand there; that they
+stand by partition and ordinal only spares reading. A file never changes under its name.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("ordinal", pa.int64()),
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("modified", pa.int64()),
+    ]
+)
+KEPT = 10_000  # rows of a row group; a file of no more is kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A file of the index. `spans`: `partition`, `count` of its rows, `first` and `last` ordinal. `kept`: its rows, if
+    they are few."""
+
+    path: Path
+    rows: int
+    spans: pa.Table
+    kept: pa.Table | None
+
+
+def read_file(path: Path) -> IndexFile:
+    """Raises OSError, ArrowInvalid."""
+    with pq.ParquetFile(path) as file:
+        few = file.metadata.num_rows <= KEPT
+        rows = file.read(SCHEMA.names if few else ["partition", "ordinal"])
+    spans = rows.group_by("partition").aggregate([("ordinal", "count"), ("ordinal", "min"), ("ordinal", "max")])
+    names = {"partition": "partition", "ordinal_count": "count", "ordinal_min": "first", "ordinal_max": "last"}
+    spans = spans.select(list(names)).rename_columns(list(names.values()))
+    return IndexFile(path, rows.num_rows, spans, rows if few else None)
+
+
+def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: Sequence[str]) -> pa.Table | None:
+    """These columns of the rows whose ordinal is in the range [start, end) of their partition; None if there is none.
+    Raises OSError, ArrowInvalid."""
+    wanted = _Wanted(ranges)
+    overlap = wanted.mask(file.spans["partition"], file.spans["first"], file.spans["last"])
+    here = file.spans["partition"].filter(overlap).to_pylist()
+    if not here:
+        return None
+    columns = list(dict.fromkeys(["partition", "ordinal", *names]))
+    if file.kept is not None:
+        rows = file.kept.select(columns)
+    else:
+        with pq.ParquetFile(file.path) as parquet:
+            groups = _groups(parquet.metadata, {p: ranges[p] for p in here})
+            rows = parquet.read_row_groups(groups, columns)
+    return rows.filter(wanted.mask(rows["partition"], rows["ordinal"], rows["ordinal"])).select(list(names))
+
+
+def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[str, list[np.ndarray[Any, Any]]]:
+    """The column `path` of all rows, by partition."""
+    found: dict[str, list[np.ndarray[Any, Any]]] = {p: [] for p in partitions}
+    wanted = pa.array(partitions, pa.string())
+    for rows in pieces:
+        at = pc.index_in(rows["partition"], wanted).to_numpy()
+        order = np.argsort(at, kind="stable")
+        bounds = np.searchsorted(at[order], np.arange(len(partitions) + 1))
+        text = rows["path"].to_numpy()[order]
+        for p, first, end in zip(partitions, bounds[:-1], bounds[1:], strict=True):
+            if first < end:
+                found[p].append(text[first:end])
+    return found
+
+
+class _Wanted:
+    """The ranges as Arrow looks them up."""
+
+    def __init__(self, ranges: Mapping[str, tuple[int, int]]) -> None:
+        self._partitions = pa.array(ranges, pa.string())
+        self._starts = pa.array([start for start, _ in ranges.values()], pa.int64())
+        self._ends = pa.array([end for _, end in ranges.values()], pa.int64())
+
+    def mask(self, partitions: pa.ChunkedArray, first: pa.ChunkedArray, last: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Which of [first, last] have an ordinal in the range of their partition."""
+        at = pc.index_in(partitions, self._partitions)
+        begun = pc.less(first, pc.take(self._ends, at))
+        return pc.fill_null(pc.and_(begun, pc.greater_equal(last, pc.take(self._starts, at))), False)
+
+
+def _groups(metadata: pq.FileMetaData, ranges: Mapping[str, tuple[int, int]]) -> list[int]:
+    """The row groups that may hold rows of the ranges, by their statistics; one without them may hold any."""
+    column = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
+    asked = sorted(ranges)
+    return [
+        number
+        for number in range(metadata.num_row_groups)
+        if _may_hold(metadata.row_group(number), column, asked, ranges)
+    ]
+
+
+def _may_hold(
+    group: pq.RowGroupMetaData, column: Mapping[str, int], asked: Sequence[str], ranges: Mapping[str, tuple[int, int]]
+) -> bool:
+    partition, ordinal = (group.column(column[name]).statistics for name in ("partition", "ordinal"))
+    if not (partition and partition.has_min_max and ordinal and ordinal.has_min_max):
+        return True
+    here: Iterable[str] = asked[bisect_left(asked, partition.min) : bisect_right(asked, partition.max)]
+    return any(ranges[p][0] <= ordinal.max and ranges[p][1] > ordinal.min for p in here)

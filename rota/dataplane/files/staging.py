@@ -1,0 +1,46 @@
+"""Links to landed files under the names from which Spark takes a row's partition and offset.
+
+Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
+columns, at next to no cost; what an error of Spark says of a link is said of the file.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rota.dataplane import names
+from rota.dataplane.delta.commit_info import OFFSET, PARTITION
+from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.ports import Ranges
+from rota.errors import EnvironmentFailed
+
+LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
+GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
+
+
+def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+    """Links the files of the ranges, which lie below `root`, into the folder `stage`. Raises EnvironmentFailed."""
+    try:
+        for partition, (start, end) in ranges.items():
+            for offset, file in enumerate(files[partition][start:end], start):
+                folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
+                folder.mkdir(parents=True)
+                (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
+    except OSError as error:
+        raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
+
+
+def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
+    """The text with `name(partition, offset)` in place of each link; None leaves it."""
+    return LINK.sub(lambda link: name(names.partition(link[1]), int(link[2])) or link[0], text)
+
+
+def escape(folder: Path) -> str:
+    """The folder as Spark reads it: no character of its name is a pattern."""
+    return GLOB.sub(r"\\\g<0>", str(folder))
+
+
+def _suffix(path: str) -> str:
+    """The last suffix, by which Spark finds the compression."""
+    suffix = Path(path).suffix
+    return suffix if suffix[1:].isalnum() else ""

@@ -1,0 +1,1 @@
+"""Spark: sessions, servers, and the job that reads, transforms and writes."""

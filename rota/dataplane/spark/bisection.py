@@ -1,0 +1,280 @@
+"""One Spark job for all ranges of a run: read, transform, write plain Parquet split by partition. Nothing is visible yet.
+
+Law: what a job wrote is named by its attempt and seen by nobody until a commit names its files. A job that fails on data
+or transform is bisected over its partitions, so that the poison one is found and the others go on. So is one that failed
+like the environment while Spark lives: what fails alone while others go through is its own fault; what nobody gets
+through, of all or of the first `ALONE`, is everybody's, and parks nobody. Which are the first is another draw in each run:
+else those that fail would come first for ever, and none of the others would have its turn.
+
+Law: no job goes on beyond the `deadline`. One that does not end is searched like one that failed like the environment, each
+time with less time, as with less to do; before an offset is blamed, it had the whole deadline for itself alone.
+
+Law: what a run has to do comes as jobs, in order; each is bounded, and looked at anew before it begins. After one in
+which nobody gets through another is tried, which is a draw: if somebody does there, the others failed by their own fault.
+
+Law: who may `shorten` ranges fails a partition only for its first offset, which nobody else gets through either: what
+stands before a broken file or a poison record is written first, and the rest is left to the next run.
+"""
+
+import logging
+import re
+import shutil
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import inf, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.dataplane import columns, footers
+from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
+from rota.dataplane.spark import failures, parsing, quarantine
+from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.spark_source import SparkSource
+from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
+from rota.ids import quote
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+LEAST = 60.0  # seconds that a job has in a search, if the deadline is not shorter
+ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
+LATE = 2  # the same of those that hang: time is dear
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """How a run of `pipeline` turns ranges of `source` into files below `folder` (`main/`, `quarantine/`)."""
+
+    pipeline: Pipeline
+    source: SparkSource
+    folder: Path
+    spark: "SparkSession"
+    schema: str | None  # of the table, JSON
+    run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
+    deadline: float = inf  # seconds
+    shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
+
+    def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[WrittenFiles | FailedPartition]:
+        """Every partition of the jobs that is `still` to be worked on, as its job begins, comes out once, written or failed.
+        Raises EnvironmentFailed.
+
+        Pieces come as they are done; O(bad x log n) jobs of Spark's for one of these.
+        """
+        left, worked, hopeless = list(jobs), False, False
+        waiting: list[FailedPartition] = []  # they failed like the environment, and nobody got through yet
+        while left:
+            ranges, *left = left
+            broken, intact = self._part(still(ranges))
+            yield from broken
+            out = {one.partition for one in broken}
+            alone: list[FailedPartition] = []
+            whole = {p: (start, end) for p, (start, end) in intact.items() if start < end}
+            for piece in self._bisect(whole, self.deadline) if whole else ():
+                out |= {piece.partition} if isinstance(piece, FailedPartition) else set(piece.ranges)
+                if isinstance(piece, FailedPartition) and isinstance(piece.error, EnvironmentFailed):
+                    alone.append(piece)
+                    if not worked and len(alone) >= (LATE if piece.error.facts.get("late") else ALONE):
+                        break
+                    continue
+                worked = worked or isinstance(piece, WrittenFiles)
+                yield piece
+            waiting += alone
+            if worked:
+                yield from (FailedPartition(one.partition, _own(one.partition, one.error)) for one in waiting)
+                waiting = []
+            elif alone and (hopeless or not left):
+                break
+            elif alone:
+                hopeless = True
+                drawn = min(left, key=lambda job: self._draw(next(iter(job))))
+                left = [drawn, *(job for job in left if job is not drawn)]
+                left.append({p: r for p, r in ranges.items() if p not in out})
+        if waiting:
+            raise waiting[0].error
+
+    def _bisect(self, ranges: Ranges, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
+        seconds = self.deadline if self._is_smallest(ranges) else seconds
+        result = self._try(ranges, seconds)
+        if isinstance(result, WrittenFiles):
+            yield from self._accept(result, seconds)
+            return
+        if not isinstance(result, DataError) and not self._may_be_its_own_fault(result):
+            raise result
+        if result.facts.get("late"):
+            log.warning("late=%s seconds=%g: searched by halves", ",".join(ranges), seconds)
+            seconds = max(min(self.deadline, LEAST), seconds / sqrt(2))  # n halvings: 3.4 times the deadline, not n
+        broken, intact = self._part(ranges)
+        if intact != ranges:  # a file changed under the job: nobody else's fault
+            yield from broken
+            if intact:
+                yield from self._bisect(intact, seconds)
+        elif result.facts.get("everywhere") or self._is_smallest(ranges):
+            yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
+        elif len(ranges) == 1:
+            yield from self._bisect(self._shorten(ranges), seconds)
+        else:
+            names = sorted(ranges, key=self._draw)
+            for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+                yield from self._bisect({p: ranges[p] for p in half}, seconds)
+
+    def _is_smallest(self, ranges: Ranges) -> bool:
+        """Whether nothing smaller can be tried."""
+        return len(ranges) == 1 and not self._shorten(ranges)
+
+    def _draw(self, partition: str) -> bytes:
+        return sha256(f"{self.run_id} {partition}".encode()).digest()
+
+    def _accept(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
+        """What was written, and what a refused partition comes to without its second half."""
+        again = self._shorten({p: result.ranges[p] for p in result.refused})
+        if kept := {p: r for p, r in result.ranges.items() if p not in again}:
+            files = tuple(f for f in result.files if f.partition in kept)
+            refused = {p: error for p, error in result.refused.items() if p in kept}
+            yield replace(result, ranges=kept, files=files, refused=refused)
+        for p, half in again.items():
+            yield from self._bisect({p: half}, seconds)
+
+    def _shorten(self, ranges: Ranges) -> Ranges:
+        """The first half of each range that may be shortened and has two offsets or more."""
+        return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
+
+    def _part(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
+        """The partitions whose source changed or cannot be looked at, and the ranges that can be read: where that may
+        be, up to there."""
+        broken = self.source.find_broken(ranges)
+        intact = {p: (a, self._find_unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
+        failed = [FailedPartition(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
+        out = {one.partition for one in failed}
+        return failed, {p: r for p, r in intact.items() if p not in out}
+
+    def _find_unbroken(self, partition: str, start: int, end: int) -> int:
+        """The first broken offset, of which there is one."""
+        if not self.shorten:
+            return start
+        ends = range(start + 1, end + 1)
+        return start + bisect_left(
+            ends, True, key=lambda e: partition in self.source.find_broken({partition: (start, e)})
+        )
+
+    def _may_be_its_own_fault(self, error: RotaError) -> bool:
+        return isinstance(error, EnvironmentFailed) and failures.is_alive(self.spark)
+
+    def _try(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
+        attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
+        try:
+            with limit(self.spark, seconds):
+                return self._write(ranges, attempt)
+        except Exception as error:
+            self.remove(attempt)
+            one = next(iter(ranges)) if len(ranges) == 1 else None
+            place = self._describe_place(one, *ranges[one]) if one else ""
+            if isinstance(error, RotaError) and error.facts.get("late"):
+                return _late(seconds, place)
+            return failures.judge_failure(error, self.spark, one, self.source.translate, place)
+
+    def _describe_place(self, partition: str, start: int, end: int) -> str:
+        """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
+        if end - start > 1:
+            return f" in offsets {start} to {end - 1}"
+        return f" in offset {start} ({self.source.locate(partition, start)})"
+
+    def _write(self, ranges: Ranges, attempt: str) -> WrittenFiles:
+        began = time.monotonic()
+        with self.source.read(self.spark, ranges, attempt) as frame:
+            parsed = parsing.parse(frame)
+            result = self._transform(parsed.good)
+            sure = self.pipeline.transform is None or parsed.sure(result)
+            split, rows = parsing.count_rows(columns.split(result))
+            data = self.folder / "main" / "data" / attempt
+            _save(split, data)
+            footers.rename_split_folders(data)
+            files = footers.read_footers(self.folder / "main", attempt, ranges)
+            written = parsing.read_counts(rows).get(parsing.ROWS, 0)
+            parsing.require_same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
+            self._look_again(ranges)
+            tally = parsed.tally() if sure else None
+            self._check_count(tally, ranges)
+            if not self.source.corruptible or (tally and not tally.bad):
+                return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
+            aside = self.folder / "quarantine"
+            bad = quarantine.set_aside(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
+        return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+
+    def _look_again(self, ranges: Ranges) -> None:
+        """Raises the error of a range that changed while it was read."""
+        if broken := self.source.find_broken(ranges):
+            raise next(iter(broken.values()))
+
+    def _check_count(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
+        """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""
+        if tally and (held := self.source.count_records(ranges)) is not None:
+            parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
+
+    def _transform(self, frame: "DataFrame") -> "DataFrame":
+        """The user's result; a fault that shows before any row is read is the same in every partition."""
+        try:
+            result = self.pipeline.transform(frame) if self.pipeline.transform else frame
+            schema = result.schema.json()
+        except BadTransform:
+            raise
+        except Exception as error:  # the user's code may raise anything
+            judged = failures.judge_failure(error, self.spark, None)
+            raise BadTransform(str(judged), everywhere=True) if isinstance(judged, DataError) else judged from error
+        try:
+            columns.check_columns(schema, self.schema)
+        except BadTransform as error:
+            raise BadTransform(str(error), everywhere=True) from None
+        return result
+
+    def remove(self, attempt: str) -> None:
+        """Removes what an attempt wrote, if it can; nobody sees it anyway."""
+        for table in ("main", "quarantine"):
+            shutil.rmtree(self.folder / table / "data" / attempt, ignore_errors=True)
+
+
+def _save(frame: "DataFrame", folder: Path) -> None:
+    plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
+    frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
+
+
+def _late(seconds: float, place: str) -> EnvironmentFailed:
+    why = f"it was not done after {seconds:g} s{place}"
+    return EnvironmentFailed(
+        f"A job of Spark was ended: {why}. No partition is parked; the next run tries again. See whether what it reads or "
+        f"calls hangs; if it only needs longer, give the pipeline a longer deadline",
+        why=why,
+        late=seconds,
+    )
+
+
+def _own(partition: str, error: RotaError) -> RotaError:
+    if error.facts.get("late"):
+        return TooSlow(
+            f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give the "
+            f"pipeline a longer deadline, then: rota retry {quote(partition)}; or: rota skip {quote(partition)}",
+            partition=partition,
+        )
+    return EnvironmentFailed(
+        f"Spark failed for {partition} alone ({error.facts.get('why', error)}). It is tried again by itself; mend its data "
+        f"or give Spark more room, or at once: rota retry {quote(partition)}"
+    )
+
+
+def _named(partition: str, error: RotaError) -> RotaError:
+    """The error of a file; where it changed, its next steps name the partition."""
+    if not isinstance(error, SourceChanged):
+        return error
+    steps = re.sub(r"rota (?:retry|skip)\b", lambda step: f"{step[0]} {quote(partition)}", str(error))
+    return SourceChanged(f"{partition}: {steps}", partition=partition)
+
+
+def _addressed(error: RotaError, partition: str) -> RotaError:
+    """The error of several partitions as that of one: its next step names it."""
+    text = str(error)
+    return BadTransform(f"{text} {quote(partition)}", partition=partition) if text.endswith("rota retry") else error

@@ -1,0 +1,188 @@
+"""Bad records: kept with reason, file and position beside the good ones, and too many of them stop the partition.
+
+Law: the ratio is checked before either table is written. A quarantined row counts if its attempt is the newest in main's
+log that covers its offset: a row of a commit that never came, or that a replay replaced, does not.
+"""
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane import columns, footers, names
+from rota.dataplane.delta.commit_info import OFFSET, PARTITION
+from rota.dataplane.ports import DataFile, LogEntry
+from rota.dataplane.spark import parsing
+from rota.dataplane.spark.parsing import Tally
+from rota.dataplane.spark.spark_source import CORRUPT, SparkSource
+from rota.errors import DataError, TooManyBadRecords
+from rota.ids import quote
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KINDS = {
+    PARTITION: "string",
+    OFFSET: "long",
+    "_position": "long",  # line of the file, from 1; null where it cannot be told
+    "_file": "string",
+    "_reason": "string",
+    "_raw": "string",
+    "_attempt": "string",
+}
+SPARKS = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in KINDS.items()],
+    }
+)
+SCHEMA = pa.schema(
+    [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()], metadata={footers.SPARK: SPARKS}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecords:
+    """What the bad records of a job came to."""
+
+    counts: Mapping[str, int]
+    files: tuple[DataFile, ...]
+    refused: Mapping[str, DataError]
+
+
+def set_aside(
+    frame: "DataFrame",
+    tally: Tally | None,
+    source: SparkSource,
+    pipeline: Pipeline,
+    table: Path,
+    attempt: str,
+    ranges: Mapping[str, tuple[int, int]],
+) -> BadRecords:
+    """Writes the bad records of the partitions that have few enough; the others are refused. `tally` is what the job that
+    wrote the good ones counted, if it could. Raises EnvironmentFailed where the counts differ."""
+    counts, refused = _counted(frame, tally, source, pipeline)
+    kept = {p: n for p, n in counts.items() if n and p not in refused}
+    if not kept:
+        return BadRecords({}, (), refused)
+    raw = table / "raw" / attempt
+    try:
+        some = parsing.parse(frame.where(frame[PARTITION].isin(*kept))).frame
+        few = some.where(some[CORRUPT].isNotNull())
+        split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
+        split.write.partitionBy(columns.SPLIT).parquet(str(raw))
+        for partition in kept:
+            _placed(
+                raw / f"{columns.SPLIT}={names.split(partition)}", table / "data" / attempt, partition, attempt, source
+            )
+    finally:
+        shutil.rmtree(raw, ignore_errors=True)
+    files = footers.read_footers(table, attempt, ranges)
+    for partition, bad in kept.items():
+        held = sum(f.rows for f in files if f.partition == partition)
+        parsing.require_same(bad, held, f"bad records of {partition}", "were set aside")
+    return BadRecords(kept, files, refused)
+
+
+def _counted(
+    frame: "DataFrame", tally: Tally | None, source: SparkSource, pipeline: Pipeline
+) -> tuple[dict[str, int], dict[str, DataError]]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, _text(frame)))
+    found = (
+        frame.groupBy(PARTITION).agg(F.count(F.lit(1)), F.count(parsing.mark_whole(frame)), F.min(bad_one)).collect()
+    )
+    if tally:
+        parsing.require_same(tally.records, sum(row[1] for row in found), "records that Spark read", "it read again")
+        parsing.require_same(tally.bad, sum(row[2] for row in found), "bad records", "it found again")
+    counts: dict[str, int] = {}
+    refused: dict[str, DataError] = {}
+    for partition, records, bad, example in (tuple(row) for row in found):
+        counts[partition] = bad
+        if bad > pipeline.max_bad_ratio * records:
+            offset, raw = example
+            refused[partition] = TooManyBadRecords(
+                f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
+                f"{_example(source, partition, offset, _readable(raw))}. Nothing was written. Mend the files or the schema, "
+                f"then: rota retry {quote(partition)}",
+                partition=partition,
+            )
+    return counts, refused
+
+
+def _text(frame: "DataFrame") -> "Column":
+    """The raw text as bytes: it may be no UTF-8."""
+    return frame[CORRUPT].cast("binary").alias(CORRUPT)
+
+
+def _readable(raw: bytes) -> str:
+    return bytes(raw).decode("utf-8", "replace")
+
+
+def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
+    """Where one bad record stands, and why it is bad."""
+    (line,) = _positions(source.read_records(partition, offset), [raw])
+    at = f"line {line} of " if line else ""
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {source.explain_bad(raw)}"
+
+
+def _placed(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
+    """Writes one partition's bad records again, with what a person needs to find them."""
+    texts: dict[int, list[str]] = defaultdict(list)
+    for file in sorted(raw.glob("*.parquet")):
+        rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
+        for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
+            texts[offset].append(_readable(text))
+    found: list[tuple[object, ...]] = []
+    for offset, bad in sorted(texts.items()):
+        where = _positions(source.read_records(partition, offset), bad)
+        file_name = source.locate(partition, offset)
+        found += [
+            (partition, offset, at, file_name, source.explain_bad(text), text, attempt)
+            for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
+        ]
+    if not found:
+        return  # whoever counts them notices
+    folder = data / partition
+    folder.mkdir(parents=True, exist_ok=True)
+    columnar = [list(column) for column in zip(*found, strict=True)]
+    pq.write_table(pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA), folder / "part-0.parquet")
+
+
+def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
+    return [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
+
+
+def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
+    """The place of each bad record among all; equal ones take their places in order, those of one list share the last."""
+    places: dict[str, list[int]] = defaultdict(list)
+    wanted = set(bad)
+    for number, record in enumerate(records, 1):
+        if record in wanted:
+            places[record].append(number)
+    return [_next(places[text]) for text in bad]
+
+
+def _next(places: list[int]) -> int | None:
+    return places.pop(0) if len(places) > 1 else next(iter(places), None)
+
+
+def make_counter(past: Iterable[LogEntry]) -> Callable[[str, int, str], bool]:
+    """Whether a quarantined row of (partition, offset, attempt) counts, given main's log, newest first."""
+    ranges: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for one in (p for p in past if p.op in ("commit", "replay")):
+        for partition, (start, end) in one.ranges.items():
+            ranges[partition].append((start, end, one.attempt))
+
+    def counts(partition: str, offset: int, attempt: str) -> bool:
+        return next((a for start, end, a in ranges[partition] if start <= offset < end), None) == attempt
+
+    return counts

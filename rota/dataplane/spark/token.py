@@ -1,0 +1,113 @@
+"""The token without which a Spark Connect server answers nobody, and how it reaches a run.
+
+Laws:
+1. A server that a worker starts has one: ROTA_SPARK_TOKEN; without that, on loopback, a random one in a file that only this
+   user reads. Beyond loopback nothing starts without ROTA_SPARK_TOKEN: whoever reaches a server runs code as its user.
+2. ZooKeeper says where a server is and never its token. A run takes it from ROTA_SPARK_TOKEN or, for a server on loopback,
+   from the file, which it finds by the port alone: no record leads to any other file.
+3. Spark's server speaks no TLS: the token travels as the data do, in clear, unless the address says `use_ssl=true` and
+   something in front of the server ends the TLS. (Spark's own client sends `token=` over TLS only.)
+"""
+
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote
+
+from rota.errors import ConfigError, EnvironmentFailed, hide
+from rota.settings import secret
+
+NAME = "ROTA_SPARK_TOKEN"
+SPARKS_OWN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # what Spark's server and client read
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody beyond this machine can reach the address."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def of_server(host: str, port: int) -> str:
+    """The token of a server that is to listen there; a random one is left for this user's runs. Raises ConfigError,
+    EnvironmentFailed."""
+    if given := secret(NAME):
+        return given
+    refuse_open(host)
+    made = hide(secrets.token_urlsafe(24))
+    try:
+        path = _folder() / str(port)
+        unseen = path.with_suffix(f".{os.getpid()}")
+        unseen.unlink(missing_ok=True)
+        with os.fdopen(os.open(unseen, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(made)
+        unseen.replace(path)
+    except OSError as error:
+        raise EnvironmentFailed(
+            f"{error.filename} cannot be written ({error.strerror}). Mend it, or set {NAME}"
+        ) from error
+    return made
+
+
+def refuse_open(host: str) -> None:
+    """Raises ConfigError where a server would listen beyond loopback without a token."""
+    if not is_loopback(host) and not secret(NAME):
+        raise ConfigError(
+            f"Spark would listen at {host} without a token: whoever reaches it runs code as this user. Set {NAME} (or "
+            f"{NAME}_FILE) for this worker and for Dagster's runs, or leave it on 127.0.0.1"
+        )
+
+
+def forget_token(port: int) -> None:
+    """The server is no more: its file goes."""
+    with suppress(OSError, EnvironmentFailed):
+        (_folder() / str(port)).unlink()
+
+
+def add_token(endpoint: str) -> str:
+    """The address with the token for it, for Spark's client alone; as it is where there is none. Raises ConfigError."""
+    place, _, parameters = endpoint.removeprefix("sc://").partition("/")
+    over_tls = "use_ssl=true" in parameters.lower()
+    if SPARKS_OWN in os.environ and not over_tls:
+        raise ConfigError(
+            f"{SPARKS_OWN} is set: with it Spark's client speaks TLS to every server. Unset it, and set {NAME} instead"
+        )
+    token = secret(NAME) or _kept(place)
+    if not token:
+        return endpoint
+    coded = hide(quote(token, safe=""))  # whoever quotes the address quotes it so
+    given = f"token={coded}" if over_tls else f"authorization=Bearer%20{coded}"
+    return f"sc://{place}/{parameters or ''};{given}"
+
+
+def sent_in_clear(endpoint: str) -> bool:
+    """Whether runs send ROTA_SPARK_TOKEN to a server beyond loopback without TLS."""
+    place, _, parameters = endpoint.removeprefix("sc://").partition("/")
+    host = place.rpartition(":")[0] or place
+    return bool(secret(NAME)) and not is_loopback(host) and "use_ssl=true" not in parameters.lower()
+
+
+def _kept(place: str) -> str:
+    """What the worker that started the server on this machine left for this user; empty if there is nothing."""
+    host, _, port = place.rpartition(":")
+    if not is_loopback(host) or not port.isdigit():
+        return ""
+    with suppress(OSError, ValueError, EnvironmentFailed):
+        return hide((_folder() / port).read_text())
+    return ""
+
+
+def _folder() -> Path:
+    """A folder that is this user's alone. Raises EnvironmentFailed where somebody else made it."""
+    folder = Path(tempfile.gettempdir(), f"rota-spark-{os.getuid()}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    seen = folder.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+        raise EnvironmentFailed(f"{folder} is not a folder of this user alone. Remove it, or set {NAME}")
+    return folder

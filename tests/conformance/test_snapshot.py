@@ -1,0 +1,215 @@
+"""A snapshot of a group: what a decision reads changes its basis, and nothing else does."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rota.coordination import membership, overrides, ownership
+from rota.coordination.adopt import adopt
+from rota.coordination.group_state import GroupState
+from rota.coordination.memory import MemoryServer
+from rota.coordination.parking import park
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import Checkpoint, Live, Loads
+from rota.coordination.snapshot import read_basis, read_snapshot
+from rota.errors import Undecodable
+from rota.rebalance import rebalance
+from tests.conformance.balanced_group import KEYS, Group
+
+CHANGES: dict[str, Callable[[Group], object]] = {
+    "cordon": lambda g: overrides.cordon(g.tree, "w1"),
+    "drain": lambda g: overrides.drain(g.tree, "w1"),
+    "capacity": lambda g: overrides.override(g.tree, "w1", capacity=3.0),
+    "labels": lambda g: overrides.override(g.tree, "w1", labels={"disk": "ssd"}),
+    "max_partitions": lambda g: overrides.override(g.tree, "w1", max_partitions=1),
+    "pin": lambda g: overrides.pin(g.tree, "flights:AA", "w2"),
+    "pause": lambda g: overrides.pause(g.tree),
+    "assignor": lambda g: g.tree.found(assignor="hash"),
+    "options": lambda g: g.tree.found(options={"x": 1}),
+    "budget": lambda g: g.tree.found(budget=1),
+    "cooldown": lambda g: g.tree.found(cooldown=1.0),
+    "grace": lambda g: g.tree.found(grace=1.0),
+    "keys": lambda g: g.tree.grow("flights", ["VX"]),
+    "pipeline": lambda g: g.tree.grow("hotels", ["1"]),
+    "requires": lambda g: g.tree.grow("flights", [], {"disk": "ssd"}),
+    "join": lambda g: g.join("w3"),
+    "leave": lambda g: g.agents["w2"].store.close(),
+    "leaving": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(leaving=True)),
+    "zone": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(zone="a")),
+    "restart": lambda g: (g.agents["w2"].store.close(), g.join("w2")),
+    "unreadable live": lambda g: g.tree.store.set(g.tree.paths.live(g.names["w2"]), b"?", -1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -> None:
+    assert not read_basis(balanced.tree).moved
+    CHANGES[change](balanced)
+    assert read_basis(balanced.tree).moved
+    assert read_basis(GroupState(balanced.server.connect(), "default")).moved, "whoever looks sees the same"
+    balanced.rebalance()
+    assert not read_basis(balanced.tree).moved
+
+
+NOTHING: dict[str, Callable[[Group], object]] = {
+    "usage": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(usage={"cpu": 0.9})),
+    "load": lambda g: g.tree.put(g.tree.paths.load("flights"), Loads(rates={"AA": 5.0})),
+    "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), Checkpoint(offset=1, token=1, run_id="")),
+    "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights:AA", 0),
+    "parked": lambda g: park(g.tree, "flights:AA", "bad"),
+    "the same override": lambda g: overrides.uncordon(g.tree, "w1"),
+    "the same settings": lambda g: g.tree.found(assignor="sticky", budget=None),
+    "the same keys": lambda g: g.tree.grow("flights", KEYS),
+    "token base": lambda g: adopt(g.tree, 1000),
+}
+
+
+@pytest.mark.parametrize("change", NOTHING)
+def test_what_it_does_not_read_leaves_the_basis_alone(balanced: Group, change: str) -> None:
+    NOTHING[change](balanced)
+    assert not read_basis(balanced.tree).moved
+
+
+def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
+    overrides.pin(balanced.tree, "flights:AA", "w2")
+    balanced.tree.grow("flights", [], {"disk": "ssd"})
+    balanced.tree.put(balanced.tree.paths.load("flights"), Loads(rates={"AA": 30.0, "DL": 10.0}))
+    snapshot = read_snapshot(balanced.tree).snapshot
+    parts = {p.id: p for p in (snapshot.partition(i) for i in range(4))}
+    assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights:AA": "w2"}
+    assert {p: v.load for p, v in parts.items()} == {
+        "flights:AA": 30.0,
+        "flights:B6": 20.0,  # nobody measured it: the mean of those measured
+        "flights:DL": 10.0,
+        "flights:UA": 20.0,
+    }
+    assert parts["flights:AA"].rate == 30.0
+    assert parts["flights:B6"].rate is None
+    assert all(p.requires == {"disk": "ssd"} for p in parts.values())
+    overrides.pin(balanced.tree, "flights:AA", None)
+    assert balanced.tree.overrides().pins == {}
+
+
+def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: Group) -> None:
+    """w2 was to take over from w1, and died before it could: w1, which still owns, is who holds it."""
+    mine = sorted(balanced.tree.target("w2").partitions)  # type: ignore[union-attr]
+    ownership.claim(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
+    ownership.claim(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
+    balanced.agents["w2"].store.close()
+    look = read_snapshot(balanced.tree)
+    owners = {p: look.snapshot.name(int(look.snapshot.owner[i])) for i, p in enumerate(look.snapshot.partition_ids)}
+    assert owners[mine[0]] == "w1"
+    assert owners[mine[1]] == "w2"
+    assert look.basis.left == ("w2",)
+    assert dict(look.absences) == {"w2": 1000.0}
+
+
+def test_an_absence_is_remembered_from_look_to_look() -> None:
+    time = [100.0]
+    group = Group(MemoryServer(clock=lambda: time[0]))
+    group.agents["w2"].store.close()
+    look = read_snapshot(group.tree)
+    publish(
+        group.tree,
+        take_control(group.tree),
+        Publication({w: t.partitions for w, t in look.targets.items()}, absences=look.absences, due=110.0),
+    )
+    time[0] = 105.0
+    again = read_snapshot(group.tree)
+    assert (again.now, dict(again.absences), again.snapshot.absences) == (105.0, {"w2": 100.0}, {"w2": 100.0})
+    assert group.tree.head().record.due == 110.0
+    group.join("w2")
+    assert dict(read_snapshot(group.tree).absences) == {}
+
+
+def test_an_unreadable_live_or_override_record_makes_a_worker_keep_what_it_holds(balanced: Group) -> None:
+    balanced.tree.store.set(balanced.tree.paths.live(balanced.names["w2"]), b"?", -1)
+    balanced.tree.store.create(balanced.tree.paths.worker("w1"), b"?")
+    look = read_snapshot(balanced.tree)
+    assert {w.id: w.state for w in look.snapshot.workers} == {"w1": "cordoned", "w2": "cordoned"}
+    assert set(balanced.tree.unreadable) == {
+        balanced.tree.paths.live(balanced.names["w2"]),
+        balanced.tree.paths.worker("w1"),
+    }
+    balanced.tree.store.set(balanced.tree.paths.worker("w1"), b'{"v":1}', -1)
+    read_snapshot(balanced.tree)
+    assert set(balanced.tree.unreadable) == {balanced.tree.paths.live(balanced.names["w2"])}
+
+
+@pytest.mark.parametrize("which", ["meta", "overrides", "controller", "head"])
+def test_an_unreadable_record_of_the_group_stops_the_look(balanced: Group, which: str) -> None:
+    path = getattr(balanced.tree.paths, which)
+    balanced.tree.store.set(path, b"\xff", -1)
+    for look in (read_basis, read_snapshot):
+        with pytest.raises(Undecodable) as refused:
+            look(balanced.tree)
+        assert refused.value.path == path
+
+
+def test_an_unreadable_pipeline_is_not_one_without_partitions(balanced: Group) -> None:
+    path = balanced.tree.paths.pipeline("flights")
+    balanced.tree.store.set(path, b"", -1)
+    with pytest.raises(Undecodable):
+        read_snapshot(balanced.tree)
+    with pytest.raises(Undecodable):
+        balanced.tree.grow("flights", ["AA"])
+
+
+def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
+    mine = balanced.tree.target("w2").partitions  # type: ignore[union-attr]
+    for partition in mine:
+        ownership.claim(balanced.agents["w2"], balanced.names["w2"], partition, 0)
+    balanced.tree.store.set(balanced.tree.paths.assign("w2"), b"?", -1)
+    with pytest.raises(Undecodable):
+        balanced.agents["w2"].target("w2")
+    balanced.rebalance()
+    assert balanced.agents["w2"].target("w2").partitions == mine  # type: ignore[union-attr]
+
+
+def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Group) -> None:
+    tree = balanced.tree
+    tree.grow("hotels", ["1"])
+    for partition in ("flights:AA", "hotels:1"):
+        tree.put(tree.paths.checkpoint(partition), Checkpoint(offset=1, token=1, run_id="", rows=60))
+    tree.store.create(tree.paths.load("flights"), b"?")
+    assert tree.paths.load("flights") in rebalance(tree, "r").unreadable
+    assert tree.loads()["hotels"].record.rates["1"] > 0
+
+
+def test_an_unreadable_own_record_or_checkpoint_is_left_out_and_named(balanced: Group) -> None:
+    tree = balanced.tree
+    tree.store.set(tree.paths.own("flights:AA"), b"?", -1)
+    tree.store.create(tree.paths.checkpoint("flights:AA"), b"?")
+    tree.store.create(f"{tree.paths.checkpoints}/foreign=node", b"?")
+    assert "flights:AA" not in tree.owned()
+    assert len(tree.owned()) == 3
+    assert tree.checkpoints() == {}
+    assert set(tree.unreadable) == {tree.paths.own("flights:AA"), tree.paths.checkpoint("flights:AA")}
+
+
+def test_under_grace_a_worker_that_returns_finds_its_partitions_waiting() -> None:
+    """w2 dies, others come and go meanwhile, it returns in time: nobody else took what it had; later somebody does."""
+    for late in (False, True):
+        time = [100.0]
+        group = Group(MemoryServer(clock=lambda time=time: time[0]))
+        group.tree.found(grace=30.0)
+        group.rebalance()
+        mine = group.tree.target("w2").partitions  # type: ignore[union-attr]
+        for partition in mine:
+            ownership.claim(group.agents["w2"], group.names["w2"], partition, 0)
+        group.agents["w2"].store.close()
+        group.rebalance()
+        assert group.held() == {"w1": 2, "w2": 0}
+        assert group.tree.head().record.due == 130.0
+        time[0] = 110.0
+        group.join("w3")
+        group.rebalance()
+        taken = group.tree.targets()[1]["w1"].partitions | group.tree.targets()[1]["w3"].partitions
+        assert not taken & mine
+        time[0] = 131.0 if late else 120.0
+        if not late:
+            group.join("w2")
+        group.rebalance()
+        now = {w for w, t in group.tree.targets()[1].items() if t.partitions & mine}
+        assert "w2" not in now if late else now == {"w2"}
+        assert now

@@ -1,0 +1,151 @@
+"""The index says the same whatever its files look like: appended, put together, renewed, sorted or not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.dataplane.files import file_index, spans
+from rota.dataplane.files.file_index import FileIndex, LandedFile
+from rota.errors import EnvironmentFailed
+
+PARTITIONS = ("p:a", "p:b", "p-é\u2028", "p-" + "long" * 31)
+PART = st.sampled_from(PARTITIONS)
+STEPS = st.lists(
+    st.one_of(
+        st.dictionaries(PART, st.integers(0, 7), min_size=1),
+        st.tuples(PART, st.integers(0, 30)),
+        st.just("put together by somebody else"),
+    ),
+    min_size=1,
+    max_size=14,
+)
+SPAN = st.tuples(st.integers(0, 25), st.integers(0, 25))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """Few rows fill a row group, a file and a portion."""
+    with (
+        patch.object(file_index, "KEPT", 2), patch.object(spans, "KEPT", 2),
+        patch.object(file_index, "LARGE", 6), patch.object(file_index, "MANY", 3),
+    ):  # fmt: skip
+        yield
+
+
+def landed(partition: str, number: int) -> LandedFile:
+    return LandedFile(f"{partition}/{number}.json", number, 10**18 + number)
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS, st.dictionaries(PART, SPAN))
+def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], ranges: dict[str, tuple[int, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        index, model = FileIndex(Path(folder) / "index"), {p: list[LandedFile]() for p in PARTITIONS}
+        for step in steps:
+            if isinstance(step, dict):
+                known: dict[str, frozenset[str]] = {}
+                more = {p: [landed(p, len(model[p]) + i) for i in range(n)] for p, n in step.items()}
+                found = index.extend(
+                    tuple(step), lambda p, seen, k=known, m=more: (k.setdefault(p, seen) and m[p]) or m[p]
+                )
+                assert known == {p: {f.path for f in model[p]} for p in step}
+                for p in step:
+                    model[p] += more[p]
+                assert found == {p: len(model[p]) for p in step}
+            elif isinstance(step, tuple):
+                p, number = step
+                if number < len(model[p]):
+                    model[p][number] = LandedFile(model[p][number].path, 7, 7)
+                    renewed = {p: {number: model[p][number]}}
+                    as_now = FileIndex(index.path, renewed=renewed)
+                    assert as_now.files({p: (number, number + 1)})[p][number] == model[p][number]
+                    as_now.keep((p,))
+            elif index.path.exists():
+                DeltaTable(index.path).optimize.compact()
+        assert index.given(PARTITIONS) == {p: len(files) for p, files in model.items()}
+        assert {p: tuple(files) for p, files in index.files(PARTITIONS).items()} == {
+            p: tuple(f) for p, f in model.items()
+        }
+        asked = index.files(ranges)
+        assert {p: asked[p][a:b] for p, (a, b) in ranges.items()} == {
+            p: tuple(model[p][a:b]) for p, (a, b) in ranges.items()
+        }
+        assert {p: len(files) for p, files in asked.items()} == {p: len(model[p]) for p in ranges}
+        if index.path.exists():
+            assert len(DeltaTable(index.path).file_uris()) <= 3 + sum(map(len, model.values())) // 3
+
+
+def filled(folder: Path, files: int = 12) -> FileIndex:
+    index = FileIndex(folder / "index")
+    index.extend(PARTITIONS, lambda p, _: [landed(p, i) for i in range(files)])
+    return index
+
+
+def test_what_was_not_asked_for_is_no_answer(tmp_path: Path) -> None:
+    files = filled(tmp_path).files({"p:a": (3, 5)})["p:a"]
+    assert (len(files), [f.size for f in files[3:5]], files[4].size, files[12:20]) == (12, [3, 4], 4, ())
+    for look in (lambda: files[2], lambda: files[3:6], lambda: tuple(files)):
+        with pytest.raises(LookupError, match="not asked for"):
+            look()
+    with pytest.raises(IndexError):
+        files[12]
+
+
+def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 1,000,000 files every process read and kept all of them: 790 MiB."""
+    index, groups, real = filled(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda f, some, *a: groups.extend(some) or real(f, some, *a))
+    file_index._READ.clear()
+    assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
+    assert not groups
+    index.files({"p:a": (118, 120), "p:b": (0, 1)})
+    assert len(groups) == 2, "of 240 row groups"
+    assert not any(file.kept for file in file_index._READ[index.path].values())
+
+
+def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, held, real = filled(tmp_path), list[int](), file_index.name_files
+
+    def counted(some: list[str], rows: object) -> object:
+        found = real(some, rows)  # type: ignore[arg-type]
+        held.append(sum(len(piece) for pieces in found.values() for piece in pieces))
+        return found
+
+    monkeypatch.setattr(file_index, "name_files", counted)
+    assert index.latest(PARTITIONS, lambda *_: []) == dict.fromkeys(PARTITIONS, 12)
+    assert held == [12] * 4
+
+
+@pytest.mark.parametrize("lost", ["alone", "beside one that is doubled"])
+def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) -> None:
+    index = filled(tmp_path)
+    files = {p: pq.read_table(p).select(["partition", "ordinal"]).to_pylist() for p in index.path.glob("*.parquet")}
+    (name,) = (p for p, rows in files.items() if {"partition": "p:a", "ordinal": 3} in rows)
+    rows = pq.read_table(name)
+    keep = pa.array([o != 3 for o in rows["ordinal"].to_pylist()])
+    left = [rows.filter(keep), rows.slice(0, 1)] if lost == "beside one that is doubled" else [rows.filter(keep)]
+    pq.write_table(pa.concat_tables(left), name)
+    file_index._READ.clear()
+    with pytest.raises(EnvironmentFailed, match="has lost rows of p:a"):
+        index.files({"p:a": (2, 4)})
+
+
+def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
+    index = filled(tmp_path)
+    large = set(DeltaTable(index.path).file_uris())
+    for number in range(12, 32):
+        index.extend(("p:a",), lambda p, _, n=number: [landed(p, n)])
+    files = set(DeltaTable(index.path).file_uris())
+    assert large <= files
+    assert len(files - large) <= 3 + 20 // 6
+    assert [f.size for f in index.files(("p:a",))["p:a"]] == list(range(32))
