@@ -17,12 +17,12 @@ from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition, _Run, consume
 from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park, unpark
 from rota.coordination.records import Checkpoint, RunNode
 from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
-from rota.coordination.tree import Tree
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.tables import PipelineTables
@@ -101,7 +101,7 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
     world.rows("a", "0", 1)
     world.give("a")
 
-    tree = Tree(world.server.connect(), "g")
+    tree = GroupState(world.server.connect(), "g")
 
     def expired() -> None:
         world.server.expire(tree.store.session)
@@ -163,14 +163,18 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     assert bool(world.tree.parked()) != guarded
 
 
-def test_the_rightful_run_parks_what_vanished(world: World) -> None:
-    world.rows("a", "0", 1)
-    world.give("a")
-    (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
+@pytest.mark.parametrize(
+    ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
+)
+def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
+    """The next step can be typed as it stands, whatever the partition is called."""
+    world.rows(key, "0", 1)
+    world.give(key)
+    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()["p:a"].record.reason == (
-        "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
-        "for good: rota skip p:a"
+    assert world.tree.parked()[f"p:{key}"].record.reason == (
+        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
+        f"it is gone for good: rota skip {typed}"
     )
 
 
@@ -399,7 +403,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     registered: list[tuple[str, ...]] = []
     real = membership._create_ephemeral
 
-    def register(tree: Tree, path: str, node: RunNode) -> None:
+    def register(tree: GroupState, path: str, node: RunNode) -> None:
         registered.append(node.partitions)
         real(tree, path, node)
 
@@ -653,7 +657,7 @@ def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(tree: Tree, partition: str) -> bool:
+    def lost(tree: GroupState, partition: str) -> bool:
         raise Unavailable("no ZooKeeper")
 
     world.rows("a", "0", 1)

@@ -21,8 +21,8 @@ from rota.backlog import lags
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
+from rota.coordination.overrides import pin
 from rota.coordination.parking import park
-from rota.coordination.wishes import pin
 from rota.dataplane import names
 from rota.dataplane.delta import renaming, replacement
 from rota.dataplane.delta.commit_info import rename_id
@@ -182,7 +182,7 @@ def settled(world: World, old: str, new: str, end: int) -> None:
     assert lags(world.tree, world.ports.source, [f"{new}-a"]) == {f"{new}-a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
-    assert world.tree.wishes().pins == {f"{new}-a": "w1"}
+    assert world.tree.overrides().pins == {f"{new}-a": "w1"}
     assert world.tree.checkpoints().keys() == {f"{new}-a"}
     assert world.tree.checkpoints()[f"{new}-a"].record.run_id == "run"
     assert not world.tree.parked()

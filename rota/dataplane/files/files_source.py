@@ -26,7 +26,7 @@ from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_witho
 from rota.dataplane.ports import Ranges
 from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
-from rota.ids import is_partition, key_of, partition_id
+from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
 from rota.settings import folder
 
@@ -127,7 +127,7 @@ class FilesSource:
         """See `Source.explain_lost`."""
         return (
             f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
-            f"rota retry {partition}. {explain_without_copy(self.index.path.parent)}"
+            f"rota retry {quote(partition)}. {explain_without_copy(self.index.path.parent)}"
         )
 
     def explain_unreadable(self, partition: str) -> str:
@@ -353,7 +353,7 @@ class FilesSource:
                 if missing := find_missing(self.root / file.path, declared):
                     raise SourceChanged(
                         f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
-                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {partition}",
+                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
                         partition=partition,
                     )
 
@@ -387,5 +387,5 @@ class FilesSource:
 
 def _blind(error: OSError, partition: str) -> str:
     return printable(
-        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {partition}"
+        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
     )

@@ -35,6 +35,7 @@ from rota.dataplane.spark import failures, parsing, quarantine
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.spark_source import SparkSource
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
+from rota.ids import quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -256,12 +257,12 @@ def _own(partition: str, error: RotaError) -> RotaError:
     if error.facts.get("late"):
         return TooSlow(
             f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give the "
-            f"pipeline a longer deadline, then: rota retry {partition}; or: rota skip {partition}",
+            f"pipeline a longer deadline, then: rota retry {quote(partition)}; or: rota skip {quote(partition)}",
             partition=partition,
         )
     return EnvironmentFailed(
         f"Spark failed for {partition} alone ({error.facts.get('why', error)}). It is tried again by itself; mend its data "
-        f"or give Spark more room, or at once: rota retry {partition}"
+        f"or give Spark more room, or at once: rota retry {quote(partition)}"
     )
 
 
@@ -269,11 +270,11 @@ def _named(partition: str, error: RotaError) -> RotaError:
     """The error of a file; where it changed, its next steps name the partition."""
     if not isinstance(error, SourceChanged):
         return error
-    steps = re.sub(r"rota (?:retry|skip)\b", rf"\g<0> {partition}", str(error))
+    steps = re.sub(r"rota (?:retry|skip)\b", lambda step: f"{step[0]} {quote(partition)}", str(error))
     return SourceChanged(f"{partition}: {steps}", partition=partition)
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
     """The error of several partitions as that of one: its next step names it."""
     text = str(error)
-    return BadTransform(f"{text} {partition}", partition=partition) if text.endswith("rota retry") else error
+    return BadTransform(f"{text} {quote(partition)}", partition=partition) if text.endswith("rota retry") else error
