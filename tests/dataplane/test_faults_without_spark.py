@@ -68,12 +68,12 @@ def taken(world: World, worker: str, key: str) -> str:
 
 def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     """A run parks under one check less: of the own record ("own") or of its own node ("runs")."""
-    real = _Run._checks
+    real = _Run._prove
 
     def checks(run: _Run, partition: str) -> tuple[Check, ...]:
         return tuple(one for one in real(run, partition) if f"/{guard}/" not in one.path)
 
-    monkeypatch.setattr(_Run, "_checks", checks)
+    monkeypatch.setattr(_Run, "_prove", checks)
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
@@ -122,7 +122,7 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
     """The other has lost its session and not its token: it commits as long as nobody claims anew. A person would have to
     retry what is long in the table."""
     if not guarded:
-        monkeypatch.setattr(_Run, "_outrun", lambda run, partition, offset: False)
+        monkeypatch.setattr(_Run, "_was_overtaken", lambda run, partition, offset: False)
     world.rows("a", "0", 1)
     world.give("a")
 
