@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane import columns, footers
+from rota.dataplane import columns, footers, names
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.commit_info import KEYS
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -45,7 +45,7 @@ def batch(
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
     }
     for p, (start, end) in ranges.items():
-        folder = table.path / "data" / attempt / p
+        folder = table.path / "data" / attempt / names.split(p)
         folder.mkdir(parents=True)
         data = pa.table(
             {"_partition": [p] * (end - start), "_offset": list(range(start, end))}

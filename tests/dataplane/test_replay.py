@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch
+from rota.dataplane import names
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.vacuum import vacuum
@@ -82,7 +83,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
     """The error says how, and what stood in it."""
     table = filled(tmp_path)
-    lost = next(f for f in log(table.path).files if f.parent.name == "p")
+    lost = next(f for f in log(table.path).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):
