@@ -11,7 +11,7 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.backlog import Owners
     from rota.consume import Event
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Ports
     from rota.replay import RefusedReplay, ReplayedRange
 
@@ -67,7 +67,7 @@ class RunOutput:
         self.context.log.warning(f"{partition} skipped: {reason}")
         yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
-    def show_replay(self, event: "ReplayedRange | RefusedReplay", tree: "Tree") -> Iterator[Output]:
+    def show_replay(self, event: "ReplayedRange | RefusedReplay", tree: "GroupState") -> Iterator[Output]:
         """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before."""
         from rota import replay
 
@@ -87,7 +87,7 @@ class RunOutput:
                 "; ".join(f"{one} was not replayed: {why}" for one, why in self.refused.items()), allow_retries=False
             )
 
-    def divide_among_owners(self, tree: "Tree", incarnation: str, partitions: Sequence[str]) -> "Owners":
+    def divide_among_owners(self, tree: "GroupState", incarnation: str, partitions: Sequence[str]) -> "Owners":
         """The partitions of this run by incarnation, and those to skip. Without `incarnation`: by their present owners."""
         from rota.backlog import Owners, owners
 
@@ -95,7 +95,7 @@ class RunOutput:
             return Owners({incarnation: tuple(partitions)}, {})
         return owners(tree, self.pipeline, partitions)
 
-    def run_checks(self, tree: "Tree", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
+    def run_checks(self, tree: "GroupState", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
         """Yields the result of each check, from the table's log and the checkpoints."""
         from rota.rewritten import rewritten
 

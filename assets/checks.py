@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import names
-from rota.ids import pipeline_of
+from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from rota.coordination.group_state import Read
     from rota.coordination.records import Checkpoint, Parked
-    from rota.coordination.tree import Read
     from rota.dataplane.ports import LogEntry, Position
     from rota.rebalance import Rebalanced
 
@@ -102,7 +102,11 @@ def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str
 
 def find_parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
     """Partition -> why it is parked, of the whole pipeline: a run reports parked partitions of other runs too."""
-    return {p: f"{one.record.reason} (`rota why {p}`)" for p, one in records.items() if pipeline_of(p) == pipeline.name}
+    return {
+        p: f"{one.record.reason} (`rota why {quote(p)}`)"
+        for p, one in records.items()
+        if pipeline_of(p) == pipeline.name
+    }
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:

@@ -20,7 +20,7 @@ def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapp
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
-        f"Observed when a worker joins or leaves, and when wishes or partitions change.{lines}",
+        f"Observed when a worker joins or leaves, and when overrides or partitions change.{lines}",
         metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
     )
 

@@ -9,12 +9,12 @@ import dagster as dg
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 MOST = 300  # partitions; a reader cannot tell more ribbons apart
 
 
-def draw_picture(tree: "Tree", pipelines: tuple[Pipeline, ...]) -> dict[str, Any]:
+def draw_picture(tree: "GroupState", pipelines: tuple[Pipeline, ...]) -> dict[str, Any]:
     """The picture as metadata; empty if it could not be drawn, or for more than `MOST` partitions. An epoch never fails for
     its picture."""
     from rota.history import draw_story, read_commits, read_story

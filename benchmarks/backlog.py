@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.bookkeeping import build_group
 from rota import Pipeline, delta, files
 from rota.consume import CommittedBatch, consume
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.registry import open_ports
@@ -65,7 +65,7 @@ def main() -> int:
             spark.range(1).count()
             began, commits = time.monotonic(), [0.0]
             store, worker = build_group(pipeline)
-            tree = Tree(store.connect(), "bench")
+            tree = GroupState(store.connect(), "bench")
             commit = ""
             ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)
             for event in consume(tree, pipeline, worker, sorted(tree.owned()), "bench", ports):

@@ -23,11 +23,11 @@ from typing import Any
 
 from rota import Pipeline, delta, files
 from rota.consume import CommittedBatch, consume
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.tree import Tree
 from rota.dataplane.spark import session
 from rota.registry import open_ports, open_source
 
@@ -60,7 +60,7 @@ def write_files(spark: Any, folder: Path, format: str, rows: int, partitions: in
 def build_group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
     """A fresh group in which one worker owns every partition, as its store and the incarnation of the worker."""
     server = MemoryServer()
-    tree = Tree(server.connect(), "bench")
+    tree = GroupState(server.connect(), "bench")
     tree.found()
     worker = join(tree, "w1", Live())
     keys = open_source(pipeline).list_keys()
@@ -104,7 +104,7 @@ def make_rota_job(spark: Any, pipeline: Pipeline, out: Path, rows: int) -> Calla
     def run() -> int:
         shutil.rmtree(out, ignore_errors=True)
         server, worker = build_group(pipeline)
-        tree = Tree(server.connect(), "bench")
+        tree = GroupState(server.connect(), "bench")
         partitions = sorted(tree.owned())
         began = time.monotonic()
         ports = open_ports(pipeline, tree.group, tree.meta().id, lambda _: spark)

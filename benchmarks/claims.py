@@ -19,7 +19,7 @@ import click
 
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.rebalance import rebalance
 
 
@@ -32,7 +32,7 @@ def main() -> int:
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     with EmbeddedZooKeeper(folder / "zookeeper", heap="512m") as zookeeper, connect(zookeeper.hosts) as store:
-        tree = Tree(store, "default")
+        tree = GroupState(store, "default")
         tree.found()
         tree.grow("p", [f"key-{i:06}" for i in range(asked.partitions)])
         logs = [folder / f"w{i}.log" for i in range(asked.workers)]
@@ -71,7 +71,7 @@ def main() -> int:
     return 0 if seconds else 1
 
 
-def _wait_until_owned(tree: Tree, partitions: int, patience: float) -> float | None:
+def _wait_until_owned(tree: GroupState, partitions: int, patience: float) -> float | None:
     """The seconds until each partition has a live owner, None if that takes longer than `patience`."""
     began = time.monotonic()
     while (spent := time.monotonic() - began) < patience:

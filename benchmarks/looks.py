@@ -15,11 +15,11 @@ import click
 
 from rota.agent import Agent
 from rota.coordination import membership
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.store import Node
-from rota.coordination.tree import Tree
 
 
 class CountingStore(MemoryStore):
@@ -52,14 +52,14 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=1_000)
     asked = parser.parse_args()
     server, now = MemoryServer(lambda: 0.0), [0.0]
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     held = {
         f"w{a:03}": [f"flights:carrier-{a:03}-{p:04}" for p in range(asked.partitions)] for a in range(asked.agents)
     }
     agents = [
         Agent(
-            Tree(CountingStore(server), "g"),
+            GroupState(CountingStore(server), "g"),
             worker,
             Live(),
             lambda *_, **__: None,
@@ -87,7 +87,7 @@ def main() -> int:
         mine = held[agent.worker]
         for r in range(asked.runs):
             membership.register_run(
-                Tree(server.connect(), "g"),
+                GroupState(server.connect(), "g"),
                 f"5f0e4b7a-3c1d-4a53-9d1e-{r:012x}",
                 agent.state.incarnation or "",
                 mine[r * each : (r + 1) * each],

@@ -10,8 +10,8 @@ from rota.errors import RotaError
 from rota.settings import Settings
 
 if TYPE_CHECKING:
+    from rota.coordination.group_state import GroupState
     from rota.coordination.store import Store
-    from rota.coordination.tree import Tree
 
 
 class ZooKeeperResource(dg.ConfigurableResource):
@@ -36,9 +36,9 @@ class ZooKeeperResource(dg.ConfigurableResource):
             raise
 
     @contextmanager
-    def tree(self, group: str) -> "Iterator[Tree]":
+    def tree(self, group: str) -> "Iterator[GroupState]":
         """The group's records, over a store of their own. Raises Unavailable."""
-        from rota.coordination.tree import Tree
+        from rota.coordination.group_state import GroupState
 
         with self.store() as store:
-            yield Tree(store, group)
+            yield GroupState(store, group)

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.coordination import adopt as coordination
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint
-from rota.coordination.tree import Tree
 from rota.errors import CoordinationError
 from rota.pipeline import Pipeline
 from rota.registry import open_tables
@@ -27,13 +27,13 @@ class Adopted:
     anew: tuple[str, ...] = ()
 
 
-def gone(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
+def gone(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
     main = open_tables(pipeline, tree.group, "").main  # whose it is does not matter here
     return () if main.exists() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
-def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
+def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
     """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive or a record of
     it cannot be read, ForeignTable
     where one is the table of another pipeline: a name is changed by `rota rename`, for its offsets go with it."""
@@ -65,6 +65,6 @@ def adopt(tree: Tree, pipelines: Iterable[Pipeline]) -> Adopted:
     return Adopted(meta.token_base, offsets, tuple(p for p, c in checkpoints.items() if c is None))
 
 
-def _partitions(tree: Tree, pipeline: Pipeline) -> set[str]:
+def _partitions(tree: GroupState, pipeline: Pipeline) -> set[str]:
     record = tree.partitions().get(pipeline.name)
     return {pipeline.partition(key) for key in record.keys} if record else set()

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
-from rota.coordination import membership, ownership, wishes
+from rota.coordination import membership, overrides, ownership
+from rota.coordination.group_state import GroupState, Target
 from rota.coordination.records import Live
-from rota.coordination.tree import Target, Tree
 from rota.core.reconcile import (
     Announce,
     Batch,
@@ -60,7 +60,7 @@ class Agent:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: GroupState,
         worker: str,
         live: Live,
         say: Say,
@@ -195,7 +195,7 @@ class Agent:
     def look(self) -> Generator[None, None, Looked]:
         """One look, in the order that the machine's laws need: target, own records, live, runs."""
         began = self.clock()
-        cap = wishes.cap(self.tree, self.worker, self.live.max_partitions)
+        cap = overrides.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)

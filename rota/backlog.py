@@ -6,10 +6,10 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rota.coordination.group_state import GroupState, Read
 from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable
 from rota.coordination.records import Checkpoint
-from rota.coordination.tree import Read, Tree
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
 from rota.ids import worker_of
@@ -33,7 +33,7 @@ class Owners:
     skipped: Mapping[str, str]
 
 
-def lags(tree: Tree, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+def lags(tree: GroupState, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, end offset). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
@@ -51,7 +51,7 @@ def _lags(
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 
-def backlog(tree: Tree, pipeline: Pipeline, source: Source) -> tuple[Work, ...]:
+def backlog(tree: GroupState, pipeline: Pipeline, source: Source) -> tuple[Work, ...]:
     """What each live incarnation could consume now: the partitions that it may work on and that lag. An incarnation with
     nothing to do is left out.
 
@@ -82,7 +82,7 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+def owners(tree: GroupState, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
     """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
     wanted, known = tuple(dict.fromkeys(partitions)), set(_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
@@ -93,7 +93,7 @@ def owners(tree: Tree, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
     return Owners({i: tuple(ps) for i, ps in sorted(found.items())}, {**judged.obstacles, **unknown})
 
 
-def _known(tree: Tree, pipeline: Pipeline) -> tuple[str, ...]:
+def _known(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, narrow_run, portions, register_run
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import (
     Batch,
     FailedPartition,
@@ -91,7 +91,7 @@ Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 
 
 def consume(
-    tree: Tree,
+    tree: GroupState,
     pipeline: Pipeline,
     incarnation: str,
     partitions: Sequence[str],
@@ -107,7 +107,7 @@ def consume(
 
 
 def _batched(
-    tree: Tree,
+    tree: GroupState,
     pipeline: Pipeline,
     incarnation: str,
     partitions: tuple[str, ...],
@@ -134,7 +134,7 @@ def _batched(
 class ConsumingRun:
     """Steps 2 to 6 for the partitions that a run holds."""
 
-    tree: Tree
+    tree: GroupState
     pipeline: Pipeline
     ports: Ports
     rights: Rights

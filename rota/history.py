@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from rota.coordination.group_state import GroupState
     from rota.coordination.records import Epoch
-    from rota.coordination.tree import Tree
     from rota.pipeline import Pipeline
 
 INK, QUIET, PAPER, NOBODY, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0", "#d7263d"
@@ -109,7 +109,7 @@ class Span:
     end: float
 
 
-def read_story(tree: "Tree", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
+def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
     """Reads epochs and refused writes from ZooKeeper and joins them with the given commits.
 
     `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
@@ -129,7 +129,7 @@ def read_story(tree: "Tree", commits: Iterable[Tick], moments: Sequence[Moment] 
     )
 
 
-def read_story_with_commits(tree: "Tree") -> Story:
+def read_story_with_commits(tree: "GroupState") -> Story:
     """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
     from rota.pipeline import load
     from rota.settings import Settings
@@ -157,12 +157,12 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
     """Reads the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row a move; see `list_moves` for the columns.
     Raises CoordinationError."""
     from rota.coordination.client import opened
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with opened(settings) as store:
-        return list_moves(read_story(Tree(store, group), ()))
+        return list_moves(read_story(GroupState(store, group), ()))
 
 
 def _convert_epoch(record: "Epoch") -> EpochSeen:

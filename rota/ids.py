@@ -16,6 +16,7 @@ Laws:
 """
 
 import re
+import shlex
 from functools import lru_cache
 from unicodedata import ucd_3_2_0
 from urllib.parse import unquote_to_bytes
@@ -87,6 +88,11 @@ def checked_partition(text: object) -> str:
         f"Bad partition id {shown(text)}: it is PIPELINE:KEY, printable, in at most {MAX_PARTITION} bytes; "
         f"`rota status` shows those that there are"
     )
+
+
+def quote(partition: str) -> str:
+    """The partition id as a person types it into a shell."""
+    return shlex.quote(partition)
 
 
 def is_key(text: str) -> bool:

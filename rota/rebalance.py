@@ -12,13 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.look import Basis, basis
-from rota.coordination.look import Look as Seen
-from rota.coordination.look import look as look_at
+from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Loads, Meta
+from rota.coordination.snapshot import Basis, GroupSnapshot, read_basis, read_snapshot
 from rota.coordination.store import Store
-from rota.coordination.tree import Tree
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
@@ -57,7 +55,7 @@ class Look:
 class Preview:
     """A plan that was not published, with the snapshot it was made from."""
 
-    look: Seen
+    look: GroupSnapshot
     plan: Plan
 
     @property
@@ -66,7 +64,7 @@ class Preview:
         return self.look.snapshot
 
     @property
-    def basis(self) -> str:
+    def read_basis(self) -> str:
         """The digest of what the planner read."""
         return self.look.basis.digest
 
@@ -95,7 +93,7 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
 
     `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it.
     """
-    tree = Tree(store, group)
+    tree = GroupState(store, group)
     other = _follow(tree, catalog.groups[group])
     problems = {f"group {group}": other} if other else {}
     for pipeline in catalog.of_group(group):
@@ -103,7 +101,7 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
             tree.grow(pipeline.name, open_source(pipeline).list_keys(), pipeline.requires)
         except (RotaError, OSError) as error:
             problems[pipeline.name] = str(error)
-    seen = basis(tree)
+    seen = read_basis(tree)
     head, said = seen.head.record, seen.head.node.mtime / 1000
     due = head.due is not None and not seen.moved and not said <= store.now() < head.due  # before `said`: it went back
     torn = _torn(tree) if slots and not seen.moved else ""
@@ -121,16 +119,16 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
     )
 
 
-def preview(tree: Tree) -> Preview:
+def preview(tree: GroupState) -> Preview:
     """The plan for what is there now. Nothing is written, and a rebalance that finds the same publishes just this."""
-    seen = look_at(tree)
+    seen = read_snapshot(tree)
     meta, controller = seen.basis.meta, seen.basis.controller.record
-    budget = 0 if seen.basis.wishes.paused else meta.budget
+    budget = 0 if seen.basis.overrides.paused else meta.budget
     policy = Policy(budget=budget, cooldown=meta.cooldown, grace=meta.grace)
     return Preview(seen, plan(seen.snapshot, meta.assignor, meta.options, controller.memory, policy))
 
 
-def rebalance(tree: Tree, run_id: str) -> Rebalanced:
+def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     """Takes control, plans, publishes. Raises Conflict if another took control meanwhile: nothing is current then."""
     term = take_control(tree)
     found = preview(tree)
@@ -197,7 +195,7 @@ def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) ->
     return Loads(rates=rates, upto=max([loads.upto, *(mzxid for _, mzxid in batches.values())]))
 
 
-def _follow(tree: Tree, declared: Group) -> str:
+def _follow(tree: GroupState, declared: Group) -> str:
     """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
     that each put back their own would ask for a rebalance for ever: what stands is left, and both are named."""
     wanted: dict[str, object] = {
@@ -224,7 +222,7 @@ def _follow(tree: Tree, declared: Group) -> str:
     )
 
 
-def _torn(tree: Tree) -> str:
+def _torn(tree: GroupState) -> str:
     """Which targets cannot be read; empty when all can."""
     tree.assigns()
     lost = sorted(path.rpartition("/")[2] for path in tree.unreadable if path.startswith(f"{tree.paths.assigns}/"))
@@ -234,7 +232,7 @@ def _torn(tree: Tree) -> str:
 def _why(seen: Basis, due: bool) -> str:
     if not seen.moved and not due:
         return f"{len(seen.workers)} workers, epoch {seen.head.record.epoch} fits"
-    return _because(seen, "it is time to look again" if due else "wishes, settings or partitions changed")
+    return _because(seen, "it is time to look again" if due else "overrides, settings or partitions changed")
 
 
 def _because(seen: Basis, otherwise: str) -> str:
@@ -242,7 +240,7 @@ def _because(seen: Basis, otherwise: str) -> str:
     return because(seen.joined, {*seen.left, *before.intersection(seen.joined)}, otherwise)
 
 
-def _otherwise(seen: Seen) -> str:
+def _otherwise(seen: GroupSnapshot) -> str:
     """Why a decision was asked for when nobody came or went."""
     fresh = int((seen.snapshot.owner == -1).sum())
     if fresh:
@@ -252,7 +250,7 @@ def _otherwise(seen: Seen) -> str:
         return f"{gone} partition{'s' if gone > 1 else ''} left the group"
     if restless := [f"{w.id} is {w.state}" for w in seen.snapshot.workers if w.state != "active"]:
         return ", ".join(restless[:5])
-    return "wishes or settings changed" if seen.basis.moved else "looked again"
+    return "overrides or settings changed" if seen.basis.moved else "looked again"
 
 
 def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
@@ -264,7 +262,7 @@ def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
     }
 
 
-def _doubles(tree: Tree) -> dict[str, tuple[str, ...]]:
+def _doubles(tree: GroupState) -> dict[str, tuple[str, ...]]:
     """Partition -> its workers, for each that is in more than one effective target."""
     holding: dict[str, list[str]] = {}
     for worker, target in tree.targets()[1].items():
@@ -273,7 +271,7 @@ def _doubles(tree: Tree) -> dict[str, tuple[str, ...]]:
     return {p: tuple(sorted(workers)) for p, workers in holding.items() if len(workers) > 1}
 
 
-def _fold(tree: Tree) -> None:
+def _fold(tree: GroupState) -> None:
     """What runs recorded becomes the load that the next decision sees. Last and best effort: a load is no promise."""
     try:
         now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints(tree.ids())

@@ -6,8 +6,8 @@ everything else is there. A table that is not the old name's is left alone.
 """
 
 from rota.coordination import rename as coordination
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
-from rota.coordination.tree import Tree
 from rota.dataplane.delta.commit_info import rename_id
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of
@@ -15,7 +15,7 @@ from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 
 
-def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
+def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     """How many partitions of `old` go on as those of `pipeline`, which declares the table; None: they did already.
 
     Raises ConfigError, ForeignTable, before anything is written, where the table is not `old`'s in this group, or a run of
@@ -45,6 +45,6 @@ def rename(tree: Tree, old: str, pipeline: Pipeline) -> int | None:
     return len(consumed)
 
 
-def _keys(tree: Tree, *pipelines: str) -> set[str]:
+def _keys(tree: GroupState, *pipelines: str) -> set[str]:
     known = tree.partitions()
     return {key for name in pipelines if name in known for key in known[name].keys}

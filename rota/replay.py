@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Batch, FailedPartition, Ports, Ranges, Source, WrittenFiles
 from rota.errors import DataError
 
@@ -38,7 +38,7 @@ class RefusedReplay:
     reason: str
 
 
-def replay(tree: Tree, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
+def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
     """One event for each partition, after the table has its rows. Raises EnvironmentFailed, ForeignTable (nothing was
     written)."""
     refused = _refuse_early(ports, ranges)
@@ -76,7 +76,7 @@ def _find_incomplete(source: Source, ranges: Ranges) -> dict[str, str]:
     return {p: f"the source no longer has the whole range: {why}" for p, why in source.find_broken(ranges).items()}
 
 
-def _endpoint(tree: Tree, ranges: Ranges) -> str | None:
+def _endpoint(tree: GroupState, ranges: Ranges) -> str | None:
     """The Spark of an owner of one of the partitions, else of any live worker, else of this process."""
     own = tree.owned(ranges)
     live = {one.incarnation: one.record.endpoint for one in tree.live() if one.record}

@@ -6,14 +6,15 @@ index is told what their files are now; the table's log says so first, and whoev
 
 import uuid
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import Batch, Ports
 from rota.errors import ConfigError, RotaError
+from rota.ids import quote
 from rota.restored import find_lost_offsets
 
 
-def retry(tree: Tree, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:
+def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:
     """Lets the partition go on at the next look; the files that are taken as they are now. `ports` is None where the
     pipeline's file is not to be had here. Raises ConfigError where one of the files is still being written: then nothing
     changed."""
@@ -37,7 +38,7 @@ def _taken(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
     if not changed:
         return ()
     if unsettled := source.explain_unsettled(partition, changed):
-        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {partition}")
+        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {quote(partition)}")
     now = ports.reread({partition: (unread.start, unread.stop)})
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:

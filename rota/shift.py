@@ -10,8 +10,8 @@ Laws:
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import narrow_run
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import Ranges
 from rota.errors import CoordinationError
 from rota.rights import Rights, read_rights
@@ -30,7 +30,7 @@ class Shift:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: GroupState,
         node: str,
         incarnation: str,
         held: Rights,

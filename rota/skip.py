@@ -9,14 +9,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import Batch, Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
+from rota.ids import quote
 from rota.restored import find_lost_offsets
 
 
-def skip(tree: Tree, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
+def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
     """The offsets [start, end) that were skipped; `to` None: the one that it is parked for. The partition is unparked.
 
     Raises ConfigError for a partition that no run ever looked at, one that is not parked where it stands, or a `to` behind
@@ -34,14 +35,14 @@ def skip(tree: Tree, ports: Ports, partition: str, to: int | None = None, who: s
     if to is None and (why := _not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
-            f"skipped. To skip it all the same: rota skip {partition} --to {standing.offset + 1}"
+            f"skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
     _within(partition, standing.offset, _seen(source, source.assign_offsets, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
             f"{partition} was taken over just now: {main.location} has seen token {claimed.newer[partition]}. Nothing was "
-            f"skipped; see `rota why {partition}`",
+            f"skipped; see `rota why {quote(partition)}`",
             partitions=(partition,),
         )
     ranges = {partition: (standing.offset, end)}
@@ -78,7 +79,7 @@ def _named(source: Source, partition: str, offset: int) -> str:
     )
 
 
-def _not_parked(tree: Tree, partition: str, offset: int) -> str:
+def _not_parked(tree: GroupState, partition: str, offset: int) -> str:
     """Why the offset is not what the partition is parked for; empty where it is."""
     parked = tree.parked().get(partition)
     if parked is None:

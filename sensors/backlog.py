@@ -13,7 +13,7 @@ from sensors import runs
 from sensors.polling import poll
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 
 def make_backlog_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
@@ -36,7 +36,7 @@ def make_backlog_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     return look
 
 
-def find_launches(instance: dg.DagsterInstance, tree: "Tree", pipeline: Pipeline) -> Iterator[dg.RunRequest]:
+def find_launches(instance: dg.DagsterInstance, tree: "GroupState", pipeline: Pipeline) -> Iterator[dg.RunRequest]:
     """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
 
     A run has no run_key: Dagster never launches a key again, even if its run failed.

@@ -20,7 +20,7 @@ def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinitio
         job_name=job,
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Watches group {group.name}: its workers, wishes and partitions. Asks for one rebalance at a time.",
+        description=f"Watches group {group.name}: its workers, overrides and partitions. Asks for one rebalance at a time.",
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         found = decide(context, zookeeper)

@@ -8,11 +8,11 @@ from math import inf
 from typing import TypeVar
 
 from rota.coordination.checkpoint import Entry
+from rota.coordination.group_state import GroupState, Read
 from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.records import Own, Slot, Slots, decode, encode
 from rota.coordination.store import Check, Node, Op, Set, Store
-from rota.coordination.tree import Read, Tree
 from rota.core.reconcile import Event, Instruction, Looked, State, assigned
 from rota.errors import Conflict, Unknown
 
@@ -139,7 +139,7 @@ def new_slot_only(op: Op, _: Sequence[Op]) -> Op:
     return replace(op, data=encode(Slots(slots=decode(op.path, Slots, op.data).slots[-1:])))
 
 
-class Careless(Tree):
+class Careless(GroupState):
     """A publisher's tree that hides the slots of a dead publisher at the first look, and, where it does not `verify`,
     shows the plan at the second."""
 
@@ -159,7 +159,7 @@ class Careless(Tree):
         return {w: Read(Slots(slots=(Slot(epoch=1, partitions=ids),)), found[w].node) for w, ids in wanted.items()}
 
 
-def publish_carelessly(tree: Tree, term: Term, publication: Publication, *, verify: bool = False) -> Published:
+def publish_carelessly(tree: GroupState, term: Term, publication: Publication, *, verify: bool = False) -> Published:
     """Neither rewrites what a dead publisher left nor, without `verify`, reads back what it wrote."""
     return publish(Careless(tree.store, tree.group, publication, verify=verify), term, publication)
 

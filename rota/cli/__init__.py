@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -57,6 +58,8 @@ def cli() -> None:
 
 def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

@@ -21,7 +21,7 @@ from rota.errors import MASK, SECRET, ConfigError, ForeignTable, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.client import ZooKeeperStore
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.pipeline import Catalog, Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
@@ -173,7 +173,7 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
     """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
-    from rota.coordination.tree import Tree, groups
+    from rota.coordination.group_state import GroupState, groups
 
     try:
         with opened(settings) as store:
@@ -181,9 +181,9 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
             yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
             yield from _probe_rights(store, settings)
             for group in there:
-                yield from _probe_sparks(Tree(store, group), sparks)
-                yield from _probe_records(Tree(store, group))
-                yield from _probe_room(Tree(store, group), catalog)
+                yield from _probe_sparks(GroupState(store, group), sparks)
+                yield from _probe_records(GroupState(store, group))
+                yield from _probe_room(GroupState(store, group), catalog)
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -206,7 +206,7 @@ def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Pro
         yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
 
 
-def _probe_sparks(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
+def _probe_sparks(tree: "GroupState", sparks: dict[str, str]) -> Iterator[Probe]:
     live = tree.newest(tree.live())
     if not live:
         fix = f"Start one: rota worker --group {tree.group}"
@@ -221,7 +221,7 @@ def _probe_sparks(tree: "Tree", sparks: dict[str, str]) -> Iterator[Probe]:
             sparks.setdefault(tree.group, endpoint)
 
 
-def _probe_records(tree: "Tree") -> Iterator[Probe]:
+def _probe_records(tree: "GroupState") -> Iterator[Probe]:
     """Each record that cannot be read."""
     from rota.coordination.records import repair_command
     from rota.coordination.repair import find_unreadable
@@ -231,14 +231,14 @@ def _probe_records(tree: "Tree") -> Iterator[Probe]:
         yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _probe_room(tree: "Tree", catalog: "Catalog | None") -> Iterator[Probe]:
+def _probe_room(tree: "GroupState", catalog: "Catalog | None") -> Iterator[Probe]:
     """Each pipeline with partitions for which the group has no room."""
-    from rota.coordination.room import lacking
+    from rota.coordination.limits import explain_excess
     from rota.registry import open_source
 
     for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
         with suppress(RotaError, OSError):  # of the source: it has a probe of its own
-            if why := lacking(tree, pipeline.name, open_source(pipeline).list_keys()):
+            if why := explain_excess(tree, pipeline.name, open_source(pipeline).list_keys()):
                 yield Probe(f"room for {pipeline.name}", False, why)
 
 

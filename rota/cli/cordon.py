@@ -14,10 +14,10 @@ def command(worker: str, group: str) -> None:
 
     It keeps those that it has, and gets new ones after `rota uncordon`.
     """
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     with open_group(group) as tree:
-        wishes.cordon(tree, worker)
+        overrides.cordon(tree, worker)
     view.print_line(
         f"{worker} is cordoned: it keeps its partitions and gets no new ones until `rota uncordon {worker}`"
     )

@@ -15,10 +15,10 @@ def command(worker: str, group: str) -> None:
 
     It gets no new ones until `rota uncordon`.
     """
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     with open_group(group) as tree:
-        wishes.drain(tree, worker)
+        overrides.drain(tree, worker)
         left = sum(1 for own in tree.owned().values() if worker_of(own.incarnation or "") == worker)
     view.print_line(
         f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back"

@@ -11,7 +11,7 @@ from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 LOOK = 25.0  # seconds: longer than any look of a sensor that was loaded while the file was still there
 TIMES = 3
@@ -68,7 +68,7 @@ def _check_vanished(partitions: Collection[str], ids: Mapping[str, str], group: 
             )
 
 
-def _forget_for_good(tree: "Tree", pipeline: str) -> tuple[str, ...]:
+def _forget_for_good(tree: "GroupState", pipeline: str) -> tuple[str, ...]:
     """Forgets the pipeline and returns its partitions. A sensor that still has the pipeline's file adds them again: waits
     until no such look can be under way, and forgets them again. Raises ConfigError if a sensor goes on adding them."""
     from rota.coordination.forget import forget_pipeline

@@ -12,7 +12,7 @@ import click
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.pipeline import Catalog
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,16 +29,16 @@ def json_option(command: F) -> F:
 
 
 @contextmanager
-def open_group(group: str) -> "Iterator[Tree]":
+def open_group(group: str) -> "Iterator[GroupState]":
     """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
-    from rota.coordination.tree import Tree, groups
+    from rota.coordination.group_state import GroupState, groups
     from rota.ids import checked_id
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with client.opened(settings) as store:
-        tree = Tree(store, checked_id("group", group))
+        tree = GroupState(store, checked_id("group", group))
         if not tree.there():
             raise ConfigError(
                 f"No group {group!r} in ZooKeeper at {settings.zookeeper}. Known: {', '.join(groups(store)) or 'none'}. "
@@ -55,7 +55,7 @@ def load_catalog() -> "Catalog":
     return load(Settings.from_environment().pipelines)
 
 
-def read_lags(tree: "Tree") -> dict[str, int]:
+def read_lags(tree: "GroupState") -> dict[str, int]:
     """Partition -> its lag in offsets. A pipeline whose source cannot be read here has no entries."""
     from rota import backlog
     from rota.registry import open_source
@@ -71,7 +71,7 @@ def read_lags(tree: "Tree") -> dict[str, int]:
     return found
 
 
-def find_rewritten(tree: "Tree", partition: str) -> str | None:
+def find_rewritten(tree: "GroupState", partition: str) -> str | None:
     """Which files of the partition changed after they were consumed; None if none did or its source cannot be read here."""
     from rota import rewritten
     from rota.registry import open_ports

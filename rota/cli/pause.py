@@ -13,8 +13,8 @@ def command(group: str) -> None:
 
     A partition whose worker is gone or drains still moves.
     """
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     with open_group(group) as tree:
-        wishes.pause(tree)
+        overrides.pause(tree)
     view.print_line(f"Group {group} is paused: only what must move moves. `rota resume` ends it")

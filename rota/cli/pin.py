@@ -14,13 +14,13 @@ from rota.errors import ConfigError
 @group_option
 def command(partition: str, worker: str | None, clear: bool, group: str) -> None:
     """Pin PARTITION to WORKER: no other worker gets it. WORKER need not be live yet."""
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     if clear == bool(worker):
         raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights:UA w2")
 
     with open_group(group) as tree:
-        wishes.pin(tree, partition, worker)
+        overrides.pin(tree, partition, worker)
         live = sorted(tree.newest(tree.live()))
     if worker is None:
         view.print_line(f"{partition} is no longer pinned")

@@ -10,8 +10,8 @@ from rota.cli.group import group_option, open_group
 @group_option
 def command(group: str) -> None:
     """Allow voluntary moves again, after `rota pause`."""
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     with open_group(group) as tree:
-        wishes.resume(tree)
+        overrides.resume(tree)
     view.print_line(f"Group {group} is balanced again")

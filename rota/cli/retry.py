@@ -9,10 +9,11 @@ import click
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError, RotaError
+from rota.ids import quote
 from rota.settings import known
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Ports
     from rota.pipeline import Pipeline
 
@@ -56,7 +57,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                 anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
                 view.print_line(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
             elif pipeline is None and not unreadable(tree, partition):
-                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {partition}`")
+                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {quote(partition)}`")
             if why := unreadable(tree, partition):
                 left.append(f"{partition} waits: {why}")
     if left:
@@ -65,7 +66,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
         view.print_line(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
 
 
-def _open(tree: "Tree", pipeline: "Pipeline | None") -> "Ports | None":
+def _open(tree: "GroupState", pipeline: "Pipeline | None") -> "Ports | None":
     """The ports of the pipeline; None where its file is not to be had here, or the group's record cannot be read. Raises
     ConfigError."""
     from rota.registry import open_ports

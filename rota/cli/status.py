@@ -11,7 +11,7 @@ from rota.cli.group import group_option, json_option, open_group, read_lags
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 
 @click.command("status")
@@ -35,13 +35,13 @@ def command(group: str, as_json: bool, watch: bool) -> None:
             time.sleep(1)
 
 
-def read_status(tree: "Tree") -> dict[str, Any]:
+def read_status(tree: "GroupState") -> dict[str, Any]:
     """The group as JSON values; see docs/protocol.md. `lag` is null if the source cannot be read here."""
-    owned = tree.owned()  # own records before live nodes: see Tree
+    owned = tree.owned()  # own records before live nodes: see GroupState
     live = tree.newest(tree.live())
     head, targets = tree.targets()
     epochs = tree.epochs(last=1)
-    checkpoints, parked, wishes = tree.checkpoints(), tree.parked(), tree.worker_wishes()
+    checkpoints, parked, overrides = tree.checkpoints(), tree.parked(), tree.worker_overrides()
     holders = {p: own.incarnation for p, own in owned.items()}
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
     behind = read_lags(tree)
@@ -52,12 +52,12 @@ def read_status(tree: "Tree") -> dict[str, Any]:
         "group": tree.group,
         "epoch": head.record.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
-        "paused": tree.wishes().paused,
+        "paused": tree.overrides().paused,
         "workers": [
             {
                 "id": worker,
                 "incarnation": one.incarnation,
-                "state": _describe_state(worker, one, wishes),
+                "state": _describe_state(worker, one, overrides),
                 "endpoint": one.record.endpoint if one.record else None,
                 "capacity": one.record.capacity if one.record else None,
                 "target": len(targets[worker].partitions) if worker in targets else 0,
@@ -85,12 +85,12 @@ def read_status(tree: "Tree") -> dict[str, Any]:
     }
 
 
-def _describe_state(worker: str, one: Any, wishes: Mapping[str, Any]) -> str:
+def _describe_state(worker: str, one: Any, overrides: Mapping[str, Any]) -> str:
     if one.record and one.record.leaving:
         return "leaving"
-    wish = wishes[worker].record if worker in wishes else None
-    if wish and (wish.draining or wish.cordoned):
-        return "draining" if wish.draining else "cordoned"
+    override = overrides[worker].record if worker in overrides else None
+    if override and (override.draining or override.cordoned):
+        return "draining" if override.draining else "cordoned"
     return "active"
 
 

@@ -11,8 +11,8 @@ from rota.cli.group import group_option, open_group
 @group_option
 def command(worker: str, group: str) -> None:
     """Give WORKER partitions again: end its cordon or drain."""
-    from rota.coordination import wishes
+    from rota.coordination import overrides
 
     with open_group(group) as tree:
-        wishes.uncordon(tree, worker)
+        overrides.uncordon(tree, worker)
     view.print_line(f"{worker} gets partitions again")

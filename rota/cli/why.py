@@ -7,11 +7,11 @@ import click
 
 from rota.cli import view
 from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
-from rota.ids import worker_of
+from rota.ids import quote, worker_of
 from rota.settings import known
 
 if TYPE_CHECKING:
-    from rota.coordination.tree import Tree
+    from rota.coordination.group_state import GroupState
 
 
 @click.command("why")
@@ -31,7 +31,7 @@ def command(partition: str, group: str, as_json: bool) -> None:
         _print_answer(found)
 
 
-def explain(tree: "Tree", partition: str) -> dict[str, Any]:
+def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
     from rota.coordination.parking import unreadable
 
@@ -76,19 +76,21 @@ def explain(tree: "Tree", partition: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _list_causes(tree: "Tree", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
+def _list_causes(tree: "GroupState", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
     """What would move the partition to another worker, the most certain cause first."""
-    pins, wishes = tree.wishes().pins, tree.worker_wishes()
+    pins, overrides = tree.overrides().pins, tree.worker_overrides()
     if partition in pins:
-        yield f"It is pinned to {pins[partition]}: `rota pin {partition} --clear` lets it go"
+        yield f"It is pinned to {pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
     if target is None:
         yield "It has no owner: the next rebalance gives it to a worker that may hold it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
-    yield f"`rota pin {partition} WORKER`"
-    if target in wishes and wishes[target].record.draining:
+    yield f"`rota pin {quote(partition)} WORKER`"
+    if target in overrides and overrides[target].record.draining:
         yield f"{target} is draining: it moves at the next epoch"
-    elif idle := sorted(w for w in counts if w in wishes and (wishes[w].record.draining or wishes[w].record.cordoned)):
+    elif idle := sorted(
+        w for w in counts if w in overrides and (overrides[w].record.draining or overrides[w].record.cordoned)
+    ):
         yield f"`rota uncordon {idle[0]}`, which takes nothing now"
     elif counts and counts.get(target, 0) > sum(counts.values()) // (len(counts) + 1):
         yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"

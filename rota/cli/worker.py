@@ -1,6 +1,7 @@
 """`rota worker`: runs one agent and its Spark until it is asked to leave."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -22,9 +23,9 @@ from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
 
 if TYPE_CHECKING:
     from rota.agent import Agent
+    from rota.coordination.group_state import GroupState
     from rota.coordination.records import Live
     from rota.coordination.store import Store
-    from rota.coordination.tree import Tree
     from rota.dataplane.spark.spark_server import SparkServer
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
@@ -168,13 +169,13 @@ class Process:
 
         Raises ConfigError, Unavailable at the start, EnvironmentFailed if Spark does not stay up."""
         from rota.coordination.client import opened
-        from rota.coordination.tree import Tree
+        from rota.coordination.group_state import GroupState
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count_signal)
         try:
             with opened(self.settings, self.hosts) as store:
-                tree = Tree(store, self.group)
+                tree = GroupState(store, self.group)
                 if not tree.there():
                     self._found_group(tree)
                 if not self._start_spark():
@@ -192,7 +193,7 @@ class Process:
                 self.server.stop()
             self._log.close()
 
-    def _found_group(self, tree: "Tree") -> None:
+    def _found_group(self, tree: "GroupState") -> None:
         """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
         with contextlib.suppress(Forbidden):
             tree.found()
@@ -326,4 +327,4 @@ class Process:
 
 def _quote(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f'"{text}"' if any(c in text for c in ' ="') or not text else text
+    return json.dumps(text, ensure_ascii=False) if any(c in text for c in ' ="') or not text else text

@@ -32,7 +32,7 @@ NEEDED = ROLES[:3]
 RIGHTS: Mapping[str, Mapping[str, str]] = {
     "meta": {"controller": "cw"},
     "workers/": {},
-    "wishes": {"controller": "c"},
+    "overrides": {"controller": "c"},
     "live/": {"worker": "cdw"},
     "partitions/": {"controller": "cw"},
     "load/": {"controller": "cdw"},

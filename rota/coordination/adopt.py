@@ -13,14 +13,14 @@ above that of a current own record, a checkpoint ahead of its table.
 
 from collections.abc import Mapping
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.repair import check_readable
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError
 from rota.ids import parse_run
 
 
-def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:
+def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:
     """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
     given checkpoints to what their tables say (None: nothing). The settings as they are then. Raises ConfigError while
     runs are alive."""
@@ -35,11 +35,11 @@ def adopt(tree: Tree, greatest_token: int, checkpoints: Mapping[str, Checkpoint 
     return meta
 
 
-def _absent(tree: Tree) -> ConfigError:
+def _absent(tree: GroupState) -> ConfigError:
     return ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
 
 
-def check_adoptable(tree: Tree) -> None:
+def check_adoptable(tree: GroupState) -> None:
     """Raises ConfigError while a run is alive, or where a record cannot be read."""
     check_readable(tree, "adopt")
     if runs := sorted(parse_run(name)[1] for name in tree.working()):
@@ -49,7 +49,7 @@ def check_adoptable(tree: Tree) -> None:
         )
 
 
-def _raised(tree: Tree, now: Meta | None, greatest_token: int) -> Meta:
+def _raised(tree: GroupState, now: Meta | None, greatest_token: int) -> Meta:
     if now is None:
         raise _absent(tree)
     if now.token_base > greatest_token:

@@ -9,10 +9,10 @@ Laws:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rota.coordination.group_state import GroupState, Read
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, encode
 from rota.coordination.store import PATIENCE, Check, Create, Op, Set
-from rota.coordination.tree import Read, Tree
 from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
@@ -34,7 +34,7 @@ class Entry:
         return before is not None and (after.offset < before.offset or after.token < before.token)
 
 
-def write_checkpoints(tree: Tree, run: str, entries: Sequence[Entry]) -> dict[str, Conflict | None]:
+def write_checkpoints(tree: GroupState, run: str, entries: Sequence[Entry]) -> dict[str, Conflict | None]:
     """Writes each checkpoint; partition -> None, or the Conflict that refused it. `run` is the path of the run's node.
 
     Raises Conflict if the run's own node is gone, Unavailable, Unknown (the next run heals it from the table)."""
@@ -59,13 +59,13 @@ def write_checkpoints(tree: Tree, run: str, entries: Sequence[Entry]) -> dict[st
     return done
 
 
-def _backwards(tree: Tree, entry: Entry) -> Conflict:
+def _backwards(tree: GroupState, entry: Entry) -> Conflict:
     path = tree.paths.checkpoint(entry.ownership.partition)
     line = f"{path} is further on than offset {entry.checkpoint.offset}. Nothing was written; re-open the table"
     return Conflict(line, path=path, index=0, cause="version")
 
 
-def _ops(tree: Tree, run: str, entries: Sequence[Entry]) -> tuple[list[Op], list[str | None]]:
+def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op], list[str | None]]:
     """The operations, and for each the partition that it is for (None: the run)."""
     ops: list[Op] = [Check(run)]
     owners: list[str | None] = [None]

@@ -27,8 +27,8 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from rota.coordination.access import NOBODY, Access
+from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
-from rota.coordination.wire import CAUSES, NO_AUTH, Multi, MultiRead
 from rota.errors import ConfigError, Conflict, Forbidden, Unavailable, Unknown, shown
 from rota.settings import Settings
 

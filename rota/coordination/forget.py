@@ -10,17 +10,17 @@ Laws:
 
 from collections.abc import Collection
 
+from rota.coordination.group_state import GroupState
+from rota.coordination.overrides import unpin, workers
 from rota.coordination.parking import unpark
 from rota.coordination.records import Loads, Partitions
 from rota.coordination.store import Check, Delete, Op
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import unpin, workers
 from rota.errors import ConfigError, Conflict
 from rota.ids import key_of, partition_id
 from rota.settings import known
 
 
-def forget_worker(tree: Tree, worker: str) -> None:
+def forget_worker(tree: GroupState, worker: str) -> None:
     """Removes what is kept about a worker. Raises ConfigError while it is live or has a target."""
     known("worker", worker, workers(tree))
     if any(view.worker == worker for view in tree.live()):
@@ -38,7 +38,7 @@ def forget_worker(tree: Tree, worker: str) -> None:
     _write(tree, ops, f"Worker {worker!r}")
 
 
-def forget_pipeline(tree: Tree, pipeline: str) -> tuple[str, ...]:
+def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
     """Takes the pipeline's partitions out of the group, with their loads and pins; the next epoch drops them.
 
     Returns their ids. Raises ConfigError while a run consumes one of them. A sensor that still has the pipeline's file
@@ -55,7 +55,7 @@ def forget_pipeline(tree: Tree, pipeline: str) -> tuple[str, ...]:
     return ids
 
 
-def forget_partitions(tree: Tree, partitions: Collection[str]) -> None:
+def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
     """Takes single partitions out of the group; the next epoch drops them. Raises ConfigError where one is unknown, or
     a run consumes one. A sensor that still finds them in their source adds them again at its next look."""
     ids = tree.ids()
@@ -80,21 +80,21 @@ def _unloaded(now: Loads | None, gone: set[str]) -> Loads:
     return Loads(rates={key: rate for key, rate in now.rates.items() if key not in gone}, upto=now.upto)
 
 
-def _idle(tree: Tree, partitions: Collection[str], what: str) -> None:
+def _idle(tree: GroupState, partitions: Collection[str], what: str) -> None:
     """Raises ConfigError while a run consumes one of the partitions."""
     for run in tree.runs():
         if at_work := set(partitions).intersection(run.partitions):
             raise ConfigError(f"Run {run.run_id} consumes {min(at_work)}. Wait for its end, then forget {what}")
 
 
-def _clear(tree: Tree, partitions: Collection[str]) -> None:
-    """Nobody waits for the partitions any more, nor wishes anything of them."""
+def _clear(tree: GroupState, partitions: Collection[str]) -> None:
+    """Nobody waits for the partitions any more, nor overrides anything of them."""
     for partition in set(partitions).intersection(tree.store.children(tree.paths.parked)):
         unpark(tree, partition)
     unpin(tree, partitions)
 
 
-def _write(tree: Tree, ops: list[Op], what: str) -> None:
+def _write(tree: GroupState, ops: list[Op], what: str) -> None:
     try:
         tree.store.multi(ops)
     except Conflict as conflict:

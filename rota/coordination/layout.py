@@ -33,17 +33,17 @@ class Paths:
 
     @property
     def workers(self) -> str:
-        """Folder of what people wish of each worker."""
+        """Folder of what people override for each worker."""
         return f"{self.root}/workers"
 
     def worker(self, worker: str) -> str:
-        """What people wish of one worker."""
+        """What people override for one worker."""
         return f"{self.workers}/{checked_id('worker', worker)}"
 
     @property
-    def wishes(self) -> str:
-        """What people wish of the group."""
-        return f"{self.root}/wishes"
+    def overrides(self) -> str:
+        """What people override for the group."""
+        return f"{self.root}/overrides"
 
     @property
     def lives(self) -> str:

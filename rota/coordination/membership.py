@@ -12,9 +12,9 @@ Laws:
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live, Record, RunNode, encode
 from rota.coordination.store import PATIENCE, Create, Delete, settle
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.machine import is_running
@@ -24,7 +24,7 @@ MAX_RUN = (
 )
 
 
-def join(tree: Tree, worker: str, live: Live) -> str:
+def join(tree: GroupState, worker: str, live: Live) -> str:
     """Creates the worker's live node under the store's present session and returns the incarnation.
 
     Raises ConfigError (a bad id), NoGroup, Undecodable (the group's settings), Unavailable (no session, or it changed on
@@ -39,7 +39,7 @@ def join(tree: Tree, worker: str, live: Live) -> str:
     return incarnation
 
 
-def rival(tree: Tree, worker: str, live: Live) -> str | None:
+def rival(tree: GroupState, worker: str, live: Live) -> str | None:
     """The live incarnation of this worker that belongs to another process, as far as one can tell: its host is another,
     or its process runs on this one. None: whoever is live was this process before, or ended here, or names no host."""
     names = [n for n in tree.store.children(tree.paths.lives) if is_incarnation(n) and worker_of(n) == worker]
@@ -58,7 +58,7 @@ def _ended(other: Live, live: Live) -> bool:
     return other.host == live.host and (other.pid == live.pid or not is_running(other.pid))
 
 
-def wait_beside(tree: Tree, worker: str, live: Live) -> None:
+def wait_beside(tree: GroupState, worker: str, live: Live) -> None:
     """Lets the live process of this worker know that another one waits, if it can: an ephemeral node that makes nobody
     live."""
     path = tree.paths.waiting(incarnation_of(worker, tree.store.session))
@@ -66,7 +66,7 @@ def wait_beside(tree: Tree, worker: str, live: Live) -> None:
         _create_ephemeral(tree, path, live)
 
 
-def waiting_beside(tree: Tree, worker: str, names: Iterable[str]) -> dict[str, Live]:
+def waiting_beside(tree: GroupState, worker: str, names: Iterable[str]) -> dict[str, Live]:
     """Of the names below `live`, those of processes that wait until this worker is gone, with what they say."""
     mine = incarnation_of(worker, tree.store.session)
     theirs = [n for n in names if n.endswith(WAITING) and worker_of(n) == worker and not n.startswith(mine)]
@@ -74,7 +74,7 @@ def waiting_beside(tree: Tree, worker: str, names: Iterable[str]) -> dict[str, L
     return {path.rpartition("/")[2]: read.record for path, read in reads.items()}
 
 
-def announce(tree: Tree, incarnation: str, live: Live) -> None:
+def announce(tree: GroupState, incarnation: str, live: Live) -> None:
     """Replaces what the incarnation says about itself. Raises Conflict if its live node is gone."""
     try:
         tree.store.set(tree.paths.live(incarnation), encode(live), -1)
@@ -83,7 +83,7 @@ def announce(tree: Tree, incarnation: str, live: Live) -> None:
         tree.store.set(tree.paths.live(incarnation), encode(live), -1)
 
 
-def leave(tree: Tree, incarnation: str) -> None:
+def leave(tree: GroupState, incarnation: str) -> None:
     """Removes the live node; harmless if it is gone already."""
     _remove(tree, tree.paths.live(incarnation))
 
@@ -94,7 +94,7 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(partitions[start : start + MAX_RUN])
 
 
-def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
+def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
     """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
     before it reads the target and the own records: the agent reads runs after the target."""
     tree.store.wait_active(PATIENCE)
@@ -110,17 +110,17 @@ def register_run(tree: Tree, run_id: str, incarnation: str, partitions: Iterable
     return path
 
 
-def narrow_run(tree: Tree, path: str, partitions: Iterable[str]) -> None:
+def narrow_run(tree: GroupState, path: str, partitions: Iterable[str]) -> None:
     """Takes back what the run will not touch, so that nobody waits for it there. Raises Conflict if its node is gone."""
     tree.store.set(path, encode(RunNode(partitions=tuple(sorted(partitions)))), -1)
 
 
-def end_run(tree: Tree, path: str) -> None:
+def end_run(tree: GroupState, path: str) -> None:
     """Removes the run's node; harmless if it is gone already."""
     _remove(tree, path)
 
 
-def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
+def _create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
     store, session = tree.store, tree.store.session
     for attempt in (1, 2, 3):
         try:
@@ -142,13 +142,13 @@ def _create_ephemeral(tree: Tree, path: str, record: Record) -> None:
         return
 
 
-def _ours(tree: Tree, path: str, session: int) -> bool:
+def _ours(tree: GroupState, path: str, session: int) -> bool:
     """Whether the node that is there was made by this very session: then an earlier attempt was applied."""
     node = tree.store.get(path)
     return node is not None and node.owner == session
 
 
-def _remove(tree: Tree, path: str) -> None:
+def _remove(tree: GroupState, path: str) -> None:
     try:
         tree.store.delete(path)
     except Conflict:

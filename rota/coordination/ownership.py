@@ -15,9 +15,9 @@ Laws:
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, decode, encode
 from rota.coordination.store import CAUSES, Check, Node, Op, Set, settle, written
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Undecodable, Unknown
 from rota.ids import worker_of
 
@@ -44,7 +44,7 @@ class Claimed:
 
 
 def claim_all(
-    tree: Tree,
+    tree: GroupState,
     incarnation: str,
     versions: Mapping[str, int],
     assign_version: int | None = None,
@@ -63,7 +63,7 @@ def claim_all(
 
 
 def release_all(
-    tree: Tree,
+    tree: GroupState,
     incarnation: str,
     versions: Mapping[str, int],
     assign_version: int | None = None,
@@ -75,7 +75,7 @@ def release_all(
 
 
 def claim(
-    tree: Tree,
+    tree: GroupState,
     incarnation: str,
     partition: str,
     own_version: int,
@@ -88,7 +88,7 @@ def claim(
 
 
 def release(
-    tree: Tree,
+    tree: GroupState,
     incarnation: str,
     partition: str,
     own_version: int,
@@ -98,7 +98,7 @@ def release(
     _one(partition, release_all(tree, incarnation, {partition: own_version}, assign_version))
 
 
-def free(tree: Tree, partition: str) -> None:
+def free(tree: GroupState, partition: str) -> None:
     """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
     is left alone. Raises Unavailable, Unknown."""
     path = tree.paths.own(partition)
@@ -111,7 +111,7 @@ def _one(partition: str, refused: Mapping[str, str]) -> None:
         raise NotOwner(f"{partition} was not taken or set free: {why}", partition=partition)
 
 
-def _checks(tree: Tree, incarnation: str, assign_version: int | None) -> list[Op]:
+def _checks(tree: GroupState, incarnation: str, assign_version: int | None) -> list[Op]:
     """What must hold of the writer: its live node, and its target where `assign_version` is given."""
     checks: list[Op] = [Check(tree.paths.live(incarnation))]
     if assign_version is not None:
@@ -120,7 +120,7 @@ def _checks(tree: Tree, incarnation: str, assign_version: int | None) -> list[Op
 
 
 def _set(
-    tree: Tree, checks: Sequence[Op], record: Own, versions: Mapping[str, int]
+    tree: GroupState, checks: Sequence[Op], record: Own, versions: Mapping[str, int]
 ) -> tuple[dict[str, Node], dict[str, str]]:
     """Sets the own records that are at their versions, in one multi; each as it was written, and why the others were
     not. After a multi that was refused or lost all of it is read back: what moved on meanwhile is left out."""
@@ -147,7 +147,7 @@ def _set(
     return done, refused
 
 
-def _there(tree: Tree, partitions: Iterable[str]) -> dict[str, Node | None]:
+def _there(tree: GroupState, partitions: Iterable[str]) -> dict[str, Node | None]:
     """The own records as they are now."""
     names = tuple(partitions)
     return dict(zip(names, tree.store.get_many([tree.paths.own(p) for p in names]), strict=True))

@@ -1,20 +1,22 @@
-"""Partitions that nobody consumes for now, and writes that were refused: what a person looks at in the morning.
+"""Parked partitions, which nobody consumes for now, and refused writes.
 
-Laws: a parked partition keeps its owner and its offset, also where the record cannot be read; it is tried again when the
-*server's* clock passes `retry_at`, never when `retry_at` is None. A run parks under the `checks` of its right to the
-partition: one that was overtaken cannot. Noting a refusal never fails the work that was refused.
+Laws:
+1. A parked partition keeps its owner and its offset, also if its record cannot be read. It is tried again when the server's
+   clock passes `retry_at`; if `retry_at` is None, a person decides.
+2. A run parks under the `checks` of its right to the partition: an overtaken run cannot.
+3. Noting a refused write never raises.
 """
 
 from collections.abc import Sequence
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import PATIENCE, Check, Delete
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, printable
 
 
 def park(
-    tree: Tree,
+    tree: GroupState,
     partition: str,
     reason: str,
     *,
@@ -40,8 +42,8 @@ def park(
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)
 
 
-def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
-    """Lets it be consumed again at once; whether it was parked, and the `checks` held."""
+def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bool:
+    """Lets the partition be consumed again at once. False if it was not parked, or one of the `checks` did not hold."""
     try:
         tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
     except Conflict:
@@ -50,22 +52,22 @@ def unpark(tree: Tree, partition: str, checks: Sequence[Check] = ()) -> bool:
 
 
 def waiting(parked: Parked, now: float) -> bool:
-    """Whether the partition is to be left alone at `now`, the server's clock; not where that went back behind the park."""
+    """Whether the park holds at `now` on the server's clock. It does not if that clock went back before the park."""
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
-def unreadable(tree: Tree, partition: str) -> str:
-    """Why the partition must be left alone though nothing readable says so; call it after reading what is parked, the
-    checkpoints and who owns it. A park that cannot be read is none the less one, and so are the others."""
+def unreadable(tree: GroupState, partition: str) -> str:
+    """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
+    the parked records, the checkpoints and the own records."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
         if path in tree.unreadable:
             return f"its record {path} cannot be read. Restore it, or remove it: {repair_command(path)}"
     return ""
 
 
-def note_refusal(tree: Tree, refusal: Refusal) -> bool:
-    """Adds to the ring of refused writes; whether that worked. It waits for the connection: who is refused was often
-    asleep, and its session is being made again."""
+def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
+    """Adds the refusal to the ring; returns whether that worked. It waits for the connection, because a refused run often
+    slept and its session is being made again."""
     tree.store.wait_active(PATIENCE)
     try:
         noted = refusal if refusal.at else refusal.model_copy(update={"at": tree.store.now()})

@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rota.coordination.packed import MAX_IDS
+from rota.coordination.group_state import TRIES, GroupState
+from rota.coordination.id_set import MAX_IDS
 from rota.coordination.records import (
     MAX_MOVES,
     Controller,
@@ -31,14 +32,13 @@ from rota.coordination.records import (
     encode,
 )
 from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle, written
-from rota.coordination.tree import TRIES, Tree
 from rota.coordination.views import Read
 from rota.core import Move, Plan
 from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
-    from rota.coordination.look import Look
+    from rota.coordination.snapshot import GroupSnapshot
 
 KEEP_EPOCHS = 200
 CHUNK_OPS, CHUNK_BYTES = 400, 750_000
@@ -87,7 +87,7 @@ class Publication:
 
 
 def publication_of(
-    look: "Look",
+    look: "GroupSnapshot",
     plan: Plan,
     sentence: str = "",
     run_id: str = "",
@@ -117,7 +117,7 @@ class Published:
     changed: tuple[str, ...]
 
 
-def take_control(tree: Tree) -> Term:
+def take_control(tree: GroupState) -> Term:
     """Deposes whoever published before. Raises Conflict only if others keep taking it away."""
     tree.store.wait_active(PATIENCE)
     for attempt in range(TRIES):
@@ -132,7 +132,7 @@ def take_control(tree: Tree) -> Term:
     raise AssertionError("not reached")
 
 
-def publish(tree: Tree, term: Term, publication: Publication) -> Published:
+def publish(tree: GroupState, term: Term, publication: Publication) -> Published:
     """Makes the publication current. Raises Conflict if another took control: nothing of it is current then.
 
     A lost reply is resolved by reading back and, where it was not applied, by doing all of it again."""
@@ -146,13 +146,13 @@ def publish(tree: Tree, term: Term, publication: Publication) -> Published:
             if attempt.applied():
                 return attempt.published(Term(term.number, term.version + 1))
             term = attempt.renewed()
-    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. Look again when ZooKeeper answers")
+    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. GroupSnapshot again when ZooKeeper answers")
 
 
 class _Attempt:
     """One attempt: reads what is there, writes what differs, flips."""
 
-    def __init__(self, tree: Tree, term: Term, publication: Publication) -> None:
+    def __init__(self, tree: GroupState, term: Term, publication: Publication) -> None:
         self.tree, self.term, self.publication = tree, term, publication
         self.head = tree.head()
         self.nodes = self._read()
@@ -203,7 +203,7 @@ class _Attempt:
         controller = self.tree.controller()
         if controller.record.term != self.term.number:
             raise Conflict(
-                "Another controller took over. Look again, then decide",
+                "Another controller took over. GroupSnapshot again, then decide",
                 path=self.tree.paths.controller,
                 index=0,
                 cause="version",

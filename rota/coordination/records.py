@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from rota.coordination.packed import inflate, pack, unpack
+from rota.coordination.id_set import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError, Undecodable, shown
 from rota.ids import MAX_PARTITION, NAME, is_partition
@@ -74,8 +74,8 @@ class Meta(Record):
     grace: Amount = 0.0
 
 
-class WorkerWishes(Record):
-    """What people wish of one worker; None means what the worker itself announces."""
+class WorkerOverrides(Record):
+    """What people override for one worker; None means what the worker itself announces."""
 
     cordoned: bool = False
     draining: bool = False
@@ -84,8 +84,8 @@ class WorkerWishes(Record):
     max_partitions: Whole | None = None
 
 
-class GroupWishes(Record):
-    """What people wish of the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
+class GroupOverrides(Record):
+    """What people override for the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
 
     paused: bool = False
     pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}

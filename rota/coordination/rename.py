@@ -8,19 +8,19 @@ next epoch places the partitions; what was parked is tried again and told under 
 from collections.abc import Mapping
 from contextlib import suppress
 
+from rota.coordination.group_state import GroupState
+from rota.coordination.limits import explain_excess
+from rota.coordination.overrides import repin
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint, Loads, Partitions, encode
 from rota.coordination.repair import check_readable
-from rota.coordination.room import lacking
 from rota.coordination.store import Create, Delete, Op, Set
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import repin
 from rota.errors import ConfigError, Conflict, CoordinationError
 from rota.ids import partition_id
 
 
-def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None:
+def check(tree: GroupState, old: str, new: str, partitions: Mapping[str, str]) -> None:
     """Raises ConfigError, before anything is written, while a run consumes one of the partitions (old id -> new id), or
     where a new id cannot be, or is another pipeline's, or a record cannot be read."""
     check_readable(tree, "rename")
@@ -29,12 +29,12 @@ def check(tree: Tree, old: str, new: str, partitions: Mapping[str, str]) -> None
             raise ConfigError(
                 f"Run {run.run_id} consumes {min(at_work)}. Nothing was renamed. Wait for its end, then type it again"
             )
-    if why := lacking(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
+    if why := explain_excess(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
         raise ConfigError(why)
 
 
 def rename_pipeline(
-    tree: Tree, old: str, new: str, partitions: Mapping[str, str], checkpoints: Mapping[str, Checkpoint]
+    tree: GroupState, old: str, new: str, partitions: Mapping[str, str], checkpoints: Mapping[str, Checkpoint]
 ) -> None:
     """The group serves `new` where it served `old`; `checkpoints` are what the table says, by new id."""
     for partition, own in tree.owned(partitions.values()).items():
@@ -55,7 +55,7 @@ def rename_pipeline(
             unpark(tree, parked)
 
 
-def _moved(tree: Tree, old: str, new: str) -> None:
+def _moved(tree: GroupState, old: str, new: str) -> None:
     """The keys and loads of `old` are those of `new`, in one multi."""
     pipelines, loads = tree.pipelines(), tree.loads()
     if old not in pipelines:
@@ -80,6 +80,6 @@ def _moved(tree: Tree, old: str, new: str) -> None:
         raise ConfigError(f"The partitions of {old!r} or {new!r} were just changed. Type it again") from conflict
 
 
-def _gone(tree: Tree, path: str) -> None:
+def _gone(tree: GroupState, path: str) -> None:
     with suppress(Conflict):
         tree.store.delete(path)

@@ -14,11 +14,12 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
-    GroupWishes,
+    GroupOverrides,
     Head,
     Live,
     Loads,
@@ -30,12 +31,11 @@ from rota.coordination.records import (
     Refusals,
     RunNode,
     Slots,
-    WorkerWishes,
+    WorkerOverrides,
     encode,
     repair_command,
 )
 from rota.coordination.store import Delete, Node, Op, Set, settle
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Unknown
 from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
@@ -61,11 +61,13 @@ SINGLE = {  # by the name of the node
     ),
     "controller": Kind(Controller, "controller", "It begins anew: what the assignor remembers is lost"),
     "head": Kind(Head, "current epoch", "It begins anew at the epoch of the newest entry of the history"),
-    "wishes": Kind(GroupWishes, "wishes of the group", "It begins anew: not paused, no partition is pinned"),
+    "overrides": Kind(GroupOverrides, "overrides of the group", "It begins anew: not paused, no partition is pinned"),
     "refused": Kind(Refusals, "refused writes", "The history no longer shows the writes that were refused"),
 }
 FOLDERS = {  # by the name of the folder
-    "workers": Kind(WorkerWishes, "wishes of worker {name}", "It is neither cordoned nor draining, nor anything else"),
+    "workers": Kind(
+        WorkerOverrides, "overrides of worker {name}", "It is neither cordoned nor draining, nor anything else"
+    ),
     "live": Kind(Live, "live node of {name}", NEVER + "restart the worker, and it goes with the worker's session"),
     "partitions": Kind(
         Partitions,
@@ -101,9 +103,9 @@ class Unreadable:
     effect: str
 
 
-def find_unreadable(tree: Tree) -> tuple[Unreadable, ...]:
+def find_unreadable(tree: GroupState) -> tuple[Unreadable, ...]:
     """Every record of the group that cannot be read now, by path. Raises Unavailable."""
-    fresh = Tree(tree.store, tree.group)  # it names what it reads, and nothing that is gone since
+    fresh = GroupState(tree.store, tree.group)  # it names what it reads, and nothing that is gone since
     kinds: dict[str, Kind] = {}
     for kind, paths in _list_records(fresh):
         fresh.read_many(paths, kind.model)
@@ -111,7 +113,7 @@ def find_unreadable(tree: Tree) -> tuple[Unreadable, ...]:
     return tuple(_describe(tree, kinds[path], path, why) for path, why in sorted(fresh.unreadable.items()))
 
 
-def repair(tree: Tree, paths: Sequence[str]) -> tuple[str, ...]:
+def repair(tree: GroupState, paths: Sequence[str]) -> tuple[str, ...]:
     """Removes or founds anew the unreadable records at the paths, or below them, and returns their paths.
 
     Raises ConfigError where a path holds no unreadable record, where one cannot be removed, and for the settings while
@@ -126,7 +128,7 @@ def repair(tree: Tree, paths: Sequence[str]) -> tuple[str, ...]:
     return made
 
 
-def check_readable(tree: Tree, verb: str) -> None:
+def check_readable(tree: GroupState, verb: str) -> None:
     """Raises ConfigError where a record that a person can remove cannot be read: `rota <verb>` would write over it."""
     if torn := [one.path for one in find_unreadable(tree) if one.removable]:
         raise ConfigError(
@@ -135,7 +137,7 @@ def check_readable(tree: Tree, verb: str) -> None:
         )
 
 
-def _list_records(tree: Tree) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+def _list_records(tree: GroupState) -> Iterator[tuple[Kind, tuple[str, ...]]]:
     """Each kind of record with the paths of those that there are or may be."""
     for name, kind in SINGLE.items():
         yield kind, (f"{tree.paths.root}/{name}",)
@@ -145,7 +147,7 @@ def _list_records(tree: Tree) -> Iterator[tuple[Kind, tuple[str, ...]]]:
         yield kind, tuple(f"{path}/{name}" for name in names)
 
 
-def _describe(tree: Tree, kind: Kind, path: str, why: str) -> Unreadable:
+def _describe(tree: GroupState, kind: Kind, path: str, why: str) -> Unreadable:
     name, group = path.rpartition("/")[2], "" if tree.group == "default" else f" --group {tree.group}"
     return Unreadable(
         path,
@@ -156,7 +158,7 @@ def _describe(tree: Tree, kind: Kind, path: str, why: str) -> Unreadable:
     )
 
 
-def _check(tree: Tree, chosen: Sequence[Unreadable], paths: Iterable[str]) -> None:
+def _check(tree: GroupState, chosen: Sequence[Unreadable], paths: Iterable[str]) -> None:
     again = repair_command(tree.paths.meta)
     for path in paths:
         if not any(one.path == path or one.path.startswith(f"{path}/") for one in chosen):
@@ -171,7 +173,7 @@ def _check(tree: Tree, chosen: Sequence[Unreadable], paths: Iterable[str]) -> No
         )
 
 
-def _replace(tree: Tree, path: str) -> None:
+def _replace(tree: GroupState, path: str) -> None:
     """Writes the repair of one record, again where its reply was lost; nothing if the record can be read by then."""
     for attempt in range(TRIES):
         node = tree.store.get(path)
@@ -191,12 +193,12 @@ def _replace(tree: Tree, path: str) -> None:
     tree.unreadable.pop(path, None)
 
 
-def _model(tree: Tree, path: str) -> type[Record]:
+def _model(tree: GroupState, path: str) -> type[Record]:
     first, _, name = path.removeprefix(f"{tree.paths.root}/").partition("/")
     return (FOLDERS[first] if name else SINGLE[first]).model
 
 
-def _make_op(tree: Tree, path: str, node: Node) -> Op:
+def _make_op(tree: GroupState, path: str, node: Node) -> Op:
     """The write that repairs the record; see the third law."""
     paths, folder = tree.paths, path.rpartition("/")[0]
     if path == paths.meta:
@@ -206,8 +208,8 @@ def _make_op(tree: Tree, path: str, node: Node) -> Op:
         return Set(path, encode(Head(epoch=max(epochs, default=0))), node.version)
     if path == paths.controller:
         return Set(path, encode(Controller(term=node.version + 1)), node.version)  # each term was a write of its own
-    if path == paths.wishes:
-        return Set(path, encode(GroupWishes()), node.version)
+    if path == paths.overrides:
+        return Set(path, encode(GroupOverrides()), node.version)
     if path == paths.refused:
         return Set(path, encode(Refusals()), node.version)
     if folder == paths.partitions:
@@ -217,7 +219,7 @@ def _make_op(tree: Tree, path: str, node: Node) -> Op:
     return Delete(path, node.version)
 
 
-def _find_keys(tree: Tree, pipeline: str) -> tuple[str, ...]:
+def _find_keys(tree: GroupState, pipeline: str) -> tuple[str, ...]:
     """The keys of the pipeline that have a target or an owner."""
     own = tree.read_many([tree.paths.own(p) for p in tree.store.children(tree.paths.owns) if is_partition(p)], Own)
     ids = {path.rpartition("/")[2] for path, read in own.items() if read.record.incarnation}

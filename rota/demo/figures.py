@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.demo.faults import JoinFigures, KillFigures, ZombieFigures
 from rota.demo.observer import CommitSeen
 from rota.demo.verify import Verdict
@@ -120,7 +120,7 @@ def read_launches(commits: Sequence[CommitSeen], runs: Mapping[str, DagsterRun])
     return Launches(len(commits), len(ids), len(by_sensor), tuple(sorted(ids - by_sensor)))
 
 
-def read_epochs(tree: Tree) -> tuple[EpochFigures, ...]:
+def read_epochs(tree: GroupState) -> tuple[EpochFigures, ...]:
     """The figures of each epoch, from its audit record."""
     return tuple(
         EpochFigures(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from rota.coordination.client import connect
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Refusal
-from rota.coordination.tree import Tree
 from rota.demo import deltalog
 from rota.demo.verify import ranges
 from rota.errors import EnvironmentFailed
@@ -51,7 +51,7 @@ class CommitSeen:
 class Observer:
     """Everything seen so far. `look` adds what is new; `wait_until` looks until something is true."""
 
-    tree: Tree
+    tree: GroupState
     main: Path
     check: Callable[[], None] = lambda: None  # called at each look; raises if a process of the demo ended
     live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
@@ -70,7 +70,7 @@ class Observer:
         """An observer of group `default` at these hosts, over a connection of its own, and of the log of the table `main`.
         `check` is called at each look."""
         with connect(hosts, 10.0) as store:
-            yield cls(Tree(store, "default"), main, check)
+            yield cls(GroupState(store, "default"), main, check)
 
     def look(self) -> None:
         """Reads everything once. Raises what `check` raises, and CoordinationError."""

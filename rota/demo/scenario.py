@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rota.coordination import wishes
+from rota.coordination import overrides
 from rota.demo.faults import JoinFigures, KillFigures, ZombieFigures, freeze_run, kill_worker, wait_for_join, wake_run
 from rota.demo.observer import PATIENCE, Observer, RunSeen
 from rota.local.flights import MONTHS, FlightsFolder
@@ -83,7 +83,7 @@ class Scenario:
         """Pins a partition of the run to another worker, as `rota pin` does; returns the partition and that worker."""
         counts = self.observer.holdings()
         taker = min((w for w in self.observer.workers() if w != run.worker), key=lambda w: (counts.get(w, 0), w))
-        wishes.pin(self.observer.tree, run.partitions[0], taker)
+        overrides.pin(self.observer.tree, run.partitions[0], taker)
         return run.partitions[0], taker
 
     def finish(self) -> None:

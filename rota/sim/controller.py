@@ -7,12 +7,11 @@ round may as well be another process.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rota.coordination.look import basis
-from rota.coordination.look import look as look_at
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, publication_of, publish, take_control
+from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.store import Node, Op
-from rota.coordination.tree import Tree
 from rota.core import Policy
 from rota.errors import CoordinationError
 from rota.sim.timeline import Life
@@ -51,7 +50,7 @@ class Controller:
 
     def _born(self) -> None:
         self.store = MortalStore(self.sim.server)
-        self.tree = Tree(self.store, self.sim.group)
+        self.tree = GroupState(self.store, self.sim.group)
         self.stirred = -1  # what had happened at the last look
         self.due: float | None = None
 
@@ -77,7 +76,7 @@ class Controller:
         if stirred == self.stirred and not late:
             return False
         self.stirred = stirred
-        seen = basis(self.tree)
+        seen = read_basis(self.tree)
         self.due = seen.head.record.due
         return seen.moved or (self.due is not None and self.due <= self.sim.now)
 
@@ -85,7 +84,7 @@ class Controller:
         """One round; somebody else may act between its steps."""
         term = take_control(self.tree)
         yield self.sim.late("")
-        look = look_at(self.tree)
+        look = read_snapshot(self.tree)
         meta = look.basis.meta
         policy = Policy(meta.budget, meta.cooldown, meta.grace)
         result = self.sim.parts.plan(

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
-from rota.coordination.tree import Tree
 from rota.core import Plan, plan
 from rota.core.reconcile import Machine, assigned
 from rota.sim.memory_table import MemoryTable
@@ -25,7 +25,7 @@ class Parts:
     connected: Callable[[MemoryStore], object] = leave_as_is  # is given the store of each agent and run
     run: type[RunProcess] = RunProcess
     plan: Callable[..., Plan] = plan
-    publish: Callable[[Tree, Term, Publication], Published] = publish
+    publish: Callable[[GroupState, Term, Publication], Published] = publish
     table: type[MemoryTable] = MemoryTable
 
 

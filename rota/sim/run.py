@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition, consume
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Ports, Ranges
 from rota.errors import ForeignTable, RotaError
 from rota.ids import worker_of
@@ -50,9 +50,9 @@ class RunProcess:
         """Whether its session lives, and with it the node by which an agent sees the run."""
         return self.session in self.stage.server.sessions
 
-    def tree(self) -> Tree:
+    def tree(self) -> GroupState:
         """The group as the run sees it."""
-        return Tree(self.store, self.stage.group)
+        return GroupState(self.store, self.stage.group)
 
     def ports(self) -> Ports:
         """What the run works with."""
@@ -111,7 +111,7 @@ class ReplayProcess:
         stage = self.stage
         job = TimedJob(lambda ranges: self.pause(stage.batch_seconds("", sum(e - s for s, e in ranges.values()))))
         try:
-            for _ in replay(Tree(self.store, stage.group), stage.ports(job), self.ranges, self.run_id):
+            for _ in replay(GroupState(self.store, stage.group), stage.ports(job), self.ranges, self.run_id):
                 pass
         except RotaError as error:
             stage.broke(self, error)

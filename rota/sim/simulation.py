@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rota.coordination import wishes
-from rota.coordination.records import Loads, WorkerWishes
+from rota.coordination import overrides
+from rota.coordination.records import Loads, WorkerOverrides
 from rota.core import Worker
 from rota.errors import RotaError
 from rota.ids import key_of, pipeline_of, worker_of
@@ -206,7 +206,7 @@ class Simulation(Stage):
     def cap_of(self, worker: str) -> int | None:
         """The cap that people or the worker itself set."""
         announced = next(w.max_partitions for w in self.world.team if w.id == worker)
-        return wishes.cap(self.reader, worker, announced)
+        return overrides.cap(self.reader, worker, announced)
 
     def must_give(self, incarnation: str) -> bool:
         """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""
@@ -214,9 +214,10 @@ class Simulation(Stage):
         process = self.worker_as(incarnation)
         if incarnation not in self.truth.live or process is None or process.agent.live.leaving:
             return True
-        wish = self.reader.worker_wishes().get(worker)
+        override = self.reader.worker_overrides().get(worker)
         cap = self.cap_of(worker)
-        return (wish is not None and wish.record.draining) or (cap is not None and self.truth.held[incarnation] >= cap)
+        draining = override is not None and override.record.draining
+        return draining or (cap is not None and self.truth.held[incarnation] >= cap)
 
     # --- what happens
 
@@ -263,21 +264,21 @@ class Simulation(Stage):
             if h.value > self.world.timing.session:
                 self.expire_later(worker.store.session)
 
-    def _wish(self, worker: str, **changes: Any) -> None:
+    def _override(self, worker: str, **changes: Any) -> None:
         path = self.reader.paths.worker(worker)
-        self.reader.update(path, WorkerWishes, lambda now: (now or WorkerWishes()).model_copy(update=changes))
+        self.reader.update(path, WorkerOverrides, lambda now: (now or WorkerOverrides()).model_copy(update=changes))
 
     def _drain_now(self, h: Happening) -> None:
-        self._wish(h.who, draining=True)
+        self._override(h.who, draining=True)
 
     def _undrain_now(self, h: Happening) -> None:
-        self._wish(h.who, draining=False)
+        self._override(h.who, draining=False)
 
     def _cordon_now(self, h: Happening) -> None:
-        self._wish(h.who, cordoned=h.value > 0)
+        self._override(h.who, cordoned=h.value > 0)
 
     def _cap_now(self, h: Happening) -> None:
-        self._wish(h.who, max_partitions=None if h.value < 0 else int(h.value))
+        self._override(h.who, max_partitions=None if h.value < 0 else int(h.value))
 
     def _die_now(self, h: Happening) -> None:
         """The controller dies when so many more of its writes have reached the server; another takes its place."""

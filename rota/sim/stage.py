@@ -6,8 +6,8 @@ A world says when things happen, how late answers are, and what the source holds
 from collections.abc import Iterable
 from random import Random
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
-from rota.coordination.tree import Tree
 from rota.core import Policy, Worker
 from rota.dataplane.ports import Job, Ports, Ranges
 from rota.errors import RotaError
@@ -36,7 +36,7 @@ class Stage:
         self.team = {worker.id: worker for worker in team}
         self.timeline = Timeline(self._after_event)
         self.server = JournalServer(lambda: self.timeline.now, timing.session)
-        self.reader = Tree(self.server.connect(), self.group)
+        self.reader = GroupState(self.server.connect(), self.group)
         self.truth = Truth(dict.fromkeys(partitions, 1.0))
         self.table = parts.table(self.group, lambda: wait(self.late("")), self.table_fault)
         self.checker = Checker(self, strict=False)

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from rota.agent import Agent
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from rota.core import Worker
 from rota.errors import CoordinationError
 from rota.sim.timeline import Life, Process
@@ -22,7 +22,7 @@ class WorkerProcess:
         stage.parts.connected(self.store)
         self.seen = -1  # what had happened at the last look; -1: it has to look
         self.agent = Agent(
-            Tree(self.store, stage.group),
+            GroupState(self.store, stage.group),
             spec.id,
             Live(
                 capacity=spec.capacity,

@@ -10,8 +10,8 @@ import pytest
 
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
-from rota.coordination.tree import Tree
 from rota.machine import free_port
 from tests.conformance.balanced_group import Group
 from tests.conformance.processes import Start, Worker
@@ -46,18 +46,18 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture
-def tree(world: World, group: str) -> Tree:
+def tree(world: World, group: str) -> GroupState:
     """A founded group."""
-    tree = Tree(world.connect(), group)
+    tree = GroupState(world.connect(), group)
     tree.found()
     return tree
 
 
 @pytest.fixture
-def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
+def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]:
     """A founded group with two free partitions."""
     with connect(zookeeper.hosts) as store:
-        yield founded(Tree(store, group))
+        yield founded(GroupState(store, group))
 
 
 @pytest.fixture

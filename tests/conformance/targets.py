@@ -2,22 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Op, Set
-from rota.coordination.tree import Tree
 from tests.waiting import wait_until
 
 PARTITIONS = ("s:1", "s:2")
 
 
-def founded(tree: Tree) -> Tree:
+def founded(tree: GroupState) -> GroupState:
     """Founds the group with two free partitions."""
     tree.found()
     tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in PARTITIONS])
     return tree
 
 
-def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets: str) -> None:
+def aim(tree: GroupState, whole: Mapping[str, Iterable[str]] | None = None, **targets: str) -> None:
     """Publish the next epoch: worker=partitions, by the last letter of each, or by whole names."""
     head = tree.head()
     epoch = head.record.epoch + 1
@@ -32,18 +32,18 @@ def aim(tree: Tree, whole: Mapping[str, Iterable[str]] | None = None, **targets:
     tree.store.multi([*ops, Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
 
 
-def owners(tree: Tree) -> dict[str, str]:
+def owners(tree: GroupState) -> dict[str, str]:
     """Partition -> worker that owns it, for those that somebody owns."""
     return {p: v.incarnation.rpartition("@")[0] for p, v in tree.owned().items() if v.incarnation}
 
 
-def incarnation(tree: Tree, worker: str) -> str | None:
+def incarnation(tree: GroupState, worker: str) -> str | None:
     """The newest live incarnation of a worker."""
     view = tree.newest(tree.live()).get(worker)
     return view.incarnation if view else None
 
 
-def held(tree: Tree, **wanted: str) -> None:
+def held(tree: GroupState, **wanted: str) -> None:
     """Wait until each worker owns exactly these, by the last letter of each."""
     expected = {f"s:{letter}": worker for worker, letters in wanted.items() for letter in letters}
     wait_until(lambda: owners(tree) == expected, 20)

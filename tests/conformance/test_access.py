@@ -15,14 +15,14 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id
 
-from rota.coordination import client, membership, ownership, parking, repair, wishes
+from rota.coordination import client, membership, overrides, ownership, parking, repair
 from rota.coordination.access import BITS, RIGHTS, Access, rights
 from rota.coordination.client import ZooKeeperStore
+from rota.coordination.group_state import GroupState
 from rota.coordination.layout import Paths
 from rota.coordination.protect import exposed, protect
 from rota.coordination.records import Live
 from rota.coordination.store import Check, Create, Delete, Set
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, Forbidden, RotaError, Unavailable
 from rota.rebalance import rebalance
 from rota.settings import Settings
@@ -103,7 +103,7 @@ def stores(guarded: Guarded, scheme: str, fresh: None) -> Iterator[dict[str, Zoo
 
 
 def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str) -> None:
-    worker, controller, person, reader = (Tree(stores[role], group) for role in ROLES)
+    worker, controller, person, reader = (GroupState(stores[role], group) for role in ROLES)
     controller.found()
     controller.grow("p", ["a", "b"])
     incarnation = membership.join(worker, "w1", Live())
@@ -117,8 +117,8 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     parking.park(controller, "p:a", "bad")
     membership.end_run(controller, run)
     membership.announce(worker, incarnation, Live(leaving=True))
-    wishes.cordon(person, "w1")
-    wishes.pause(person)
+    overrides.cordon(person, "w1")
+    overrides.pause(person)
     assert parking.unpark(person, "p:a")
     assert not repair.find_unreadable(reader)
     assert set(reader.ids()) == {"p:a", "p:b"}
@@ -126,19 +126,19 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     for partition, seen in worker.owned().items():
         ownership.release(worker, incarnation, partition, seen.version, assign_version=target.version)
     membership.leave(worker, incarnation)
-    wishes.resume(person)
+    overrides.resume(person)
     rebalance(controller, "r3")
     assert not exposed(stores["reader"]), "every node that was made has the rights that it should have"
 
 
 def test_no_role_can_do_what_is_anothers(stores: dict[str, ZooKeeperStore], group: str) -> None:
     """Every right that the table does not give, tried on every record: a line that names node, right and who has it."""
-    controller = Tree(stores["controller"], group)
+    controller = GroupState(stores["controller"], group)
     controller.found()
     controller.grow("p", ["a"])
-    membership.join(Tree(stores["worker"], group), "w1", Live())
+    membership.join(GroupState(stores["worker"], group), "w1", Live())
     rebalance(controller, "r1")
-    wishes.cordon(Tree(stores["person"], group), "w1")
+    overrides.cordon(GroupState(stores["person"], group), "w1")
     person, root, tried = stores["person"], Paths(group).root, 0
     for row in RIGHTS:
         record = (
@@ -173,7 +173,7 @@ def test_no_role_can_do_what_is_anothers(stores: dict[str, ZooKeeperStore], grou
 def test_who_has_no_credentials_reads_nothing(
     guarded: Guarded, stores: dict[str, ZooKeeperStore], group: str, scheme: str
 ) -> None:
-    Tree(stores["controller"], group).found()
+    GroupState(stores["controller"], group).found()
     other = "sasl" if scheme != "sasl" else "digest"
     stranger = dict(guarded.environment(other, "worker")) | {"ROTA_ZOOKEEPER_ACL": acl(scheme)}
     with opened(stranger) as store:
@@ -189,7 +189,7 @@ def test_who_has_no_credentials_reads_nothing(
 def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guarded, fresh: None, group: str) -> None:
     """The credentials came later, then a password changed: `rota check` names who may too much or too little."""
     with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
-        Tree(store, group).found()
+        GroupState(store, group).found()
     with opened(guarded.environment("digest", "person")) as person:
         wrong = exposed(person)
         assert {"world:anyone has rwcda and should not", "worker (digest:worker) lacks r"} <= set(wrong)
@@ -202,7 +202,7 @@ def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guard
             protect(reader)
     with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
         with pytest.raises(Forbidden):
-            Tree(store, group).meta()
+            GroupState(store, group).meta()
         with pytest.raises(ConfigError, match="ROTA_ZOOKEEPER_ACL is not set"):
             protect(store)
 
@@ -219,7 +219,7 @@ def test_who_is_no_person_by_the_new_rights_does_not_set_them(
 ) -> None:
     """One wrong name in ROTA_ZOOKEEPER_ACL: /rota was locked first, and nobody could set or remove anything any more."""
     with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
-        Tree(store, group).found()
+        GroupState(store, group).found()
     wrong = dict(guarded.environment(scheme, "person")) | {"ROTA_ZOOKEEPER_ACL": misnamed(scheme, "person")}
     with opened(wrong) as person:
         with pytest.raises(ConfigError, match=r"Nothing was changed\. Mend ROTA_ZOOKEEPER_ACL"):
@@ -242,7 +242,7 @@ def test_who_could_not_read_what_it_makes_makes_nothing(
         )
     wrong = dict(guarded.environment("sasl", "controller")) | {"ROTA_ZOOKEEPER_ACL": misnamed("sasl", *ROLES)}
     with opened(wrong) as store, pytest.raises(Forbidden, match="does not let sasl:controller c"):
-        Tree(store, group).found()
+        GroupState(store, group).found()
     keeper = KazooClient(guarded.server.hosts)
     keeper.start()
     try:
@@ -283,7 +283,7 @@ def test_a_root_that_is_locked_is_told_and_what_its_keeper_makes_is_enough(
     keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"], Id("world", "anyone"))])
     try:
         with opened(guarded.environment("sasl", "person")) as store:
-            tree = Tree(store, group)
+            tree = GroupState(store, group)
             with pytest.raises(Forbidden, match="right c on / is of whoever runs it"):
                 tree.found()
             keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"] | BITS["c"], Id("world", "anyone"))])
@@ -308,10 +308,10 @@ def test_without_the_rights_of_the_folders_a_guarded_record_can_be_removed(
         Access, "acl", lambda self, path: {("world", "anyone"): 31} if path in folders else whole(self, path)
     )
     with opened(guarded.environment("sasl", "controller")) as controller:
-        Tree(controller, group).found()
+        GroupState(controller, group).found()
     removed = []
     with opened({"ROTA_ZOOKEEPER": guarded.server.hosts}) as stranger:
-        for path in (Paths(group).meta, Paths(group).head, Paths(group).wishes):
+        for path in (Paths(group).meta, Paths(group).head, Paths(group).overrides):
             stranger.delete(path)
             removed.append(path)
     assert len(removed) == 3
@@ -324,7 +324,7 @@ def test_a_worker_that_may_not_found_its_group_waits_for_who_does(guarded: Guard
         assert "event=no-group" in (said := worker.stderr.readline())
         assert "Its membership sensor founds it" in said
         with opened(guarded.environment("sasl", "controller")) as store:
-            Tree(store, group).found()
+            GroupState(store, group).found()
             assert "event=joined" in worker.stderr.readline()
     finally:
         worker.terminate()
@@ -336,7 +336,7 @@ def test_a_worker_joins_with_its_password_from_a_file(
 ) -> None:
     """The process itself: it works, the others' passwords are refused in one line, and `ps` shows none."""
     with opened(guarded.environment("sasl", "controller")) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         tree.found()
         environ = dict(guarded.environment("sasl", "worker"))
         file = tmp_path / "auth"
@@ -401,7 +401,7 @@ def test_what_is_wrong_is_one_line(
         locked = ["openssl", "ec", "-in", str(folder / "reader.key"), "-aes256", "-passout", "pass:long-password"]
         subprocess.run([*locked, "-out", str(folder / "locked.key")], check=True, capture_output=True)
     with opened(guarded.environment(scheme, "controller")) as store:
-        Tree(store, group).found()
+        GroupState(store, group).found()
     places = {"localhost": f"localhost:{port}", "plain": guarded.server.hosts, "secure": guarded.secure}
     change = {k: str(folder / v) if v.endswith((".pem", ".key")) else places.get(v, v) for k, v in change.items()}
     with pytest.raises(RotaError) as caught:
@@ -416,7 +416,7 @@ def joined(environ: Mapping[str, str], group: str) -> None:
     """What a command does first, with less patience."""
     settings = Settings.from_environment(environ)
     with client.connect(settings.zookeeper, 4.0, connect_timeout=1.0, access=Access.of(settings)) as store:
-        Tree(store, group).meta()
+        GroupState(store, group).meta()
 
 
 def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> None:

@@ -10,15 +10,15 @@ import pytest
 
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, join, register_run
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from tests.conformance.processes import SESSION, Start
 from tests.conformance.targets import aim, founded, held, incarnation, owners
 from tests.waiting import wait_until
 
 
-def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) -> None:
+def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: GroupState) -> None:
     first, second = start("w1"), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
@@ -31,7 +31,7 @@ def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: Tree) 
 
 
 def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
-    start: Start, real: Tree, zookeeper: EmbeddedZooKeeper
+    start: Start, real: GroupState, zookeeper: EmbeddedZooKeeper
 ) -> None:
     first = start("w1")
     wait_until(lambda: incarnation(real, "w1"), 20)
@@ -40,7 +40,7 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
     aim(real, w1="12", w2="")
     held(real, w1="12")
     with connect(zookeeper.hosts) as other:
-        run = Tree(other, real.group)
+        run = GroupState(other, real.group)
         node = register_run(run, "r1", incarnation(real, "w1") or "", ["s:1"])
         first.signal(signal.SIGTERM)
         wait_until(lambda: next(v for v in real.live() if v.worker == "w1").record.leaving, 20)  # type: ignore[union-attr]
@@ -55,7 +55,7 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
     assert not second.said("reason=(gone|forced)")
 
 
-def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(start: Start, real: Tree) -> None:
+def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(start: Start, real: GroupState) -> None:
     first, second = start("w1", max_shutdown=4), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="1", w2="2")
@@ -70,7 +70,7 @@ def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(sta
     assert second.hears("event=released partition=s:2 reason=leaving")
 
 
-def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, real: Tree) -> None:
+def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, real: GroupState) -> None:
     first, _ = start("w1"), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
@@ -88,13 +88,15 @@ def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, r
     assert owners(real)["s:2"] == "w2"
 
 
-def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zookeeper: EmbeddedZooKeeper) -> None:
+def test_a_live_owner_that_never_lets_go_is_forced(
+    start: Start, real: GroupState, zookeeper: EmbeddedZooKeeper
+) -> None:
     first, second = start("w1"), start("w2", max_shutdown=4)
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
     held(real, w1="12")
     with connect(zookeeper.hosts) as other:
-        register_run(Tree(other, real.group), "r1", incarnation(real, "w1") or "", ["s:1"])
+        register_run(GroupState(other, real.group), "r1", incarnation(real, "w1") or "", ["s:1"])
         token = real.owned()["s:1"].token
         aim(real, w1="", w2="12")
         held(real, w2="12")
@@ -105,7 +107,7 @@ def test_a_live_owner_that_never_lets_go_is_forced(start: Start, real: Tree, zoo
     assert first.process.poll() is None
 
 
-def test_a_restart_takes_over_at_once(start: Start, real: Tree) -> None:
+def test_a_restart_takes_over_at_once(start: Start, real: GroupState) -> None:
     """Not when the session of the life before has ended: who is killed has left nothing but that."""
     older = start("w1", session=30)  # longer than a process needs to start
     wait_until(lambda: real.live(), 20)
@@ -118,14 +120,14 @@ def test_a_restart_takes_over_at_once(start: Start, real: Tree) -> None:
     assert not newer.said("event=taken")
 
 
-def test_of_two_incarnations_the_newer_counts(start: Start, real: Tree, zookeeper: EmbeddedZooKeeper) -> None:
+def test_of_two_incarnations_the_newer_counts(start: Start, real: GroupState, zookeeper: EmbeddedZooKeeper) -> None:
     """Two that join at the same moment see nobody else."""
     older = start("w1")
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
     held(real, w1="12")
     with connect(zookeeper.hosts) as store:
-        join(Tree(store, real.group), "w1", Live())
+        join(GroupState(store, real.group), "w1", Live())
         assert older.ends() == 2
         assert older.said("a newer incarnation of this id is live")
 
@@ -136,7 +138,7 @@ ELSEWHERE = (
 )
 
 
-def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(start: Start, real: Tree) -> None:
+def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(start: Start, real: GroupState) -> None:
     """Each would be started again when it ended, and take everything back, for ever."""
     first, here = start("w1"), re.escape(socket.gethostname())
     wait_until(lambda: real.live(), 20)
@@ -161,7 +163,7 @@ def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group:
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         worker = start("w1", hosts=server.hosts)
         with connect(server.hosts) as store:
-            tree = founded(Tree(store, group))
+            tree = founded(GroupState(store, group))
             wait_until(lambda: tree.live(), 20)
             aim(tree, w1="1")
             held(tree, w1="1")
@@ -175,7 +177,7 @@ def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group:
         assert worker.ends() == 0
 
 
-def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, real: Tree) -> None:
+def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, real: GroupState) -> None:
     worker = start("w1")
     wait_until(lambda: real.live(), 20)
     aim(real, w1="1")
@@ -191,7 +193,7 @@ def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, r
     assert not worker.said("event=released")
 
 
-def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Start, real: Tree) -> None:
+def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Start, real: GroupState) -> None:
     start("w1")
     before = wait_until(lambda: incarnation(real, "w1"), 20)
     aim(real, w1="1")
@@ -201,7 +203,7 @@ def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Star
     wait_until(lambda: real.owned()["s:1"].incarnation == incarnation(real, "w1"), 20)
 
 
-def test_usage_is_announced(start: Start, real: Tree) -> None:
+def test_usage_is_announced(start: Start, real: GroupState) -> None:
     start("w1", "--no-spark", "--zone", "a", "--label", "disk=ssd", "--capacity", "2", "--max-partitions", "7")
     live = wait_until(lambda: next((v.record for v in real.live() if v.record and v.record.usage), None), 20)
     assert {"cpu", "memory"} <= set(live.usage or {})

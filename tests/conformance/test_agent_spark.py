@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import cordon
+from rota.coordination.group_state import GroupState
+from rota.coordination.overrides import cordon
 from rota.dataplane.spark import session
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
@@ -47,7 +47,7 @@ spark.stop()
 """
 
 
-def endpoint(tree: Tree, worker: str) -> str | None:
+def endpoint(tree: GroupState, worker: str) -> str | None:
     """What a live worker advertises."""
     return next((v.record.endpoint for v in tree.live() if v.worker == worker and v.record), None)
 
@@ -69,7 +69,7 @@ def spark_of(worker: Worker) -> int:
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str) -> None:
     first, second, hopeless = start("w1", *OWN), start("w2", *OWN), start("w3", "--master", "nonsense")
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         assert first.hears(f"event=spark-ready endpoint={url}"), "it is advertised once it is ready"
@@ -121,7 +121,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
     catalog = load(pipelines)
     (guarded, deaf) = (start(name, silence, program=PATIENT) for name, silence in (("w1", "2"), ("w2", "inf")))
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         wait_until(lambda: endpoint(tree, "w2"), 90)
@@ -192,7 +192,7 @@ def test_a_slot_comes_back_whatever_held_it(
     quick["spark.task.reaper.killTimeout"] = "3s"
     worker = start("w1", *OWN, *(word for name, value in quick.items() for word in ("--conf", f"{name}={value}")))
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         wait_until(tree.there, 30)
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
     asleep = tmp_path / "asleep"

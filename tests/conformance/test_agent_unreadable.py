@@ -3,10 +3,10 @@
 import pytest
 
 from rota.agent import Agent
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
+from rota.coordination.overrides import override
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import wish
 from rota.rebalance import rebalance
 
 pytestmark = pytest.mark.fast
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.fast
 
 def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
     server, now, said = MemoryServer(), [0.0], list[str]()
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     paths, store = tree.paths, tree.store
 
@@ -22,7 +22,7 @@ def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
         said.append(word)
 
     agent = Agent(
-        Tree(server.connect(), "g"), "w1", Live(), say, max_shutdown=120, session_timeout=10, clock=lambda: now[0]
+        GroupState(server.connect(), "g"), "w1", Live(), say, max_shutdown=120, session_timeout=10, clock=lambda: now[0]
     )
 
     def cycle() -> None:
@@ -55,11 +55,11 @@ def test_a_meta_that_cannot_be_read_ends_no_agent() -> None:
 
 def test_a_head_that_cannot_be_read_is_said_and_moves_nothing() -> None:
     server, said = MemoryServer(), list[tuple[str, object]]()
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     tree.grow("p", "a")
     agent = Agent(
-        Tree(server.connect(), "g"),
+        GroupState(server.connect(), "g"),
         "w1",
         Live(),
         lambda word, /, **facts: said.append((word, facts.get("path"))),
@@ -81,15 +81,15 @@ def test_a_head_that_cannot_be_read_is_said_and_moves_nothing() -> None:
     assert tree.owned()["p:a"].incarnation == agent.state.incarnation
 
 
-def test_a_wish_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:
+def test_an_override_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:
     """The next life of the worker claims what its target still names, and nothing new."""
     server = MemoryServer()
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     tree.grow("p", "abcd")
     stores = {w: server.connect() for w in ("w1", "w2")}
     agents = [
-        Agent(Tree(store, "g"), w, Live(), lambda *_, **__: None, max_shutdown=120, session_timeout=10)
+        Agent(GroupState(store, "g"), w, Live(), lambda *_, **__: None, max_shutdown=120, session_timeout=10)
         for w, store in stores.items()
     ]
 
@@ -106,7 +106,7 @@ def test_a_wish_that_cannot_be_read_strands_nothing_after_a_reconnect() -> None:
     spin()
     rebalance(tree, "r1")
     spin()
-    wish(tree, "w1", capacity=1.0)
+    override(tree, "w1", capacity=1.0)
     tree.store.set(tree.paths.worker("w1"), b"{", -1)
     server.expire(stores["w1"].session)
     tree.grow("p", "ef")

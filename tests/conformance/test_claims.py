@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from rota.agent import AT_A_LOOK, LINES, Agent
 from rota.coordination import membership
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import AT_ONCE, claim_all, release_all
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
-from rota.coordination.tree import Tree
 from rota.core import reconcile
 from rota.ids import MAX_PARTITION
 from tests.ablations import NO_LIVE, changed
@@ -23,16 +23,16 @@ from tests.conformance.worlds import MemoryWorld, World
 NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
 
 
-def founded(store: Store, group: str, names: Sequence[str] = NAMES) -> Tree:
-    tree = Tree(store, group)
+def founded(store: Store, group: str, names: Sequence[str] = NAMES) -> GroupState:
+    tree = GroupState(store, group)
     tree.found()
     for start in range(0, len(names), 400):
         store.multi([Create(tree.paths.own(p), encode(Own())) for p in names[start : start + 400]])
     return tree
 
 
-def joined(world: World, group: str, worker: str) -> tuple[Tree, str]:
-    tree = Tree(world.connect(), group)
+def joined(world: World, group: str, worker: str) -> tuple[GroupState, str]:
+    tree = GroupState(world.connect(), group)
     return tree, membership.join(tree, worker, Live())
 
 
@@ -230,7 +230,7 @@ class Played:
         head = Set(self.tree.paths.head, encode(Head(epoch=1)), -1)
         self.tree.store.multi([Create(self.tree.paths.assign("w1"), encode(slot)), head])
         self.agent = agent(
-            Tree(self.server.connect(), "g"),
+            GroupState(self.server.connect(), "g"),
             "w1",
             Live(),
             lambda word, /, **facts: self.said.append((word, facts)),
@@ -313,7 +313,7 @@ def test_an_owner_that_is_waited_for_is_waited_for_while_others_are_read(
     """Without what is known of the unread, each wait began anew at each turn, and nobody was ever forced."""
     names = [f"p:{n:02}" for n in range(12)]
     played = Played(names, agent)
-    other = Tree(played.server.connect(), "g")
+    other = GroupState(played.server.connect(), "g")
     claim_all(other, membership.join(other, "w2", Live()), dict.fromkeys(names, 0))
     for _ in range(60):
         played.cycle()
@@ -326,7 +326,7 @@ def test_an_agent_that_leaves_waits_for_the_turn_of_what_it_did_not_read(few: No
     played = Played([f"p:{n:02}" for n in range(12)])
     for _ in range(8):
         played.cycle()
-    other = Tree(played.server.connect(), "g")
+    other = GroupState(played.server.connect(), "g")
     theirs = membership.join(other, "w2", Live())
     claim_all(other, theirs, {p: v.version for p, v in sorted(other.owned().items())[:6]})
     played.agent.leave(hurry=True)
@@ -344,7 +344,7 @@ def test_an_agent_reads_the_runs_of_nobody_else_and_its_own_only_to_let_go(few: 
     for _ in range(3):
         played.cycle()
     me = played.agent.state.incarnation or ""
-    mine, other = (Tree(played.server.connect(), "g") for _ in range(2))
+    mine, other = (GroupState(played.server.connect(), "g") for _ in range(2))
     run = membership.register_run(mine, "mine", me, names[:1])
     membership.register_run(other, "other", membership.join(other, "w2", Live()), names[1:])
     read: list[str] = []

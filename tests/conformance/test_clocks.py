@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rota.coordination import membership, ownership
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park, waiting
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
 from rota.pipeline import Catalog, Group
@@ -23,7 +23,7 @@ BACK = 3600.0
 
 def test_a_parked_partition_is_tried_again() -> None:
     clock = [2 * BACK]
-    tree = Tree(MemoryServer(clock=lambda: clock[0]).connect(), "g")
+    tree = GroupState(MemoryServer(clock=lambda: clock[0]).connect(), "g")
     tree.found()
     parked = park(tree, "p:a", "bad", retry_after=5.0)
     assert waiting(parked, clock[0] + 4)
@@ -54,13 +54,13 @@ def test_grace_is_no_longer_than_grace() -> None:
     clock = [2 * BACK]
     server = MemoryServer(clock=lambda: clock[0])
     store = server.connect()
-    tree, agent = Tree(store, "g"), server.connect()
+    tree, agent = GroupState(store, "g"), server.connect()
     catalog = Catalog({}, {"g": Group("g", grace=30.0)}, (), {})
     assert observe(store, catalog, "g").needed
     tree.grow("p", ["a"])
-    incarnation = membership.join(Tree(agent, "g"), "w1", Live())
+    incarnation = membership.join(GroupState(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
-    ownership.claim(Tree(agent, "g"), incarnation, "p:a", 0)
+    ownership.claim(GroupState(agent, "g"), incarnation, "p:a", 0)
     agent.close()
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30
@@ -90,11 +90,11 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
         problems |= set(seen.problems.values())
         if seen.needed:
             asked += 1
-            rebalance(Tree(store, "g"), "r")
+            rebalance(GroupState(store, "g"), "r")
     assert asked == (2 if remembers else 20)
     if not remembers:
         return
-    assert Tree(store, "g").meta().budget == 5
+    assert GroupState(store, "g").meta().budget == 5
     (problem,) = problems
     assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem
     monkeypatch.setattr(verb, "_stood", {})  # the first is started again: it declares, and the other says so

@@ -5,9 +5,9 @@ import threading
 from rota.coordination import membership, ownership
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
+from rota.coordination.group_state import GroupState
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from rota.errors import CoordinationError, NotOwner
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
 
     def work(store: ZooKeeperStore) -> None:
         """Publishes and hands one partition to and fro; every outage is survived by trying again."""
-        tree = Tree(store, "default")
+        tree = GroupState(store, "default")
         try:
             while not stop.is_set():
                 try:
@@ -46,7 +46,7 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
             failed.append(error)
 
     with connect(hosts, 6.0, connect_timeout=30) as store:
-        Tree(store, "default").found()
+        GroupState(store, "default").found()
         session = store.session
         worker = threading.Thread(target=work, args=(store,))
         worker.start()
@@ -66,7 +66,7 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
         worker.join()
         assert failed == []
         assert store.session == session, "an outage shorter than the session keeps it"
-        tree = Tree(store, "default")
+        tree = GroupState(store, "default")
         epochs = [epoch for epoch, _ in published]
         assert epochs == sorted(set(epochs)), "an epoch is never used twice"
         assert tokens == sorted(set(tokens)), "every claim's token is above the one before"

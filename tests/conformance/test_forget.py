@@ -2,16 +2,16 @@
 
 import pytest
 
-from rota.coordination import membership, wishes
+from rota.coordination import membership, overrides
 from rota.coordination.forget import forget_pipeline, forget_worker
-from rota.coordination.look import basis
-from rota.coordination.records import Checkpoint, Loads, WorkerWishes
+from rota.coordination.records import Checkpoint, Loads, WorkerOverrides
+from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from tests.conformance.balanced_group import KEYS, Group
 
 
 def test_forget_removes_only_what_is_gone_for_good(balanced: Group) -> None:
-    wishes.cordon(balanced.tree, "w2")
+    overrides.cordon(balanced.tree, "w2")
     with pytest.raises(ConfigError, match="is live"):
         forget_worker(balanced.tree, "w2")
     balanced.agents["w2"].store.close()
@@ -19,24 +19,24 @@ def test_forget_removes_only_what_is_gone_for_good(balanced: Group) -> None:
         forget_worker(balanced.tree, "w2")
     balanced.rebalance()
     forget_worker(balanced.tree, "w2")
-    assert wishes.workers(balanced.tree) == {"w1"}
-    assert balanced.tree.read(balanced.tree.paths.worker("w2"), WorkerWishes) is None
+    assert overrides.workers(balanced.tree) == {"w1"}
+    assert balanced.tree.read(balanced.tree.paths.worker("w2"), WorkerOverrides) is None
 
 
 def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it_was(balanced: Group) -> None:
     tree = balanced.tree
     tree.grow("hotels", ["x"])
     balanced.rebalance()
-    wishes.pin(tree, "flights:AA", "w2")
+    overrides.pin(tree, "flights:AA", "w2")
     tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
     offset = Checkpoint(offset=7, token=1, run_id="r", rows=1, seconds=1.0, epoch=1)
     tree.put(tree.paths.checkpoint("flights:AA"), offset)
     owned = tree.owned()
     assert set(forget_pipeline(tree, "flights")) == {f"flights:{key}" for key in KEYS}
-    assert basis(tree).moved
+    assert read_basis(tree).moved
     balanced.rebalance()
     assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels:x"}
-    assert tree.wishes().pins == {}
+    assert tree.overrides().pins == {}
     assert tree.loads() == {}
     assert tree.owned() == owned, "a token is never given twice"
     tree.grow("flights", KEYS)

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from rota.coordination import membership, room
+from rota.coordination import limits, membership
 from rota.coordination.forget import forget_partitions
+from rota.coordination.group_state import GroupState, groups
+from rota.coordination.id_set import pack
 from rota.coordination.memory import MemoryServer
-from rota.coordination.packed import pack
 from rota.coordination.records import Live
 from rota.coordination.store import MAX_DATA
-from rota.coordination.tree import Tree, groups
 from rota.errors import ConfigError
 from rota.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group
@@ -19,7 +19,7 @@ from tests.conformance.worlds import World
 
 
 def test_a_group_is_founded_once_by_whoever_comes_first(world: World, group: str) -> None:
-    trees = [Tree(world.connect(), group) for _ in range(2)]
+    trees = [GroupState(world.connect(), group) for _ in range(2)]
     assert not trees[0].there()
     with pytest.raises(ConfigError, match="is not in this ZooKeeper"):
         trees[0].meta()
@@ -34,7 +34,7 @@ def test_a_group_is_founded_once_by_whoever_comes_first(world: World, group: str
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_lost_reply_of_founding_and_of_an_update_is_resolved(world: World, group: str, what: str) -> None:
-    tree = Tree(world.connect(), group)
+    tree = GroupState(world.connect(), group)
     tree.store.ensure(tree.paths.root)
     world.lose(tree.store, what)
     meta = tree.found()
@@ -67,15 +67,15 @@ def test_partitions_only_grow_and_within_bounds(balanced: Group) -> None:
     assert tree.grow("many", many[2:]) == ("99994", "99995")
 
 
-def two_workers(keys: list[str]) -> tuple[Tree, Callable[[], object]]:
+def two_workers(keys: list[str]) -> tuple[GroupState, Callable[[], object]]:
     """A balanced group, and what ends its second worker."""
     server = MemoryServer()
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     tree.grow("events", keys)
     one, two = server.connect(), server.connect()
     for worker, store in (("w1", one), ("w2", two)):
-        membership.join(Tree(store, "g"), worker, Live())
+        membership.join(GroupState(store, "g"), worker, Live())
     rebalance(tree, "r1")
     return tree, two.close
 
@@ -85,7 +85,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     keys = [f"{chance.getrandbits(128):032x}" for _ in range(20_000)]
     tree, end = two_workers(keys[:19_000])
     sizes: list[int] = []
-    monkeypatch.setattr(room, "pack", lambda ids: sizes.append(1) or pack(ids))
+    monkeypatch.setattr(limits, "pack", lambda ids: sizes.append(1) or pack(ids))
     with pytest.raises(ConfigError, match=r"with one more its ids take \d+ bytes, above 349000\. Use shorter keys"):
         tree.grow("events", keys)
     there = tree.partitions()["events"].keys
@@ -99,7 +99,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     end()
     assert f"w2 left. {len(there) // 2} of {len(there)} partitions moved" in rebalance(tree, "r3").sentence
 
-    monkeypatch.setattr("rota.coordination.room.MAX_PACKED", MAX_DATA)
+    monkeypatch.setattr("rota.coordination.limits.MAX_PACKED", MAX_DATA)
     tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
     end()
     for _ in range(2):  # without the guard it can never be published
@@ -110,7 +110,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
 def test_the_greatest_group_may_have_numbered_keys_or_some_random_digits() -> None:
     chance = Random(1)
     for name in ("{0}", "customer_{1:08x}"):
-        tree = Tree(MemoryServer().connect(), "g")
+        tree = GroupState(MemoryServer().connect(), "g")
         tree.found()
         keys = {name.format(i, chance.getrandbits(32)) for i in range(99_000)}
         assert len(tree.grow("orders", keys)) == len(keys)

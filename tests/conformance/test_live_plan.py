@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from rota.cli.plan import command
-from rota.coordination import membership, wishes
+from rota.coordination import membership, overrides
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Controller, Live, Loads
-from rota.coordination.tree import Tree
 from rota.core.assignors import ASSIGNORS
 from rota.rebalance import rebalance
 from tests.conformance.worlds import RealWorld, World
@@ -22,30 +22,30 @@ from tests.conformance.worlds import RealWorld, World
 KEYS = tuple(f"k{i:02}" for i in range(10))
 
 
-def founded(world: World, tree: Tree) -> Tree:
+def founded(world: World, tree: GroupState) -> GroupState:
     """Two workers, ten partitions, nothing published yet."""
     tree.grow("flights", KEYS)
     for worker in ("w1", "w2"):
-        membership.join(Tree(world.connect(), tree.group), worker, Live())
+        membership.join(GroupState(world.connect(), tree.group), worker, Live())
     return tree
 
 
 @pytest.fixture
-def group_of_two(world: World, tree: Tree) -> Tree:
+def group_of_two(world: World, tree: GroupState) -> GroupState:
     return founded(world, tree)
 
 
 @pytest.fixture
-def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[Tree]:
+def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]:
     """The same on a real server: the command connects by itself."""
     world = RealWorld(zookeeper)
-    tree = Tree(world.connect(), group)
+    tree = GroupState(world.connect(), group)
     tree.found()
     yield founded(world, tree)
     world.close()
 
 
-def looked_at(tree: Tree, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def looked_at(tree: GroupState, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `rota plan --from-zookeeper --json` prints."""
     monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
     arguments = ["--from-zookeeper", "--group", tree.group, "--json"]
@@ -53,7 +53,7 @@ def looked_at(tree: Tree, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.Monk
     return said
 
 
-def report(tree: Tree, hot: float, cold: float) -> None:
+def report(tree: GroupState, hot: float, cold: float) -> None:
     """What w1 and w2 say of their processors; each partition has rows of its own."""
     for view in tree.live():
         use = hot if view.worker == "w1" else cold
@@ -62,7 +62,7 @@ def report(tree: Tree, hot: float, cold: float) -> None:
     tree.update(tree.paths.load("flights"), Loads, lambda _: Loads(rates={k: 20.0 + i for i, k in enumerate(KEYS)}))
 
 
-def an_interval_later(tree: Tree) -> None:
+def an_interval_later(tree: GroupState) -> None:
     """What avg-shed remembers of its last round was a minute ago."""
 
     def older(now: Controller | None) -> Controller:
@@ -73,13 +73,15 @@ def an_interval_later(tree: Tree) -> None:
     tree.update(tree.paths.controller, Controller, older)
 
 
-def forgotten(tree: Tree) -> None:
+def forgotten(tree: GroupState) -> None:
     """The ablation: the memory is lost between two epochs."""
     tree.update(tree.paths.controller, Controller, lambda now: (now or Controller()).model_copy(update={"memory": {}}))
 
 
 @pytest.mark.parametrize("between", [an_interval_later, forgotten])
-def test_what_an_assignor_remembers_is_kept_between_epochs(real_group: Tree, between: Callable[[Tree], None]) -> None:
+def test_what_an_assignor_remembers_is_kept_between_epochs(
+    real_group: GroupState, between: Callable[[GroupState], None]
+) -> None:
     """The second round fires because of the first one's count, and of nothing else."""
     tree = real_group
     rebalance(tree, "run-1")
@@ -103,7 +105,11 @@ def same_but_for_the_time(memory: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("budget", [None, 1])
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 def test_moves_reasons_and_memory_are_published_as_printed(
-    zookeeper: EmbeddedZooKeeper, real_group: Tree, monkeypatch: pytest.MonkeyPatch, assignor: str, budget: int | None
+    zookeeper: EmbeddedZooKeeper,
+    real_group: GroupState,
+    monkeypatch: pytest.MonkeyPatch,
+    assignor: str,
+    budget: int | None,
 ) -> None:
     """The first epoch, then one in which a worker joined, another drains, and the loads are uneven."""
     tree = real_group
@@ -125,11 +131,11 @@ def test_moves_reasons_and_memory_are_published_as_printed(
         assert memory.keys() == said["memory"].keys()
         report(tree, 0.9, 0.1)
         membership.join(tree, "w3", Live())
-        wishes.drain(tree, "w2")
+        overrides.drain(tree, "w2")
 
 
 def test_what_is_printed_is_what_is_published(
-    zookeeper: EmbeddedZooKeeper, real_group: Tree, monkeypatch: pytest.MonkeyPatch
+    zookeeper: EmbeddedZooKeeper, real_group: GroupState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = real_group
     said = looked_at(tree, zookeeper, monkeypatch)
@@ -138,14 +144,14 @@ def test_what_is_printed_is_what_is_published(
     _, targets = tree.targets()
     assert {w: sorted(t.partitions) for w, t in targets.items()} == said["assignment"]
     assert len(said["moves"]) == len(KEYS)
-    wishes.drain(tree, "w2")
+    overrides.drain(tree, "w2")
     tables = CliRunner().invoke(command, ["--from-zookeeper", "--group", tree.group], catch_exceptions=False).stdout
     assert "w2 is draining" in tables
     assert "5 moves (5 unavoidable), 0 placements." in tables
 
 
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
-def test_every_assignor_serves_a_group(group_of_two: Tree, assignor: str) -> None:
+def test_every_assignor_serves_a_group(group_of_two: GroupState, assignor: str) -> None:
     tree = group_of_two
     tree.found(assignor=assignor)
     rebalance(tree, "run-1")

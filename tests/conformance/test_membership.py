@@ -3,15 +3,15 @@
 import pytest
 
 from rota.coordination import membership
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live, RunNode, encode
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict
 from rota.ids import MAX_PARTITION, incarnation_of, parse_incarnation, worker_of
 from tests.conformance.worlds import World, again
 
 
-def test_join_announce_leave(world: World, tree: Tree) -> None:
-    agent = Tree(world.connect(), tree.group)
+def test_join_announce_leave(world: World, tree: GroupState) -> None:
+    agent = GroupState(world.connect(), tree.group)
     incarnation = membership.join(agent, "w1", Live(endpoint="sc://127.0.0.1:15002"))
     assert parse_incarnation(incarnation) == ("w1", agent.store.session)
     (view,) = tree.live()
@@ -28,23 +28,23 @@ def test_join_announce_leave(world: World, tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("worker", ["", ".hidden", "a b", "a/b", "caf\u00e9", "x" * 129, 7, None])
-def test_a_bad_id_is_refused_in_one_line(tree: Tree, worker: object) -> None:
+def test_a_bad_id_is_refused_in_one_line(tree: GroupState, worker: object) -> None:
     with pytest.raises(ConfigError) as refused:
         membership.join(tree, worker, Live())  # type: ignore[arg-type]
     assert "worker id" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_the_newest_incarnation_counts(world: World, tree: Tree) -> None:
-    agents = [Tree(world.connect(), tree.group) for _ in range(3)]
+def test_the_newest_incarnation_counts(world: World, tree: GroupState) -> None:
+    agents = [GroupState(world.connect(), tree.group) for _ in range(3)]
     joined = [membership.join(agents[i], "w1", Live()) for i in (2, 0, 1)]
     assert tree.newest(tree.live())["w1"].incarnation == joined[-1]
     assert {worker_of(i) for i in joined} == {"w1"}
 
 
 @pytest.mark.parametrize("what", ["reply", "request"])
-def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: Tree, what: str) -> None:
-    agent = Tree(world.connect(), tree.group)
+def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: GroupState, what: str) -> None:
+    agent = GroupState(world.connect(), tree.group)
     world.lose(agent.store, what)
     incarnation = membership.join(agent, "w1", Live())
     assert [v.incarnation for v in tree.live()] == [incarnation]
@@ -65,8 +65,8 @@ def test_a_lost_reply_of_a_join_and_of_a_run_is_resolved(world: World, tree: Tre
     assert tree.live() == ()
 
 
-def test_after_an_expiry_a_worker_is_another_incarnation(world: World, tree: Tree) -> None:
-    agent = Tree(world.connect(), tree.group)
+def test_after_an_expiry_a_worker_is_another_incarnation(world: World, tree: GroupState) -> None:
+    agent = GroupState(world.connect(), tree.group)
     before = membership.join(agent, "w1", Live())
     world.expire(agent.store)
     assert tree.live() == ()
@@ -85,7 +85,7 @@ def test_incarnations_are_written_one_way() -> None:
             parse_incarnation(bad)
 
 
-def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
+def test_a_run_takes_back_what_it_will_not_touch(tree: GroupState) -> None:
     mine = membership.join(tree, "w1", Live())
     node = membership.register_run(tree, "r1", mine, ["p:1", "p:2"])
     membership.narrow_run(tree, node, ["p:2"])
@@ -95,10 +95,10 @@ def test_a_run_takes_back_what_it_will_not_touch(tree: Tree) -> None:
         membership.narrow_run(tree, node, [])
 
 
-def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: Tree) -> None:
+def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: GroupState) -> None:
     """A click works for one owner after the other; the node that the first left behind must not speak for the second."""
     first, second = (membership.join(tree, w, Live()) for w in ("w1", "w2"))
-    another = Tree(world.connect(), tree.group)
+    another = GroupState(world.connect(), tree.group)
     theirs = membership.register_run(another, "run", first, ["p:a"])  # another life of the run: not its own to remove
     membership.register_run(tree, "run", first, ["p:a"])
     membership.register_run(tree, "run", second, ["p:b"])
@@ -107,11 +107,11 @@ def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: 
 
 
 def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them_before(
-    world: World, tree: Tree
+    world: World, tree: GroupState
 ) -> None:
     """Its node of before may still be there, when it could not be removed: both would take themselves for the elder."""
     mine = membership.join(tree, "w1", Live())
-    first, second = (Tree(world.connect(), tree.group) for _ in range(2))
+    first, second = (GroupState(world.connect(), tree.group) for _ in range(2))
     membership.register_run(first, "first", mine, ["p:1"])
     membership.register_run(second, "second", mine, ["p:2"])
     membership.register_run(first, "first", mine, ["p:2"])

@@ -12,9 +12,9 @@ import pytest
 from rota.agent import Agent
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
 from tests.conformance.targets import aim, founded, held
 from tests.conformance.worlds import again
@@ -128,13 +128,13 @@ def test_every_worker_is_live_again_as_another_incarnation(
 ) -> None:
     """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
     with connect(hosts(alone)) as store:
-        tree = founded(Tree(store, group))
+        tree = founded(GroupState(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
         wait_until(lambda: len(tree.live()) == 2, 20)
     if what == "restored":
         stopped(alone, keep)
     with connect(hosts(alone)) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         write(store, 300)
         aim(tree, w1="1", w2="2")
         held(tree, w1="1", w2="2")
@@ -144,7 +144,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
         for worker in workers:
             worker.hears("event=no-group", 40)
     with connect(hosts(alone)) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         if what == "wiped":
             founded(tree)
 
@@ -163,11 +163,11 @@ def test_every_worker_is_live_again_as_another_incarnation(
 
 def test_silence_and_its_end_are_said_once(memory: MemoryServer) -> None:
     """Also where each look takes longer than the session is surely alive: then nothing is written either."""
-    Tree(memory.connect(), "g").found()
+    GroupState(memory.connect(), "g").found()
     said: list[str] = []
     store, clock = memory.connect(), [0.0]
     agent = Agent(
-        Tree(store, "g"),
+        GroupState(store, "g"),
         "w1",
         Live(),
         lambda word, **_: said.append(word),
@@ -195,10 +195,10 @@ def test_silence_and_its_end_are_said_once(memory: MemoryServer) -> None:
 
 def test_a_group_that_is_gone_is_waited_for(memory: MemoryServer) -> None:
     """Whether it goes with the session or under it."""
-    tree = Tree(memory.connect(), "g")
+    tree = GroupState(memory.connect(), "g")
     tree.found()
     said: list[str] = []
-    worker = Tree(memory.connect(), "g")
+    worker = GroupState(memory.connect(), "g")
     agent = Agent(worker, "w1", Live(), lambda word, **_: said.append(word), max_shutdown=10, session_timeout=4)
 
     def rounds() -> list[str]:

@@ -6,10 +6,10 @@ import pytest
 
 from rota.agent import Agent
 from rota.coordination import membership
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 
 GONE = 2**22  # above the greatest process id of Linux
 
@@ -24,7 +24,7 @@ class Supervised:
 
     def begin(self) -> None:
         store: MemoryStore = self.server.connect()
-        self.agent = Agent(Tree(store, "g"), "w1", self.live, self.say, max_shutdown=10, session_timeout=4)
+        self.agent = Agent(GroupState(store, "g"), "w1", self.live, self.say, max_shutdown=10, session_timeout=4)
 
     def say(self, word: str, /, **facts: object) -> None:
         self.said.append(f"{word} {facts.get('host')} {facts.get('pid')}")
@@ -38,21 +38,21 @@ class Supervised:
 
 
 @pytest.fixture
-def tree(memory: MemoryServer) -> Tree:
-    tree = Tree(memory.connect(), "g")
+def tree(memory: MemoryServer) -> GroupState:
+    tree = GroupState(memory.connect(), "g")
     tree.found()
     publish(tree, take_control(tree), Publication({"w1": frozenset({"p:a"})}))
     return tree
 
 
-def takes(tree: Tree) -> int:
+def takes(tree: GroupState) -> int:
     """How often the partition changed hands."""
     return tree.owned()["p:a"].version
 
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_they_do_not_take_over_from_each_other(
-    memory: MemoryServer, tree: Tree, monkeypatch: pytest.MonkeyPatch, guarded: bool
+    memory: MemoryServer, tree: GroupState, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     if not guarded:
         monkeypatch.setattr(membership, "rival", lambda *_: None)
@@ -83,18 +83,18 @@ def test_they_do_not_take_over_from_each_other(
     ],
     ids=["this process before", "ended here", "runs here", "elsewhere", "says nothing"],
 )
-def test_who_is_waited_for(memory: MemoryServer, tree: Tree, host: str, pid: int, waits: bool) -> None:
-    other = Tree(memory.connect(), "g")
+def test_who_is_waited_for(memory: MemoryServer, tree: GroupState, host: str, pid: int, waits: bool) -> None:
+    other = GroupState(memory.connect(), "g")
     membership.join(other, "w1", Live(host=host, pid=pid))
-    membership.join(Tree(memory.connect(), "g"), "w11", Live(host="far", pid=1))
+    membership.join(GroupState(memory.connect(), "g"), "w11", Live(host="far", pid=1))
     mine = Supervised(memory, "here", os.getpid())
     mine.rounds()
     assert (mine.agent.state.incarnation is None) is waits
     assert len(tree.live()) == (2 if waits else 3)
 
 
-def test_a_live_node_that_cannot_be_read_is_somebodys(memory: MemoryServer, tree: Tree) -> None:
-    other = Tree(memory.connect(), "g")
+def test_a_live_node_that_cannot_be_read_is_somebodys(memory: MemoryServer, tree: GroupState) -> None:
+    other = GroupState(memory.connect(), "g")
     incarnation = membership.join(other, "w1", Live(host="far", pid=1))
     other.store.set(other.paths.live(incarnation), b"of a newer version", -1)
     mine = Supervised(memory, "here", os.getpid())

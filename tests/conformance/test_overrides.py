@@ -2,13 +2,13 @@
 
 import pytest
 
-from rota.coordination import wishes
-from rota.coordination.look import basis
+from rota.coordination import overrides
+from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from tests.conformance.balanced_group import Group
 
 
-def test_wishes_overrule_what_a_worker_announces(balanced: Group) -> None:
+def test_overrides_overrule_what_a_worker_announces(balanced: Group) -> None:
     balanced.join("w3", capacity=2.0, labels={"disk": "hdd", "rack": "1"}, max_partitions=9, zone="a")
     worker = balanced.worker("w3")
     assert (worker.capacity, worker.labels, worker.max_partitions, worker.state) == (  # type: ignore[attr-defined]
@@ -17,8 +17,8 @@ def test_wishes_overrule_what_a_worker_announces(balanced: Group) -> None:
         9,
         "active",
     )
-    wishes.wish(balanced.tree, "w3", capacity=4.0, labels={"disk": "ssd"}, max_partitions=0)
-    wishes.cordon(balanced.tree, "w3")
+    overrides.override(balanced.tree, "w3", capacity=4.0, labels={"disk": "ssd"}, max_partitions=0)
+    overrides.cordon(balanced.tree, "w3")
     worker = balanced.worker("w3")
     assert (worker.capacity, worker.labels, worker.max_partitions, worker.state) == (  # type: ignore[attr-defined]
         4.0,
@@ -26,43 +26,45 @@ def test_wishes_overrule_what_a_worker_announces(balanced: Group) -> None:
         0,
         "cordoned",
     )
-    wishes.drain(balanced.tree, "w3")
+    overrides.drain(balanced.tree, "w3")
     assert balanced.worker("w3").state == "draining"  # type: ignore[attr-defined]
-    wishes.uncordon(balanced.tree, "w3")
+    overrides.uncordon(balanced.tree, "w3")
     assert balanced.worker("w3").state == "active"  # type: ignore[attr-defined]
 
 
 def test_a_drained_worker_hands_over_and_a_cordoned_one_keeps(balanced: Group) -> None:
-    wishes.cordon(balanced.tree, "w2")
+    overrides.cordon(balanced.tree, "w2")
     balanced.tree.grow("flights", ["VX", "WN"])
     balanced.rebalance()
     assert balanced.held() == {"w1": 4, "w2": 2}
-    wishes.drain(balanced.tree, "w2")
+    overrides.drain(balanced.tree, "w2")
     balanced.rebalance()
     assert balanced.held() == {"w1": 6, "w2": 0}
 
 
-def test_pause_is_a_wish_of_the_group(balanced: Group) -> None:
-    wishes.pause(balanced.tree)
-    assert basis(balanced.tree).wishes.paused
-    wishes.resume(balanced.tree)
-    assert not basis(balanced.tree).wishes.paused
+def test_pause_is_an_override_of_the_group(balanced: Group) -> None:
+    overrides.pause(balanced.tree)
+    assert read_basis(balanced.tree).overrides.paused
+    overrides.resume(balanced.tree)
+    assert not read_basis(balanced.tree).overrides.paused
 
 
-def test_a_wish_about_somebody_unknown_names_the_known(balanced: Group) -> None:
+def test_an_override_about_somebody_unknown_names_the_known(balanced: Group) -> None:
     with pytest.raises(ConfigError, match=r"Unknown worker 'w9'. Known: w1, w2"):
-        wishes.cordon(balanced.tree, "w9")
+        overrides.cordon(balanced.tree, "w9")
     with pytest.raises(ConfigError, match=r"Unknown partition 'flights:XX'. Known: flights:AA, "):
-        wishes.pin(balanced.tree, "flights:XX", "w1")
-    with pytest.raises(ConfigError, match=r"Bad wish: .*capacity"):
-        wishes.wish(balanced.tree, "w1", capacity=-1.0)
-    assert balanced.tree.worker_wishes() == {}
+        overrides.pin(balanced.tree, "flights:XX", "w1")
+    with pytest.raises(ConfigError, match=r"Bad override: .*capacity"):
+        overrides.override(balanced.tree, "w1", capacity=-1.0)
+    assert balanced.tree.worker_overrides() == {}
 
 
-def test_the_cap_is_what_people_wish_else_what_is_announced(balanced: Group) -> None:
+def test_the_cap_is_what_people_override_else_what_is_announced(balanced: Group) -> None:
     tree = balanced.tree
-    assert [wishes.cap(tree, "w1", announced) for announced in (None, 7)] == [None, 7]
-    wishes.wish(tree, "w1", max_partitions=3)
-    assert [wishes.cap(tree, "w1", announced) for announced in (None, 7)] == [3, 3]
+    assert [overrides.cap(tree, "w1", announced) for announced in (None, 7)] == [None, 7]
+    overrides.override(tree, "w1", max_partitions=3)
+    assert [overrides.cap(tree, "w1", announced) for announced in (None, 7)] == [3, 3]
     tree.store.set(tree.paths.worker("w1"), b"\xff", -1)
-    assert [wishes.cap(tree, "w1", announced) for announced in (None, 7)] == [None, 7], "it may claim its target again"
+    assert [overrides.cap(tree, "w1", announced) for announced in (None, 7)] == [None, 7], (
+        "it may claim its target again"
+    )

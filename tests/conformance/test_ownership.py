@@ -7,11 +7,11 @@ import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.ownership import Ownership
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.store import Node, Op, Store
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, NotOwner, Unknown
 from tests.ablations import (
     NO_LIVE,
@@ -35,7 +35,7 @@ class Member:
 
     def __init__(self, world: World, group: str, worker: str) -> None:
         self.store = world.connect()
-        self.tree = Tree(self.store, group)
+        self.tree = GroupState(self.store, group)
         self.incarnation = membership.join(self.tree, worker, Live())
         self.run = membership.register_run(self.tree, f"run-of-{worker}", self.incarnation, [P])
 
@@ -50,22 +50,22 @@ class Member:
 
 
 @pytest.fixture
-def free(tree: Tree) -> Tree:
+def free(tree: GroupState) -> GroupState:
     """A group with one free partition."""
     tree.store.create(tree.paths.own(P), encode(Own()))
     return tree
 
 
 @pytest.fixture
-def two(world: World, free: Tree) -> tuple[Member, Member]:
+def two(world: World, free: GroupState) -> tuple[Member, Member]:
     return Member(world, free.group, "w1"), Member(world, free.group, "w2")
 
 
-def owner(tree: Tree) -> str | None:
+def owner(tree: GroupState) -> str | None:
     return tree.owned([P])[P].incarnation
 
 
-def test_claim_release_claim_and_the_token_grows(free: Tree, two: tuple[Member, Member]) -> None:
+def test_claim_release_claim_and_the_token_grows(free: GroupState, two: tuple[Member, Member]) -> None:
     one, other = two
     first = one.claim(0)
     assert (first.version, owner(free)) == (1, one.incarnation)
@@ -84,7 +84,7 @@ def test_claim_release_claim_and_the_token_grows(free: Tree, two: tuple[Member, 
     assert one.commit(forced, 5)
 
 
-def test_of_many_claimants_one_wins(world: World, free: Tree) -> None:
+def test_of_many_claimants_one_wins(world: World, free: GroupState) -> None:
     members = [Member(world, free.group, f"w{i}") for i in range(6)]
     won: list[Ownership] = []
 
@@ -102,7 +102,7 @@ def test_of_many_claimants_one_wins(world: World, free: Tree) -> None:
     assert [w.incarnation for w in won] == [owner(free)]
 
 
-def test_a_claim_checks_the_target_that_it_was_decided_on(free: Tree, two: tuple[Member, Member]) -> None:
+def test_a_claim_checks_the_target_that_it_was_decided_on(free: GroupState, two: tuple[Member, Member]) -> None:
     one, _ = two
     done = publish(free, take_control(free), Publication({"w1": frozenset({P})}))
     target = one.tree.target("w1")
@@ -116,7 +116,7 @@ def test_a_claim_checks_the_target_that_it_was_decided_on(free: Tree, two: tuple
     assert taken.incarnation == owner(free) == one.incarnation, "without the guard a revoked partition is taken"
 
 
-def test_the_token_stands_on_the_groups_base(free: Tree, two: tuple[Member, Member]) -> None:
+def test_the_token_stands_on_the_groups_base(free: GroupState, two: tuple[Member, Member]) -> None:
     one, other = two
     first = one.claim(0)
     free.found(token_base=1_000_000)
@@ -128,7 +128,9 @@ def test_the_token_stands_on_the_groups_base(free: Tree, two: tuple[Member, Memb
 # --- zombies
 
 
-def test_a_zombie_with_an_expired_session_writes_nothing(world: World, free: Tree, two: tuple[Member, Member]) -> None:
+def test_a_zombie_with_an_expired_session_writes_nothing(
+    world: World, free: GroupState, two: tuple[Member, Member]
+) -> None:
     """Paused past its session, overtaken, woken: on its new session as on its old one."""
     zombie, other = two
     held = zombie.claim(0)
@@ -162,7 +164,7 @@ def test_a_zombie_with_an_expired_session_writes_nothing(world: World, free: Tre
     ids=["own-record", "no-guard", "ephemeral-version"],
 )
 def test_which_guard_stops_a_zombie(
-    world: World, free: Tree, two: tuple[Member, Member], changes: tuple[Change, ...], offset: int
+    world: World, free: GroupState, two: tuple[Member, Member], changes: tuple[Change, ...], offset: int
 ) -> None:
     """A lock that is an ephemeral node made anew starts at version 0 again: its version proves nothing."""
     zombie, other = two
@@ -183,7 +185,7 @@ def test_which_guard_stops_a_zombie(
     assert free.checkpoints()[P].record.offset == offset
 
 
-def test_without_the_live_check_a_zombie_claims(world: World, free: Tree, two: tuple[Member, Member]) -> None:
+def test_without_the_live_check_a_zombie_claims(world: World, free: GroupState, two: tuple[Member, Member]) -> None:
     zombie, _ = two
     world.expire(zombie.store)
     again(zombie.store.sync)
@@ -194,7 +196,7 @@ def test_without_the_live_check_a_zombie_claims(world: World, free: Tree, two: t
     assert owner(free) == zombie.incarnation, "owned by somebody who is not alive"
 
 
-def test_without_the_version_two_claim_the_same(free: Tree, two: tuple[Member, Member]) -> None:
+def test_without_the_version_two_claim_the_same(free: GroupState, two: tuple[Member, Member]) -> None:
     one, other = two
     sent = one.store.multi
     for member in two:
@@ -205,7 +207,7 @@ def test_without_the_version_two_claim_the_same(free: Tree, two: tuple[Member, M
         one.claim(0)
 
 
-def test_a_checkpoint_never_goes_back(free: Tree, two: tuple[Member, Member]) -> None:
+def test_a_checkpoint_never_goes_back(free: GroupState, two: tuple[Member, Member]) -> None:
     one, _ = two
     held = one.claim(0)
     assert one.commit(held, 10)
@@ -214,7 +216,7 @@ def test_a_checkpoint_never_goes_back(free: Tree, two: tuple[Member, Member]) ->
     assert one.commit(held, 9, Blind)
 
 
-def test_one_stale_partition_does_not_hold_up_the_others(free: Tree, two: tuple[Member, Member]) -> None:
+def test_one_stale_partition_does_not_hold_up_the_others(free: GroupState, two: tuple[Member, Member]) -> None:
     one, other = two
     names = [f"flights:{i}" for i in range(250)]
     for name in names:
@@ -234,7 +236,7 @@ def test_one_stale_partition_does_not_hold_up_the_others(free: Tree, two: tuple[
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_the_lost_reply_of_a_claim_and_of_a_release_is_resolved(
-    world: World, free: Tree, two: tuple[Member, Member], what: str
+    world: World, free: GroupState, two: tuple[Member, Member], what: str
 ) -> None:
     one, _ = two
     for turn in range(5):
@@ -249,7 +251,7 @@ def test_the_lost_reply_of_a_claim_and_of_a_release_is_resolved(
 
 
 def test_without_reading_back_an_applied_claim_is_taken_for_a_lost_one(
-    world: World, free: Tree, two: tuple[Member, Member]
+    world: World, free: GroupState, two: tuple[Member, Member]
 ) -> None:
     one, _ = two
     world.lose(one.store, "reply")
@@ -261,7 +263,7 @@ def test_without_reading_back_an_applied_claim_is_taken_for_a_lost_one(
 
 
 def test_a_claim_whose_reply_was_lost_and_that_was_overtaken_is_not_mine(
-    world: World, free: Tree, two: tuple[Member, Member]
+    world: World, free: GroupState, two: tuple[Member, Member]
 ) -> None:
     one, other = two
     inner = one.store.multi
@@ -280,7 +282,9 @@ def test_a_claim_whose_reply_was_lost_and_that_was_overtaken_is_not_mine(
     assert owner(free) == other.incarnation
 
 
-def test_a_reply_that_cannot_be_read_back_stays_unknown(world: World, free: Tree, two: tuple[Member, Member]) -> None:
+def test_a_reply_that_cannot_be_read_back_stays_unknown(
+    world: World, free: GroupState, two: tuple[Member, Member]
+) -> None:
     one, _ = two
     store: Store = one.store
     inner = store.multi

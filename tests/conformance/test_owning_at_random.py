@@ -8,10 +8,10 @@ import pytest
 
 from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
-from rota.coordination.tree import Tree
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
 from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, changed
 
@@ -26,7 +26,7 @@ class Actor:
     """A worker that looks, pauses, and acts on what it saw before the pause."""
 
     store: MemoryStore
-    tree: Tree
+    tree: GroupState
     name: str
     incarnation: str = ""
     run: str = ""
@@ -45,7 +45,7 @@ class History:
         self.chance = random.Random(seed)
         self.make = make
         self.server = MemoryServer(clock=lambda: 0.0)
-        self.tree = Tree(self.server.connect(), "g")
+        self.tree = GroupState(self.server.connect(), "g")
         self.tree.found()
         self.effects: dict[str, list[tuple[int, int]]] = {p: [] for p in PARTITIONS}
         self.happened: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class History:
         self.actors = []
         for number in range(WORKERS):
             store = changed(self.server.connect(), *changes)
-            self.actors.append(Actor(store, Tree(store, "g"), f"w{number}"))
+            self.actors.append(Actor(store, GroupState(store, "g"), f"w{number}"))
             self.actors[-1].join()
 
     def play(self, steps: int) -> "History":

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from rota.coordination import membership, ownership
-from rota.coordination.look import basis
-from rota.coordination.look import look as look_at
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
+from rota.coordination.overrides import cordon
 from rota.coordination.publication import (
     Audit,
     Publication,
@@ -22,9 +22,8 @@ from rota.coordination.publication import (
     take_control,
 )
 from rota.coordination.records import Live, Own, Slots
+from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.store import Node, Op, Set
-from rota.coordination.tree import Tree
-from rota.coordination.wishes import cordon
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict, Unavailable
 from rota.rebalance import rebalance
@@ -61,13 +60,13 @@ def parts(letters: str) -> frozenset[str]:
     return frozenset(f"s:{letter}" for letter in letters)
 
 
-def effective(tree: Tree) -> Targets:
+def effective(tree: GroupState) -> Targets:
     """What every reader would find now, straight from the records: worker -> its partitions, if any."""
     _, targets = tree.targets()
     return {w: t.partitions for w, t in targets.items() if t.partitions}
 
 
-def damage(tree: Tree, published: Targets) -> int:
+def damage(tree: GroupState, published: Targets) -> int:
     """How many partitions a reader finds elsewhere than published: nowhere, at somebody else's, or in two places."""
     found: Counter[tuple[str, str]] = Counter((p, w) for w, ids in effective(tree).items() for p in ids)
     wanted = Counter((p, w) for w, ids in published.items() for p in ids)
@@ -82,8 +81,8 @@ def targets(seed: int, workers: int, partitions: int) -> Targets:
     return {w: frozenset(p for p, o in owner.items() if o == w) for w in names}
 
 
-def founded(server: MemoryServer) -> Tree:
-    tree = Tree(server.connect(), "default")
+def founded(server: MemoryServer) -> GroupState:
+    tree = GroupState(server.connect(), "default")
     tree.found()
     return tree
 
@@ -91,12 +90,12 @@ def founded(server: MemoryServer) -> Tree:
 # --- what a publication does
 
 
-def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
-    workers = {w: Tree(world.connect(), tree.group) for w in ("w1", "w2")}
+def test_it_makes_a_plan_current(world: World, tree: GroupState) -> None:
+    workers = {w: GroupState(world.connect(), tree.group) for w in ("w1", "w2")}
     for name, agent in workers.items():
         membership.join(agent, name, Live())
     assert tree.grow("flights", ["AA", "UA", "DL"]) == ("AA", "DL", "UA")
-    look = look_at(tree)
+    look = read_snapshot(tree)
     assert look.basis.moved
     assert look.basis.joined == ("w1", "w2")
     done = publish(tree, take_control(tree), publication_of(look, plan(look.snapshot), "w1, w2 joined.", "run-1"))
@@ -111,10 +110,10 @@ def test_it_makes_a_plan_current(world: World, tree: Tree) -> None:
     assert audit.sentence == "Epoch 1: w1, w2 joined."
     assert (audit.epoch, audit.joined, audit.run_id, audit.moved) == (1, ("w1", "w2"), "run-1", 3)
     assert {m.partition for m in audit.moves} == {"flights:AA", "flights:DL", "flights:UA"}
-    assert not basis(tree).moved
+    assert not read_basis(tree).moved
 
 
-def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: Tree) -> None:
+def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: GroupState) -> None:
     term = take_control(tree)
     first = publish(tree, term, Publication({"w1": parts("p")}, basis="a"))
     again = publish(tree, first.term, Publication({"w1": parts("p")}, basis="b", due=5.0, memory={"hits": 2}))
@@ -130,7 +129,7 @@ def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: Tree) -> None
 
 def test_it_costs_one_write_for_each_changed_worker_and_one_flip(memory: MemoryServer) -> None:
     store = Mortal(memory)
-    tree = Tree(store, "default")
+    tree = GroupState(store, "default")
     tree.found()
     everything = {f"w{i}": frozenset(f"s:{j}" for j in range(i * 20, i * 20 + 20)) for i in range(50)}
     done = publish(tree, take_control(tree), Publication(everything))
@@ -142,7 +141,7 @@ def test_it_costs_one_write_for_each_changed_worker_and_one_flip(memory: MemoryS
     assert store.multis == 3, "the slots, the time for the audit, the flip"
 
 
-def test_a_worker_that_is_gone_and_returns_finds_no_old_assignment(tree: Tree) -> None:
+def test_a_worker_that_is_gone_and_returns_finds_no_old_assignment(tree: GroupState) -> None:
     done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
     done = publish(tree, done.term, Publication({"w1": parts("ab")}))
     assert done.changed == ("w1", "w2")
@@ -184,9 +183,9 @@ def test_only_the_last_two_hundred_audits_stay(memory: MemoryServer) -> None:
 # --- who may publish
 
 
-def test_a_deposed_controller_is_refused(world: World, tree: Tree) -> None:
+def test_a_deposed_controller_is_refused(world: World, tree: GroupState) -> None:
     old = take_control(tree)
-    rival = Tree(world.connect(), tree.group)
+    rival = GroupState(world.connect(), tree.group)
     new = take_control(rival)
     assert new.number == old.number + 1
     with pytest.raises(Conflict) as refused:
@@ -204,7 +203,7 @@ def interleaved(*changes: Change) -> int:
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
     first = publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
-    rival = Tree(server.connect(), "default")
+    rival = GroupState(server.connect(), "default")
     final = {"w1": parts("abc"), "w2": parts("d")}
 
     overtaken: list[bool] = []
@@ -218,7 +217,7 @@ def interleaved(*changes: Change) -> int:
                 publish(rival, take_control(rival), Publication(final))
             return super().multi(ops)
 
-    late = Tree(changed(Overtaken(server), *changes), "default")
+    late = GroupState(changed(Overtaken(server), *changes), "default")
     with pytest.raises(Conflict) if not changes else nullcontext():
         publish(late, first.term, Publication({"w1": parts("a"), "w2": parts("bcd")}))
     return damage(tree, final)
@@ -241,7 +240,7 @@ def test_killed_at_every_write_it_leaves_one_consistent_assignment(seed: int) ->
         server = MemoryServer(clock=lambda: 0.0)
         tree = founded(server)
         publish(tree, take_control(tree), Publication(before))
-        doomed = Tree(Mortal(server, left=deaths), "default")
+        doomed = GroupState(Mortal(server, left=deaths), "default")
         try:
             publish(doomed, take_control(doomed), Publication(after))
         except Killed:
@@ -257,12 +256,12 @@ def test_killed_at_every_write_it_leaves_one_consistent_assignment(seed: int) ->
     assert deaths >= 3
 
 
-def test_killed_at_every_write_also_on_the_real_server(world: World, tree: Tree) -> None:
+def test_killed_at_every_write_also_on_the_real_server(world: World, tree: GroupState) -> None:
     """Each attempt dies one write later than the one before it, over the same tree."""
     before = targets(100, 4, 12)
     publish(tree, take_control(tree), Publication(before))
     for deaths in range(1, 20):
-        doomed = Tree(world.connect(), tree.group)
+        doomed = GroupState(world.connect(), tree.group)
         inner, left = doomed.store.multi, [deaths]
 
         def multi(ops: Sequence[Op], inner: Multi = inner, left: list[int] = left) -> tuple[Node | None, ...]:
@@ -282,18 +281,18 @@ def test_killed_at_every_write_also_on_the_real_server(world: World, tree: Tree)
     assert 3 <= deaths < 19
 
 
-def unpublished(tree: Tree) -> tuple[str, ...]:
+def unpublished(tree: GroupState) -> tuple[str, ...]:
     """Workers with a slot above the head: a publisher died there."""
     head = tree.head().record.epoch
     return tuple(w for w, r in tree.assigns().items() if r.record.newest > head)
 
 
-def died_then_went_on(publish_next: Callable[[Tree, Term, Publication], Published]) -> int:
+def died_then_went_on(publish_next: Callable[[GroupState, Term, Publication], Published]) -> int:
     """A publisher dies after its slots; the next one has another plan, which leaves one of those workers alone."""
     server = MemoryServer(clock=lambda: 0.0)
     tree = founded(server)
     publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd"), "w3": parts("e")}))
-    doomed = Tree(Mortal(server, left=2), "default")
+    doomed = GroupState(Mortal(server, left=2), "default")
     with pytest.raises(Killed):
         publish(doomed, take_control(doomed), Publication({"w1": parts("a"), "w2": parts("bcde")}))
     assert unpublished(tree) == ("w1", "w2", "w3")
@@ -316,7 +315,7 @@ def test_an_epoch_is_never_used_twice(memory: MemoryServer) -> None:
     seen: dict[tuple[str, int], frozenset[str]] = {}
     published: list[int] = []
     for round_ in range(120):
-        publisher = Tree(Mortal(memory, chance.choice((None, 1, 2, 3))), "default")
+        publisher = GroupState(Mortal(memory, chance.choice((None, 1, 2, 3))), "default")
         try:
             done = publish(publisher, take_control(publisher), Publication(targets(round_, 4, 12)))
             published += [done.epoch] if done.published else []
@@ -329,7 +328,7 @@ def test_an_epoch_is_never_used_twice(memory: MemoryServer) -> None:
     assert len(published) > 20
 
 
-def test_an_undecodable_slot_is_mended_by_the_next_publication(tree: Tree) -> None:
+def test_an_undecodable_slot_is_mended_by_the_next_publication(tree: GroupState) -> None:
     done = publish(tree, take_control(tree), Publication({"w1": parts("a"), "w2": parts("b")}))
     tree.store.set(tree.paths.assign("w1"), b"rubbish", -1)
     assert set(tree.targets()[1]) == {"w2"}
@@ -349,7 +348,7 @@ def test_a_lost_reply_at_any_write_is_resolved(memory: MemoryServer, what: str) 
     term = take_control(tree)
     for number in range(1, 9):
         store = Faulty(memory, number, what)
-        mine = Tree(store, "default")
+        mine = GroupState(store, "default")
         wanted = targets(number, 3, 10) | {"w9": frozenset({f"s:extra{number}"})}
         done = publish(mine, term, Publication(wanted))
         term = done.term
@@ -374,7 +373,7 @@ class Faulty(MemoryStore):
         return super().multi(ops)
 
 
-def test_a_lost_reply_of_the_flip_is_resolved_on_both_stores(world: World, tree: Tree) -> None:
+def test_a_lost_reply_of_the_flip_is_resolved_on_both_stores(world: World, tree: GroupState) -> None:
     done = publish(tree, take_control(tree), Publication({"w1": parts("a")}))
     inner = tree.store.multi
     for what in ("reply", "request"):
@@ -396,7 +395,7 @@ def test_a_lost_reply_of_the_flip_is_resolved_on_both_stores(world: World, tree:
 
 
 def test_a_publisher_deposed_while_its_reply_was_lost_says_so(memory: MemoryServer) -> None:
-    tree, rival = founded(memory), Tree(memory.connect(), "default")
+    tree, rival = founded(memory), GroupState(memory.connect(), "default")
     term = take_control(tree)
 
     class Deposed(MemoryStore):
@@ -406,7 +405,7 @@ def test_a_publisher_deposed_while_its_reply_was_lost_says_so(memory: MemoryServ
             return super().multi(ops)
 
     with pytest.raises(Conflict, match="Another controller took over"):
-        publish(Tree(Deposed(memory), "default"), term, Publication({"w1": parts("a")}))
+        publish(GroupState(Deposed(memory), "default"), term, Publication({"w1": parts("a")}))
     assert effective(tree) == {}
 
 
@@ -446,7 +445,7 @@ def test_a_reader_that_races_publications_sees_only_what_was_published(memory: M
 
     while not current:
         publish_some()
-    reader = Tree(Interrupted(memory, publish_some), "default")
+    reader = GroupState(Interrupted(memory, publish_some), "default")
     seen = [reader.target("w1") for _ in range(150)]
     assert len({t.epoch for t in seen if t}) > 30
     for target in seen:
@@ -462,7 +461,7 @@ def test_without_the_old_slot_a_dead_publisher_leaves_workers_without_a_target()
         tree = founded(server)
         publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
         store = Mortal(server, left=2)
-        doomed = Tree(store if keep else changed(store, new_slot_only), "default")
+        doomed = GroupState(store if keep else changed(store, new_slot_only), "default")
         with pytest.raises(Killed):
             publish(doomed, take_control(doomed), Publication({"w1": parts("abcd")}))
         lost.append(damage(tree, {"w1": parts("ab"), "w2": parts("cd")}))
@@ -471,7 +470,7 @@ def test_without_the_old_slot_a_dead_publisher_leaves_workers_without_a_target()
 
 def test_a_worker_named_for_the_first_time_has_no_target_until_the_flip(memory: MemoryServer) -> None:
     tree = founded(memory)
-    doomed = Tree(Mortal(memory, left=3), "default")
+    doomed = GroupState(Mortal(memory, left=3), "default")
     with pytest.raises(Killed):
         publish(doomed, take_control(doomed), Publication({"w1": parts("a")}))
     assert tree.read(tree.paths.assign("w1"), Slots) is not None
@@ -493,30 +492,30 @@ def test_it_waits_for_no_connection_that_never_comes(memory: MemoryServer) -> No
 # --- workers that are gone
 
 
-def nodes(tree: Tree) -> set[str]:
+def nodes(tree: GroupState) -> set[str]:
     return set(tree.store.children(tree.paths.assigns))
 
 
 def test_the_targets_of_workers_that_are_gone_do_not_pile_up(world: World, group: str) -> None:
     """Ids default to host names, and each pod has another: 100,000 empty targets made each look 13 s."""
-    tree = Tree(world.connect(), group)
+    tree = GroupState(world.connect(), group)
     tree.found()
     tree.grow("p", [f"k{i}" for i in range(6)])
     for pod in range(12):
         with world.connect() as store:
-            membership.join(Tree(store, group), f"pod-{pod}", Live())
+            membership.join(GroupState(store, group), f"pod-{pod}", Live())
             rebalance(tree, "r")
             assert effective(tree) == {f"pod-{pod}": frozenset(f"p:k{i}" for i in range(6))}
         assert len(nodes(tree)) <= 2
     cordon(tree, "pod-11")
     with world.connect() as store:
-        membership.join(Tree(store, group), "pod-3", Live())  # one that comes back
+        membership.join(GroupState(store, group), "pod-3", Live())  # one that comes back
         rebalance(tree, "r")
         target = tree.target("pod-3")
         assert target is not None
         assert len(target.partitions) == 6
     rebalance(tree, "r")
-    assert set(tree.worker_wishes()) == {"pod-11"}, "what people wish of a worker stays"
+    assert set(tree.worker_overrides()) == {"pod-11"}, "what people override for a worker stays"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -528,7 +527,7 @@ def test_killed_while_it_removes_targets_it_leaves_one_consistent_assignment(see
         wanted = targets(chance.randrange(10_000), 5, 12)
         members = tuple(sorted({f"{w}@{turn:016x}" for w in {*wanted, chance.choice(["w0", "w1"])}}))
         left = chance.choice([None, None, 0, 1, 2, 3])
-        mortal = Tree(Mortal(server), "default")
+        mortal = GroupState(Mortal(server), "default")
         term = take_control(mortal)
         assert isinstance(mortal.store, Mortal)
         mortal.store.left = left
@@ -550,7 +549,7 @@ def test_a_worker_that_is_live_keeps_its_node_for_the_sake_of_its_claims(
     """w1 read its target and is slow to claim. Were its node removed and made anew meanwhile, it would begin at the very
     version that w1 has read, and w1 would own what its target no longer names. The ablation: a controller that does not
     see who is live."""
-    tree, mine = Tree(world.connect(), group), Tree(world.connect(), group)
+    tree, mine = GroupState(world.connect(), group), GroupState(world.connect(), group)
     tree.found()
     me = membership.join(mine, "w1", Live())
     members = (me,) if told else ()

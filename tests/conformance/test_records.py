@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.coordination.packed import MAX_IDS, pack, unpack
+from rota.coordination.id_set import MAX_IDS, pack, unpack
 from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
-    GroupWishes,
+    GroupOverrides,
     Head,
     Live,
     Loads,
@@ -29,7 +29,7 @@ from rota.coordination.records import (
     RunNode,
     Slot,
     Slots,
-    WorkerWishes,
+    WorkerOverrides,
     decode,
     encode,
 )
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.fast
 
 SAMPLES: list[Record] = [
     Meta(id="0" * 32, options={"spread": True, "weights": {"cpu": 1.0}}, budget=3),
-    WorkerWishes(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
-    GroupWishes(paused=True, pins={"flights:UA": "w1"}),
+    WorkerOverrides(cordoned=True, capacity=2.5, labels={"disk": "ssd"}, max_partitions=0),
+    GroupOverrides(paused=True, pins={"flights:UA": "w1"}),
     Live(endpoint="sc://127.0.0.1:15002", usage={"cpu": 0.5}, leaving=True, zone="a"),
     Partitions(keys=("AA", "UA"), requires={"disk": "ssd"}),
     Loads(rates={"AA": 1.5, "UA": 0.0}, upto=77),
@@ -151,7 +151,7 @@ def test_a_newer_format_is_not_understood(record: Record) -> None:
         (Own, ""),
         (Own, "null"),
         (Own, "[" * 100_000),
-        (GroupWishes, '{"v":1,"pins":{"../x":"w1"}}'),
+        (GroupOverrides, '{"v":1,"pins":{"../x":"w1"}}'),
         (Meta, '{"v":1,"id":"x"}'),
         (Slots, '{"v":1,"slots":[]}'),
         (Slots, '{"v":1,"slots":[{"epoch":1,"bytes":5}]}\nIDS1'),

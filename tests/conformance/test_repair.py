@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from rota.agent import PROOF, Agent
-from rota.coordination import membership, ownership, repair, wishes
+from rota.coordination import membership, overrides, ownership, repair
 from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import note_refusal, park
 from rota.coordination.parking import unreadable as kept_back
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from rota.ids import worker_of
 from tests.conformance.worlds import World
@@ -25,11 +25,11 @@ P = "flights:AA"
 class Life:
     """A group with every record there is; w1 works on P under `right` in `run`."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: GroupState) -> None:
         self.tree = tree
         tree.grow("flights", ["AA"])
         self.w1 = membership.join(tree, "w1", Live())
-        wishes.wish(tree, "w1", capacity=2.0)
+        overrides.override(tree, "w1", capacity=2.0)
         publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
         target = tree.target("w1")
         assert target is not None
@@ -48,16 +48,16 @@ class Life:
     def every(self) -> list[str]:
         """The path of every record."""
         paths, store = self.tree.paths, self.tree.store
-        single = [paths.meta, paths.controller, paths.head, paths.wishes, paths.refused]
+        single = [paths.meta, paths.controller, paths.head, paths.overrides, paths.refused]
         return single + [f"{folder}/{name}" for folder in paths.folders for name in store.children(folder)]
 
 
 @pytest.fixture
-def life(tree: Tree) -> Life:
+def life(tree: GroupState) -> Life:
     return Life(tree)
 
 
-def tear(tree: Tree, path: str) -> None:
+def tear(tree: GroupState, path: str) -> None:
     tree.store.set(path, b"\xff", -1)
 
 
@@ -86,7 +86,7 @@ def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(l
     with pytest.raises(NotOwner):
         ownership.release(tree, life.w1, P, life.right.version)
     assert life.commits()[P] is not None, "the run under the former claim writes nothing any more"
-    other = Tree(world.connect(), tree.group)
+    other = GroupState(world.connect(), tree.group)
     w2 = membership.join(other, "w2", Live())
     assert ownership.claim(other, w2, P, tree.owned()[P].version).token > life.right.token
     with pytest.raises(ConfigError, match="No unreadable record"):
@@ -130,7 +130,7 @@ def test_what_was_written_meanwhile_is_not_set_free(life: Life, world: World, ki
     tree, path = life.tree, life.tree.paths.own(P)
     tear(tree, path)
     other = world.connect()
-    slow = Tree(kind(tree.store, lambda: other.set(path, encode(Own(incarnation=life.w1)), -1)), tree.group)
+    slow = GroupState(kind(tree.store, lambda: other.set(path, encode(Own(incarnation=life.w1)), -1)), tree.group)
     try:
         repair.repair(slow, [path])
     except Conflict:
@@ -147,11 +147,11 @@ def test_a_lost_reply_of_a_repair_is_read_back(life: Life, world: World) -> None
         assert (life.tree.owned()[P].incarnation, life.tree.owned()[P].version) == (None, version + 1)
 
 
-def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: Tree, world: World) -> None:
+def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: GroupState, world: World) -> None:
     tree.grow("flights", ["AA"])
     now = [0.0]
     agent = Agent(
-        Tree(world.connect(), tree.group),
+        GroupState(world.connect(), tree.group),
         "w1",
         Live(),
         lambda *_, **__: None,
@@ -229,7 +229,7 @@ def test_a_controller_begun_anew_has_a_term_that_nobody_had(life: Life) -> None:
 
 @pytest.mark.parametrize(("kind", "back"), [(Slow, False), (Careless, True)])
 def test_a_head_that_was_mended_meanwhile_does_not_go_back(life: Life, world: World, kind: type, back: bool) -> None:
-    other = Tree(world.connect(), life.tree.group)
+    other = GroupState(world.connect(), life.tree.group)
     tear(life.tree, life.tree.paths.head)
 
     def meanwhile() -> None:
@@ -237,7 +237,7 @@ def test_a_head_that_was_mended_meanwhile_does_not_go_back(life: Life, world: Wo
         publish(other, take_control(other), Publication({"w2": frozenset({P})}))
 
     try:
-        repair.repair(Tree(kind(life.tree.store, meanwhile), life.tree.group), [life.tree.paths.head])
+        repair.repair(GroupState(kind(life.tree.store, meanwhile), life.tree.group), [life.tree.paths.head])
     except Conflict:
         assert not back
     assert (life.tree.head().record.epoch, set(life.tree.targets()[1])) == ((1, {"w1"}) if back else (2, {"w1", "w2"}))
@@ -250,12 +250,12 @@ def test_what_goes_with_its_session_or_is_written_anew_is_left_alone(life: Life)
         tear(life.tree, path)
         with pytest.raises(ConfigError, match=f"{path} cannot be removed by hand"):
             repair.repair(life.tree, [path])
-    tear(life.tree, paths.wishes)
-    assert repair.repair(life.tree, [paths.root]) == (paths.wishes,)
+    tear(life.tree, paths.overrides)
+    assert repair.repair(life.tree, [paths.root]) == (paths.overrides,)
     assert [one.path for one in repair.find_unreadable(life.tree)] == sorted(kept)
 
 
-def test_a_partition_goes_back_to_its_own_pipeline(tree: Tree) -> None:
+def test_a_partition_goes_back_to_its_own_pipeline(tree: GroupState) -> None:
     """Also where two pipelines are torn whose names begin alike, and without what was forgotten."""
     names = {"a": ("1", "2"), "a-b": ("1", "2")}
     for name, keys in names.items():
@@ -272,7 +272,7 @@ def test_a_partition_goes_back_to_its_own_pipeline(tree: Tree) -> None:
 def test_settings_that_cannot_be_read_begin_anew_under_a_new_id_once_no_run_is_alive(life: Life) -> None:
     tree, before = life.tree, life.tree.meta()
     tear(tree, tree.paths.meta)
-    tear(tree, tree.paths.wishes)
+    tear(tree, tree.paths.overrides)
     with pytest.raises(ConfigError, match="run-1"):
         repair.repair(tree, [tree.paths.root])
     assert len(repair.find_unreadable(tree)) == 2, "all or none"
@@ -290,18 +290,18 @@ def test_a_group_that_lost_its_settings_alone_is_founded_again_under_another_id(
     assert (tree.head(), tree.owned()) == (head, own)
 
 
-def test_wishes_that_cannot_be_read_refuse_every_wish_until_they_are_removed(life: Life) -> None:
+def test_overrides_that_cannot_be_read_refuse_every_override_until_they_are_removed(life: Life) -> None:
     tree = life.tree
-    for path in (tree.paths.wishes, tree.paths.worker("w1")):
+    for path in (tree.paths.overrides, tree.paths.worker("w1")):
         tear(tree, path)
-    group = (lambda: wishes.pause(tree), lambda: wishes.resume(tree), lambda: wishes.pin(tree, P, "w1"))
-    for wish in (*group, lambda: wishes.cordon(tree, "w1"), lambda: wishes.uncordon(tree, "w1")):
+    group = (lambda: overrides.pause(tree), lambda: overrides.resume(tree), lambda: overrides.pin(tree, P, "w1"))
+    for change in (*group, lambda: overrides.cordon(tree, "w1"), lambda: overrides.uncordon(tree, "w1")):
         with pytest.raises(Undecodable, match="rota repair"):
-            wish()
-    repair.repair(tree, [tree.paths.wishes, tree.paths.workers])
+            change()
+    repair.repair(tree, [tree.paths.overrides, tree.paths.workers])
     assert not repair.find_unreadable(tree)
-    assert tree.worker_wishes() == {}
-    assert wishes.cordon(tree, "w1").capacity is None
+    assert tree.worker_overrides() == {}
+    assert overrides.cordon(tree, "w1").capacity is None
 
 
 def test_adopting_begins_only_where_every_record_can_be_read(life: Life) -> None:

@@ -4,27 +4,26 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.coordination import membership, ownership, wishes
+from rota.coordination import membership, overrides, ownership
 from rota.coordination.adopt import adopt
-from rota.coordination.look import basis
-from rota.coordination.look import look as look_at
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads
-from rota.coordination.tree import Tree
+from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.errors import Undecodable
 from rota.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group
 
 CHANGES: dict[str, Callable[[Group], object]] = {
-    "cordon": lambda g: wishes.cordon(g.tree, "w1"),
-    "drain": lambda g: wishes.drain(g.tree, "w1"),
-    "capacity": lambda g: wishes.wish(g.tree, "w1", capacity=3.0),
-    "labels": lambda g: wishes.wish(g.tree, "w1", labels={"disk": "ssd"}),
-    "max_partitions": lambda g: wishes.wish(g.tree, "w1", max_partitions=1),
-    "pin": lambda g: wishes.pin(g.tree, "flights:AA", "w2"),
-    "pause": lambda g: wishes.pause(g.tree),
+    "cordon": lambda g: overrides.cordon(g.tree, "w1"),
+    "drain": lambda g: overrides.drain(g.tree, "w1"),
+    "capacity": lambda g: overrides.override(g.tree, "w1", capacity=3.0),
+    "labels": lambda g: overrides.override(g.tree, "w1", labels={"disk": "ssd"}),
+    "max_partitions": lambda g: overrides.override(g.tree, "w1", max_partitions=1),
+    "pin": lambda g: overrides.pin(g.tree, "flights:AA", "w2"),
+    "pause": lambda g: overrides.pause(g.tree),
     "assignor": lambda g: g.tree.found(assignor="hash"),
     "options": lambda g: g.tree.found(options={"x": 1}),
     "budget": lambda g: g.tree.found(budget=1),
@@ -44,12 +43,12 @@ CHANGES: dict[str, Callable[[Group], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -> None:
-    assert not basis(balanced.tree).moved
+    assert not read_basis(balanced.tree).moved
     CHANGES[change](balanced)
-    assert basis(balanced.tree).moved
-    assert basis(Tree(balanced.server.connect(), "default")).moved, "whoever looks sees the same"
+    assert read_basis(balanced.tree).moved
+    assert read_basis(GroupState(balanced.server.connect(), "default")).moved, "whoever looks sees the same"
     balanced.rebalance()
-    assert not basis(balanced.tree).moved
+    assert not read_basis(balanced.tree).moved
 
 
 NOTHING: dict[str, Callable[[Group], object]] = {
@@ -58,7 +57,7 @@ NOTHING: dict[str, Callable[[Group], object]] = {
     "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), Checkpoint(offset=1, token=1, run_id="")),
     "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights:AA", 0),
     "parked": lambda g: park(g.tree, "flights:AA", "bad"),
-    "the same wish": lambda g: wishes.uncordon(g.tree, "w1"),
+    "the same override": lambda g: overrides.uncordon(g.tree, "w1"),
     "the same settings": lambda g: g.tree.found(assignor="sticky", budget=None),
     "the same keys": lambda g: g.tree.grow("flights", KEYS),
     "token base": lambda g: adopt(g.tree, 1000),
@@ -68,14 +67,14 @@ NOTHING: dict[str, Callable[[Group], object]] = {
 @pytest.mark.parametrize("change", NOTHING)
 def test_what_it_does_not_read_leaves_the_basis_alone(balanced: Group, change: str) -> None:
     NOTHING[change](balanced)
-    assert not basis(balanced.tree).moved
+    assert not read_basis(balanced.tree).moved
 
 
 def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
-    wishes.pin(balanced.tree, "flights:AA", "w2")
+    overrides.pin(balanced.tree, "flights:AA", "w2")
     balanced.tree.grow("flights", [], {"disk": "ssd"})
     balanced.tree.put(balanced.tree.paths.load("flights"), Loads(rates={"AA": 30.0, "DL": 10.0}))
-    snapshot = look_at(balanced.tree).snapshot
+    snapshot = read_snapshot(balanced.tree).snapshot
     parts = {p.id: p for p in (snapshot.partition(i) for i in range(4))}
     assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights:AA": "w2"}
     assert {p: v.load for p, v in parts.items()} == {
@@ -87,8 +86,8 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
     assert parts["flights:AA"].rate == 30.0
     assert parts["flights:B6"].rate is None
     assert all(p.requires == {"disk": "ssd"} for p in parts.values())
-    wishes.pin(balanced.tree, "flights:AA", None)
-    assert balanced.tree.wishes().pins == {}
+    overrides.pin(balanced.tree, "flights:AA", None)
+    assert balanced.tree.overrides().pins == {}
 
 
 def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: Group) -> None:
@@ -97,7 +96,7 @@ def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: G
     ownership.claim(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
     ownership.claim(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
     balanced.agents["w2"].store.close()
-    look = look_at(balanced.tree)
+    look = read_snapshot(balanced.tree)
     owners = {p: look.snapshot.name(int(look.snapshot.owner[i])) for i, p in enumerate(look.snapshot.partition_ids)}
     assert owners[mine[0]] == "w1"
     assert owners[mine[1]] == "w2"
@@ -109,39 +108,39 @@ def test_an_absence_is_remembered_from_look_to_look() -> None:
     time = [100.0]
     group = Group(MemoryServer(clock=lambda: time[0]))
     group.agents["w2"].store.close()
-    look = look_at(group.tree)
+    look = read_snapshot(group.tree)
     publish(
         group.tree,
         take_control(group.tree),
         Publication({w: t.partitions for w, t in look.targets.items()}, absences=look.absences, due=110.0),
     )
     time[0] = 105.0
-    again = look_at(group.tree)
+    again = read_snapshot(group.tree)
     assert (again.now, dict(again.absences), again.snapshot.absences) == (105.0, {"w2": 100.0}, {"w2": 100.0})
     assert group.tree.head().record.due == 110.0
     group.join("w2")
-    assert dict(look_at(group.tree).absences) == {}
+    assert dict(read_snapshot(group.tree).absences) == {}
 
 
-def test_an_unreadable_live_or_wish_record_makes_a_worker_keep_what_it_holds(balanced: Group) -> None:
+def test_an_unreadable_live_or_override_record_makes_a_worker_keep_what_it_holds(balanced: Group) -> None:
     balanced.tree.store.set(balanced.tree.paths.live(balanced.names["w2"]), b"?", -1)
     balanced.tree.store.create(balanced.tree.paths.worker("w1"), b"?")
-    look = look_at(balanced.tree)
+    look = read_snapshot(balanced.tree)
     assert {w.id: w.state for w in look.snapshot.workers} == {"w1": "cordoned", "w2": "cordoned"}
     assert set(balanced.tree.unreadable) == {
         balanced.tree.paths.live(balanced.names["w2"]),
         balanced.tree.paths.worker("w1"),
     }
     balanced.tree.store.set(balanced.tree.paths.worker("w1"), b'{"v":1}', -1)
-    look_at(balanced.tree)
+    read_snapshot(balanced.tree)
     assert set(balanced.tree.unreadable) == {balanced.tree.paths.live(balanced.names["w2"])}
 
 
-@pytest.mark.parametrize("which", ["meta", "wishes", "controller", "head"])
+@pytest.mark.parametrize("which", ["meta", "overrides", "controller", "head"])
 def test_an_unreadable_record_of_the_group_stops_the_look(balanced: Group, which: str) -> None:
     path = getattr(balanced.tree.paths, which)
     balanced.tree.store.set(path, b"\xff", -1)
-    for look in (basis, look_at):
+    for look in (read_basis, read_snapshot):
         with pytest.raises(Undecodable) as refused:
             look(balanced.tree)
         assert refused.value.path == path
@@ -151,7 +150,7 @@ def test_an_unreadable_pipeline_is_not_one_without_partitions(balanced: Group) -
     path = balanced.tree.paths.pipeline("flights")
     balanced.tree.store.set(path, b"", -1)
     with pytest.raises(Undecodable):
-        look_at(balanced.tree)
+        read_snapshot(balanced.tree)
     with pytest.raises(Undecodable):
         balanced.tree.grow("flights", ["AA"])
 

@@ -9,9 +9,9 @@ import pytest
 
 from rota.cli.log import MOST, Log
 from rota.cli.watchdog import TICKS, Watchdog
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
-from rota.coordination.tree import Tree
 from tests.conformance.processes import Start
 from tests.conformance.targets import aim, held, incarnation, owners
 from tests.waiting import wait_until
@@ -27,7 +27,7 @@ command()
 """
 
 
-def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: Tree) -> None:
+def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: GroupState) -> None:
     names = [f"t:{number}" for number in range(200)]
     real.store.multi([Create(real.paths.own(name), encode(Own())) for name in names])
     start("w1", program=("-c", UNREAD))
@@ -37,7 +37,7 @@ def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: Tree) -> None
 
 
 def test_a_worker_that_stands_still_is_not_live(
-    start: Start, real: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, real: GroupState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside it one without its watchdog, live for as long as it stands: what is its own, nobody works on."""
     flag = tmp_path / "stands"

@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.coordination import membership, ownership, wishes
+from rota.coordination import membership, overrides, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park
 from rota.coordination.publication import Publication, publish, take_control
@@ -13,7 +14,7 @@ from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
-    GroupWishes,
+    GroupOverrides,
     Head,
     Live,
     Loads,
@@ -26,19 +27,18 @@ from rota.coordination.records import (
     Refusals,
     RunNode,
     Slots,
-    WorkerWishes,
+    WorkerOverrides,
     decode,
 )
 from rota.coordination.rename import rename_pipeline
 from rota.coordination.store import Check, Node, Op
-from rota.coordination.tree import Tree
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 SECTION = PAGE.partition("## ZooKeeper")[2].partition("\n## ")[0]
 MODELS: dict[str, type[Record]] = {
     "meta": Meta,
-    "workers/<worker>": WorkerWishes,
-    "wishes": GroupWishes,
+    "workers/<worker>": WorkerOverrides,
+    "overrides": GroupOverrides,
     "live/<incarnation>": Live,
     "live/<incarnation>=waiting": Live,
     "partitions/<pipeline>": Partitions,
@@ -85,14 +85,14 @@ def free(op: Op) -> bool:
     return not isinstance(op, Check) or op.version == -1
 
 
-def life(store: MemoryStore) -> Tree:
+def life(store: MemoryStore) -> GroupState:
     """One group with every node there is."""
-    tree = Tree(store, "default")
+    tree = GroupState(store, "default")
     tree.found()
     tree.grow("flights", ["AA"])
     incarnation = membership.join(tree, "w1", Live())
     membership.wait_beside(tree, "w1", Live())
-    wishes.uncordon(tree, "w1")
+    overrides.uncordon(tree, "w1")
     publish(tree, take_control(tree), Publication({"w1": frozenset({"flights:AA"})}))
     target = tree.target("w1")
     assert target is not None
@@ -170,11 +170,11 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
 
 
 def test_the_limits_are_on_the_page() -> None:
+    from rota.coordination.id_set import MAX_IDS
+    from rota.coordination.limits import MAX_PACKED
     from rota.coordination.membership import MAX_RUN
-    from rota.coordination.packed import MAX_IDS
     from rota.coordination.publication import KEEP_EPOCHS
     from rota.coordination.records import MAX_MOVES, MAX_REFUSALS
-    from rota.coordination.room import MAX_PACKED
     from rota.coordination.store import CLOCK, MAX_DATA
 
     for number in (MAX_DATA, MAX_IDS, MAX_PACKED):

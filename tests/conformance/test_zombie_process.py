@@ -12,8 +12,8 @@ from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Live, Own, encode
-from rota.coordination.tree import Tree
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ from rota.coordination import membership, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.records import Checkpoint, Live
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.errors import RotaError
 from tests.ablations import NO_OWNER, NO_RUN, Blind, changed
 
@@ -32,7 +32,7 @@ hosts, group, guarded = sys.argv[1], sys.argv[2], sys.argv[3] == "guarded"
 store = connect(hosts, 1.0)
 if not guarded:
     changed(store, NO_OWNER, NO_RUN)
-tree = Tree(store, group)
+tree = GroupState(store, group)
 incarnation = membership.join(tree, "zombie", Live())
 run = membership.register_run(tree, "run", incarnation, ["flights:UA"])
 held = ownership.claim(tree, incarnation, "flights:UA", 0)
@@ -58,7 +58,7 @@ print(first, commit(667), active, flush=True)
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without-guards"])
 def test_a_woken_zombie(zookeeper: EmbeddedZooKeeper, group: str, guarded: bool) -> None:
     with connect(zookeeper.hosts) as store:
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         tree.found()
         store.create(tree.paths.own(P), encode(Own()))
         zombie = subprocess.Popen(

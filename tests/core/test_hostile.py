@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from rota.coordination.client import checked_hosts
+from rota.coordination.group_state import GroupState
+from rota.coordination.id_set import MAX_IDS, unpack
 from rota.coordination.layout import Paths
 from rota.coordination.memory import MemoryServer
-from rota.coordination.packed import MAX_IDS, unpack
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
 from rota.coordination.store import checked_path
-from rota.coordination.tree import Tree
 from rota.core.document import answer_request, parse_request
 from rota.errors import ConfigError, RotaError, Undecodable
 from rota.ids import (
@@ -223,7 +223,7 @@ def test_a_payload_that_means_harm_is_quarantined_and_left_alone(model: type[Rec
         decode("/rota/g/x", model, PAYLOADS[name])
     assert "It is left alone" in line(caught)
     server = MemoryServer(clock=lambda: 1.0)
-    tree = Tree(server.connect(), "g")
+    tree = GroupState(server.connect(), "g")
     tree.found()
     paths = {Live: tree.paths.live("w@" + "0" * 16), Own: tree.paths.own("p:a"), Parked: tree.paths.parking("p:a")}
     path = {**paths, Partitions: tree.paths.pipeline("p"), Slots: tree.paths.assign("w")}[model]

@@ -1,5 +1,6 @@
 """The grammar of names: what people see is what every program writes, and it reads back one way."""
 
+import shlex
 import unicodedata
 from itertools import combinations
 from typing import Any
@@ -110,6 +111,12 @@ def test_what_is_no_partition_id_is_refused_in_one_line(text: str) -> None:
 def test_a_partition_id_is_text(value: Any) -> None:
     with pytest.raises(ConfigError, match="Bad partition id"):
         ids.checked_partition(value)
+
+
+@given(NAMES | st.sampled_from(["$(touch owned)", "a'b", "`x`", "a;b", "--all", "Café Zürich"]))
+def test_an_id_is_one_word_of_the_shell_in_a_next_step(name: str) -> None:
+    partition = ids.partition_id("p", ids.escape(name))
+    assert shlex.split(f"rota retry {ids.quote(partition)}") == ["rota", "retry", partition]
 
 
 def test_the_name_of_a_runs_node_reads_back() -> None:

@@ -1,5 +1,6 @@
 """What a worker says: each word stands in docs/protocol.md, and usage is told when it is news."""
 
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def test_the_protocol_lists_every_word() -> None:
     section = (ROOT / "docs" / "protocol.md").read_text().partition("## The words of a worker")[2].partition("\n## ")[0]
     listed = {word for row in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`([a-z-]+)`", row)}
     assert said == listed
+
+
+@pytest.mark.parametrize("key", ["AA", "shop=1", "Café Zürich", 'a" event=lost reason="b', "a\\"])
+def test_a_partition_of_any_name_is_one_value_of_its_line(capfd: pytest.CaptureFixture[str], key: str) -> None:
+    """`a" event=lost reason="b` was a line of its own making."""
+    process = Process("g", "w1", Live(), None, Settings.from_environment(), "")
+    process.say("claimed", partition=f"p:{key}", reason="free")
+    process._log.close()
+    (line,) = capfd.readouterr().err.splitlines()
+    value = line.partition(" partition=")[2].removesuffix(" reason=free")
+    assert (json.loads(value) if value.startswith('"') else value) == f"p:{key}"
 
 
 class Deaf:

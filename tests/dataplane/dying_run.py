@@ -11,7 +11,7 @@ from typing import Any
 from rota import consume as verb
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
@@ -69,7 +69,7 @@ def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
 def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
     """Dies at the checkpoints of a batch, with those written `first` or not; where a partition begins is written before."""
 
-    def call(tree: Tree, run: str, entries: Sequence[Entry]) -> Any:
+    def call(tree: GroupState, run: str, entries: Sequence[Entry]) -> Any:
         batch = any(entry.checkpoint.offset for entry in entries)
         if batch and not first:
             die()
@@ -102,7 +102,7 @@ def main(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *k
     pipeline = load(Path(pipelines)).pipelines["p"]
     with connect(hosts, 1.0) as store:
         partitions = [pipeline.partition(k) for k in keys]
-        tree = Tree(store, group)
+        tree = GroupState(store, group)
         ports = open_ports(pipeline, group, tree.meta().id)
         events = verb.consume(tree, pipeline, incarnation, partitions, f"died-{group}", ports)
         for event in events:

@@ -11,7 +11,7 @@ import pytest
 from rota.backlog import backlog, owners
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition
 from rota.coordination.checkpoint import Entry, write_checkpoints
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.machine import free_port
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -70,7 +70,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
 
 
 def test_a_run_for_a_life_that_is_over_touches_nothing(world: World) -> None:
-    tree = Tree(world.server.connect(), "g")
+    tree = GroupState(world.server.connect(), "g")
     world.give("a", incarnation=world.join("w1", tree))
     world.rows("a", "0", 1)
     tree.store.close()
@@ -84,7 +84,7 @@ def test_of_two_runs_the_elder_works(world: World) -> None:
     world.give("a", "b")
     world.rows("a", "0", 1)
     world.rows("b", "0", 1)
-    register_run(Tree(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
+    register_run(GroupState(world.server.connect(), "g"), "elder", world.incarnation, ["p:a"])
     kinds = {e.partition: e for e in world.run("a", "b")}
     assert kinds["p:a"] == DroppedPartition("p:a", "run elder works on it")
     assert isinstance(kinds["p:b"], CommittedBatch)
@@ -149,7 +149,7 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
         world.rows(key, "0", 3)
     world.run("a")
 
-    def lost(tree: Tree, run: str, entries: list[Entry]) -> dict[str, None]:
+    def lost(tree: GroupState, run: str, entries: list[Entry]) -> dict[str, None]:
         tree.store.close()
         return write_checkpoints(tree, run, entries)
 

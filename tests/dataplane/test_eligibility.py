@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rota.backlog import backlog, owners
+from rota.coordination.group_state import GroupState, OwnView, RunView
 from rota.coordination.membership import register_run
 from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
-from rota.coordination.tree import OwnView, RunView, Tree
 from rota.eligibility import Facts, judge, read_facts
 from rota.rights import read_rights
 from tests.dataplane.world import World
@@ -100,7 +100,7 @@ def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> N
     world.give("a")
     store = Recording(world.server)
     store.read = []
-    read_facts(Tree(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
+    read_facts(GroupState(store, "g"), ("p:a",), world.incarnation if whose == "a run's" else None)
     assert store.read.index("own") < store.read.index("live")
 
 

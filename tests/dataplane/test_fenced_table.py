@@ -165,7 +165,7 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
 def test_without_looking_into_the_history_it_is_written_twice(
     tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look in ("landed", "_unmoved"):
+    for look in ("find_commit", "_check_unmoved"):
         monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
@@ -211,7 +211,7 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
 
 
 def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FencedTable, "_newer", lambda *_: {})
+    monkeypatch.setattr(FencedTable, "_find_newer", lambda *_: {})
     table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
@@ -222,7 +222,7 @@ def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, mo
 def test_without_identity_another_zookeeper_writes_into_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "identify", lambda *_: None)
+    monkeypatch.setattr(FencedTable, "check_owner", lambda *_: None)
     for meta in (META, "1" * 32):
         table = ledger(tmp_path, meta=meta)
         claimed = table.claim({"p": 1}, {"p": 0})
@@ -257,7 +257,7 @@ def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path
     from deltalake import write_deltalake
 
     DeltaTable.create(tmp_path / "main", pa.schema([("_partition", pa.string()), ("_offset", pa.int64())]))
-    ledger(tmp_path).identify(DeltaTable(tmp_path / "main"))
+    ledger(tmp_path).check_owner(DeltaTable(tmp_path / "main"))
     write_deltalake(tmp_path / "main", pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
     with pytest.raises(ForeignTable):
         ledger(tmp_path).claim({"p": 1}, {"p": 0})
@@ -314,7 +314,7 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
 def test_without_looking_at_what_others_did_rows_are_gone(
     tmp_path: Path, change: Callable[[FencedTable], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "_altered", lambda *_: None)
+    monkeypatch.setattr(FencedTable, "_find_foreign_commit", lambda *_: None)
     table = filled(tmp_path)
     change(table)
     go_on(table)
@@ -409,7 +409,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
     if not guarded:
-        monkeypatch.setattr(FencedTable, "_in_place", lambda *_: None)
+        monkeypatch.setattr(FencedTable, "_check_same_copy", lambda *_: None)
     table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
@@ -435,7 +435,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
 ) -> None:
     """A table that names files that are not there is read by nobody any more."""
     if not guarded:
-        for look in ("_in_place", "on_disk"):
+        for look in ("_check_same_copy", "check_on_disk"):
             monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = filled(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})

@@ -287,8 +287,8 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
     looked: list[LandedFile] = []
-    real = FilesSource._now
-    monkeypatch.setattr(FilesSource, "_now", lambda self, file: looked.append(file) or real(self, file))
+    real = FilesSource._read_state
+    monkeypatch.setattr(FilesSource, "_read_state", lambda self, file: looked.append(file) or real(self, file))
     assert rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 
@@ -327,7 +327,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
         monkeypatch.setattr(file_index.FileIndex, "_moves", lambda *_: [])
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
-    real, armed = FilesSource._new, [True]
+    real, armed = FilesSource._find_new, [True]
 
     def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         found = real(self, partition, known)
@@ -336,7 +336,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
             assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
         return found
 
-    monkeypatch.setattr(FilesSource, "_new", meanwhile)
+    monkeypatch.setattr(FilesSource, "_find_new", meanwhile)
     slow.assign_offsets(("p:x",))
     rows = log(slow.index.path).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))

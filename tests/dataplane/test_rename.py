@@ -21,8 +21,8 @@ from rota.backlog import lags
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
+from rota.coordination.overrides import pin
 from rota.coordination.parking import park
-from rota.coordination.wishes import pin
 from rota.dataplane.delta import renaming, replacement
 from rota.dataplane.delta.commit_info import rename_id
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -147,7 +147,7 @@ def settled(world: World, old: str, new: str, end: int) -> None:
     assert lags(world.tree, world.ports.source, [f"{new}-a"]) == {f"{new}-a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
-    assert world.tree.wishes().pins == {f"{new}-a": "w1"}
+    assert world.tree.overrides().pins == {f"{new}-a": "w1"}
     assert world.tree.checkpoints().keys() == {f"{new}-a"}
     assert world.tree.checkpoints()[f"{new}-a"].record.run_id == "run"
     assert not world.tree.parked()
@@ -201,7 +201,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "before the pins": (verb.coordination, "repin", lambda *_: True),
     "before the old checkpoints go": (verb.coordination, "_gone", lambda *_: True),
     "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
-    "a file of main is written": (FencedTable, "on_disk", lambda ledger, *_: ledger.path.name == "main"),
+    "a file of main is written": (FencedTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
 }
 
 
@@ -319,7 +319,7 @@ def test_a_compaction_beside_a_rename_loses_nothing(small: World, monkeypatch: p
     filled(small, "0")
     filled(small, "1")
     small.call("q")
-    real, times = FencedTable.on_disk, [2]
+    real, times = FencedTable.check_on_disk, [2]
 
     def meanwhile(ledger: FencedTable, files: Any) -> None:
         real(ledger, files)
@@ -327,7 +327,7 @@ def test_a_compaction_beside_a_rename_loses_nothing(small: World, monkeypatch: p
             times[0] -= 1
             DeltaTable(ledger.path).optimize.compact()
 
-    monkeypatch.setattr(FencedTable, "on_disk", meanwhile)
+    monkeypatch.setattr(FencedTable, "check_on_disk", meanwhile)
     assert rename(small.tree, "p", small.pipeline) == 1
     assert (rows(small), rows(small, "quarantine")) == (each("q:a", 2), each("q:a", 2))
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.consume import CommittedBatch, Event, consume
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.coordination.tree import Tree
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
 from rota.machine import free_port
@@ -52,9 +52,9 @@ class World:
         self.runs = 0
         self.write(self.text)
 
-    def open(self) -> Tree:
+    def open(self) -> GroupState:
         """The group over a session of its own."""
-        return Tree(self.server.connect(), self.group)
+        return GroupState(self.server.connect(), self.group)
 
     @property
     def table(self) -> Path:
@@ -84,7 +84,7 @@ class World:
     def rows(self, key: str, name: str, count: int, first: int = 0) -> None:
         self.land(key, name, (f'{{"n": {i}, "word": "w{i}"}}' for i in range(first, first + count)))
 
-    def join(self, worker: str = "w1", tree: Tree | None = None) -> str:
+    def join(self, worker: str = "w1", tree: GroupState | None = None) -> str:
         """A worker with a session of its own, unless `tree` is given, joins."""
         tree = tree or self.open()
         self.incarnation = join(tree, worker, Live(endpoint=self.endpoint))

@@ -47,6 +47,24 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"  {verb} " in said
 
 
+def test_a_partition_of_any_script_is_printed_on_any_terminal() -> None:
+    """A terminal without its letters ended the command in a traceback."""
+    document = json.dumps({"workers": [{"id": "w1"}], "partitions": [{"id": "p:Zürich 日本"}]})
+    for encoding, shown in (
+        ("utf-8", "p:Zürich 日本"),
+        ("latin-1", r"p:Zürich \u65e5\u672c"),
+        ("ascii", r"p:Z\xfcrich"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "rota", "plan"],
+            input=document.encode(),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=True,
+        )
+        assert shown in done.stdout.decode(encoding)
+
+
 def test_without_zookeeper_a_reader_says_so_in_one_line(tmp_path: Path) -> None:
     done = rota("status", ROTA_ZOOKEEPER="127.0.0.1:1", ROTA_PIPELINES=str(tmp_path), ROTA_SESSION_TIMEOUT="2")
     assert done.returncode == 2, done.stderr

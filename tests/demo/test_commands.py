@@ -17,10 +17,10 @@ from rota.cli import cli
 from rota.coordination import membership, ownership
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
 from rota.coordination.publication import Audit, Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Parked, Refusal, Refusals, encode
-from rota.coordination.tree import Tree
 from rota.core import Move
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
@@ -35,7 +35,7 @@ KEYS = ("AA", "B6", "UA")
 @dataclass(frozen=True)
 class Group:
     hosts: str
-    tree: Tree
+    tree: GroupState
     w1: str
     w2: str
 
@@ -45,11 +45,11 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """w1 holds AA and B6, w2 got UA in epoch 2 and committed it; B6 is parked; a late write of UA was refused."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         with connect(server.hosts) as one, connect(server.hosts) as two:
-            tree = Tree(one, "default")
+            tree = GroupState(one, "default")
             tree.found()
             tree.grow("flights", KEYS)
             w1 = membership.join(tree, "w1", Live(endpoint="sc://127.0.0.1:1"))
-            w2 = membership.join(Tree(two, "default"), "w2", Live(capacity=2.0))
+            w2 = membership.join(GroupState(two, "default"), "w2", Live(capacity=2.0))
             term = take_control(tree)
             first = {"w1": frozenset(f"flights:{k}" for k in KEYS)}
             placed = tuple(Move(f"flights:{k}", None, "w1", 1.0, "it had no owner") for k in KEYS)
@@ -60,7 +60,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
             audit = Audit("w2 joined", ("w2",), (), moved, {"moves": 1, "placements": 0, "imbalance_after": 1.3}, "r2")
             publish(tree, term, Publication(second, audit=audit))
             for incarnation, partition in ((w1, "flights:AA"), (w1, "flights:B6"), (w2, "flights:UA")):
-                holder = tree if incarnation == w1 else Tree(two, "default")
+                holder = tree if incarnation == w1 else GroupState(two, "default")
                 ownership.claim(holder, incarnation, partition, tree.owned([partition])[partition].version)
             token = tree.owned()["flights:UA"].token
             done = Checkpoint(offset=3, token=token, run_id="run-7", rows=2500, seconds=1.5, epoch=2)
@@ -169,9 +169,9 @@ def test_check_reaches_zookeeper_and_tries_each_workers_spark(run: Run, tmp_path
     assert "its runs start a local session" in probes["Spark of w2"]["seen"]
 
 
-def test_wishes_are_records_that_the_next_look_reads(group: Group, run: Run) -> None:
+def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) -> None:
     run("cordon", "w2")
-    assert group.tree.worker_wishes()["w2"].record.cordoned
+    assert group.tree.worker_overrides()["w2"].record.cordoned
     assert {w["id"]: w["state"] for w in run.json("status")["workers"]} == {"w1": "active", "w2": "cordoned"}
     said = run("drain", "w2").output
     assert "drains 1 partitions" in said
@@ -179,18 +179,18 @@ def test_wishes_are_records_that_the_next_look_reads(group: Group, run: Run) -> 
     run("uncordon", "w2")
     assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
     run("pin", "flights:UA", "w1")
-    assert group.tree.wishes().pins == {"flights:UA": "w1"}
+    assert group.tree.overrides().pins == {"flights:UA": "w1"}
     assert "pinned to w1" in run.json("why", "flights:UA")["would_move"][0]
     assert "w9 is not live, so it waits; live: w1, w2" in run("pin", "flights:UA", "w9").output
     assert "no longer pinned" in run("pin", "flights:UA", "--clear").output
-    assert group.tree.wishes().pins == {}
+    assert group.tree.overrides().pins == {}
     run("pause")
     assert run.json("status")["paused"]
     run("resume")
     assert not run.json("status")["paused"]
 
 
-def test_a_wish_about_somebody_unknown_is_refused_with_the_known(run: Run) -> None:
+def test_an_override_about_somebody_unknown_is_refused_with_the_known(run: Run) -> None:
     for command in ("cordon", "uncordon", "drain", "forget"):
         with pytest.raises(RotaError, match=r"Unknown worker 'w9'. Known: w1, w2"):
             run(command, "w9")
@@ -270,16 +270,16 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
 ) -> None:
     """It said so, and a look that had begun before the reload brought the partitions back."""
     group.tree.grow("old", ["x"])
-    left, real = [looks], Tree.pipelines
+    left, real = [looks], GroupState.pipelines
 
-    def looked(tree: Tree) -> object:
+    def looked(tree: GroupState) -> object:
         if "old" not in (found := real(tree)) and tree is not group.tree and left[0]:
             left[0] -= 1
             group.tree.grow("old", ["x"])
         return found
 
     monkeypatch.setattr("rota.cli.forget.LOOK", 1.0)
-    monkeypatch.setattr(Tree, "pipelines", looked)
+    monkeypatch.setattr(GroupState, "pipelines", looked)
     if ends:
         assert "1 partitions of old are no longer in group default" in run("forget", "--pipeline", "old").output
         assert "old" not in real(group.tree)
@@ -346,7 +346,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
         (tree.paths.checkpoint("mine:day-0"), Checkpoint(offset=3, token=1, run_id="r")),
     ):
         tree.put(path, record)
-    monkeypatch.setattr("rota.coordination.room.MAX_IDS", len(tree.ids()))
+    monkeypatch.setattr("rota.coordination.limits.MAX_IDS", len(tree.ids()))
     full = next(probe for probe in run.json("check")["probes"] if probe["name"] == "room for mine")
     assert (full["works"], "mine:day-9" in full["seen"]) == (False, True)
     with pytest.raises(RotaError, match="mine:day-1 is still in the source of mine"):

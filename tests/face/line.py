@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from rota.coordination.client import connect
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
 from tests.waiting import wait_until
@@ -97,9 +97,9 @@ class Line:
     # --- what came of it
 
     @contextmanager
-    def tree(self, group: str) -> Iterator[Tree]:
+    def tree(self, group: str) -> Iterator[GroupState]:
         with connect(self.zookeeper, 10) as store:
-            yield Tree(store, group)
+            yield GroupState(store, group)
 
     def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:
         """(partition, value) of every row that the table holds, sorted; read past all of rota."""

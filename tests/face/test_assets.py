@@ -18,11 +18,11 @@ from dagster_project.definitions import compose
 from resources.spark import SparkResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
@@ -46,10 +46,10 @@ class Bench:
         self.catalog = load(folder / "pipelines")
         self.defs = compose(self.catalog).get_repository_def()
         self.stores = [connect(hosts, 10) for _ in range(3)]
-        self.tree = Tree(self.stores[0], self.group)
+        self.tree = GroupState(self.stores[0], self.group)
         self.tree.found()
         self.incarnations = {
-            f"w{i}": join(Tree(store, self.group), f"w{i}", Live(endpoint=spark))
+            f"w{i}": join(GroupState(store, self.group), f"w{i}", Live(endpoint=spark))
             for i, store in enumerate(self.stores[1:], 1)
         }
 

@@ -15,10 +15,10 @@ from assets import names
 from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live, Loads
-from rota.coordination.tree import Tree
 from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.baselines import memoryless
 from rota.core.assignors.pulsar import avg_shed, older_shedders
@@ -55,11 +55,11 @@ class Bench:
                 (folder / "p" / key).mkdir(parents=True)
                 (folder / "p" / key / "0.json").write_text('{"n": 1}\n')
         self.stores = [connect(hosts, 10) for _ in range(4)]
-        self.tree = Tree(self.stores[0], self.group)
+        self.tree = GroupState(self.stores[0], self.group)
         self.declare("sticky", {})
         for store, (worker, busy) in zip(self.stores[1:], SCORES.items(), strict=True):
             usage = {"cpu": busy, "rate": busy * 1e4, "throughput": busy * 1e7}
-            join(Tree(store, self.group), worker, Live(usage=usage))
+            join(GroupState(store, self.group), worker, Live(usage=usage))
         rates = {key: rate for held in self.start.values() for key, rate in held.items()}
         self.tree.update(self.tree.paths.load("p"), Loads, lambda _: Loads(rates=rates))
         self.job = compose(load(folder / "pipelines")).get_repository_def().get_job(names.rebalance_job(self.group))

@@ -5,7 +5,7 @@ Each test lands keys of its own and leaves both groups at rest, so that it holds
 
 import psutil
 
-from rota.coordination.records import WorkerWishes
+from rota.coordination.records import WorkerOverrides
 from tests.face.line import Line, newest
 from tests.waiting import wait_until
 
@@ -74,14 +74,14 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) ->
     held = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     with line.tree("day") as tree:
         path = tree.paths.worker("w1")
-        tree.update(path, WorkerWishes, lambda _: WorkerWishes(cordoned=True))
+        tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(cordoned=True))
         line.land("b", "r", 5)
         line.land("b", "s", 6)
         line.land("b", "t", 7)
         grown = line.epoch_where("day", lambda e: e.epoch > held.epoch and e.after["w2"] == held.after["w2"] + 3)
         assert grown.after["w1"] == held.after["w1"]
         line.holds("b", {"r": [5], "s": [6], "t": [7]})
-        tree.update(path, WorkerWishes, lambda _: WorkerWishes())
+        tree.update(path, WorkerOverrides, lambda _: WorkerOverrides())
     line.epoch_where("day", lambda e: e.epoch > grown.epoch and max(e.after.values()) - min(e.after.values()) <= 1)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from rota.coordination.forget import forget_pipeline
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, leave
 from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
-from rota.coordination.records import Checkpoint, GroupWishes, Live, Loads, WorkerWishes, encode
-from rota.coordination.tree import Tree
+from rota.coordination.records import Checkpoint, GroupOverrides, Live, Loads, WorkerOverrides, encode
 from rota.errors import Conflict
 from rota.pipeline import Catalog, load
 from rota.rebalance import because, folded, observe, preview, rebalance
@@ -31,8 +31,8 @@ class Bench:
         self.time = 1000.0
         self.server = MemoryServer(clock=lambda: self.time)
         self.store = self.server.connect()
-        self.tree = Tree(self.store, "g")
-        self.workers: dict[str, tuple[Tree, str]] = {}
+        self.tree = GroupState(self.store, "g")
+        self.workers: dict[str, tuple[GroupState, str]] = {}
         (folder / "pipelines").mkdir()
         self.declare("p")
 
@@ -51,7 +51,7 @@ class Bench:
 
     def join(self, *workers: str) -> None:
         for worker in workers:
-            tree = Tree(self.server.connect(), "g")
+            tree = GroupState(self.server.connect(), "g")
             self.workers[worker] = tree, join(tree, worker, Live())
 
     def kill(self, worker: str) -> None:
@@ -182,12 +182,12 @@ def test_a_cordon_keeps_and_a_drain_empties(bench: Bench) -> None:
     rebalance(bench.tree, "r")
     held = bench.held()
     path = bench.tree.paths.worker("w1")
-    bench.tree.update(path, WorkerWishes, lambda _: WorkerWishes(cordoned=True))
+    bench.tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(cordoned=True))
     bench.keys("c", "d")
     assert bench.look().needed
     rebalance(bench.tree, "r")
     assert bench.held()["w1"] == held["w1"]
-    bench.tree.update(path, WorkerWishes, lambda _: WorkerWishes(draining=True))
+    bench.tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(draining=True))
     done = rebalance(bench.tree, "r")
     assert "w1 is draining. 1 of 4 partitions moved, 1 had to." in done.sentence
     assert bench.held() == {"w2": {"p:a", "p:b", "p:c", "p:d"}}
@@ -198,12 +198,12 @@ def test_a_pause_holds_back_what_need_not_move(bench: Bench) -> None:
     bench.look()
     bench.join("w1")
     rebalance(bench.tree, "r")
-    bench.tree.update(bench.tree.paths.wishes, GroupWishes, lambda _: GroupWishes(paused=True))
+    bench.tree.update(bench.tree.paths.overrides, GroupOverrides, lambda _: GroupOverrides(paused=True))
     bench.join("w2")
     done = rebalance(bench.tree, "r")
     assert not done.published
     assert bench.held() == {"w1": {"p:a", "p:b", "p:c", "p:d"}}
-    bench.tree.update(bench.tree.paths.wishes, GroupWishes, lambda _: GroupWishes())
+    bench.tree.update(bench.tree.paths.overrides, GroupOverrides, lambda _: GroupOverrides())
     assert bench.look().needed
     assert rebalance(bench.tree, "r").plan.measures.moves == 2
 

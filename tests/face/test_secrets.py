@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from assets import names
 from dagster_project.definitions import compose
 from rota.coordination import client
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
 from rota.pipeline import load
 from rota.rebalance import observe
 from rota.settings import Settings
@@ -108,7 +108,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
                 env=os.environ | environment(guarded, "worker", tmp_path), stdout=out, stderr=out,
             )  # fmt: skip
             try:
-                runs(Tree(store, "g"), catalog, instance, tmp_path)
+                runs(GroupState(store, "g"), catalog, instance, tmp_path)
                 listed(worker)
                 said = commands(guarded, tmp_path)
                 scratch = Path(log.read_text().partition("log=")[2].split()[0]).parent
@@ -137,7 +137,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
     )
 
 
-def runs(tree: Tree, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:
+def runs(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:
     """A rebalance, a run with a bad record, and one that fails with a line that names where it read."""
     repository = compose(catalog).get_repository_def()  # type: ignore[arg-type]
     for name in ("p", "q"):

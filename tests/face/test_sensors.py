@@ -16,10 +16,10 @@ from dagster_project.definitions import compose
 from resources.zookeeper import ZooKeeperResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.ownership import claim
 from rota.coordination.records import Live
-from rota.coordination.tree import Tree
 from rota.errors import Unavailable
 from rota.ids import dagster_name
 from rota.pipeline import load
@@ -48,7 +48,7 @@ class Desk:
         self.catalog = load(folder / "pipelines")
         self.repository = compose(self.catalog).get_repository_def()
         self.stores = [connect(hosts, 5)]
-        self.tree = Tree(self.stores[0], self.group)
+        self.tree = GroupState(self.stores[0], self.group)
         assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
         self.tree.found()
 
@@ -59,7 +59,7 @@ class Desk:
 
     def join(self, worker: str) -> str:
         self.stores.append(connect(self.hosts, 5))
-        return join(Tree(self.stores[-1], self.group), worker, Live())
+        return join(GroupState(self.stores[-1], self.group), worker, Live())
 
     def own(self, incarnation: str) -> None:
         """What the agent would claim by its target."""
@@ -108,7 +108,7 @@ def passed(now: list[float], seconds: float) -> None:
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a pipeline's new folders were refused at the bound, and a tick that asked for a rebalance said nothing."""
-    monkeypatch.setattr("rota.coordination.room.MAX_IDS", 2)
+    monkeypatch.setattr("rota.coordination.limits.MAX_IDS", 2)
     desk.land("day-3", "day-1", "day-2")
     desk.join("w1")
     asked = desk.membership()

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rota.coordination.group_state import GroupState, OwnView, RunView, Target
 from rota.coordination.store import Check, Op
-from rota.coordination.tree import OwnView, RunView, Target, Tree
 from rota.dataplane.ports import Batch, Ports, Position, Table, TableClaim
 from rota.ids import worker_of
 from rota.sim.memory_table import MemoryTable
@@ -80,35 +80,35 @@ class Remembered:
 # --- trees of runs
 
 
-class Owned(Tree):
+class Owned(GroupState):
     """Says that a worker owns whatever somebody owns."""
 
     incarnation = ""
 
     def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
-        """See `Tree.owned`."""
+        """See `GroupState.owned`."""
         views = super().owned(partitions)
         return {p: replace(v, incarnation=self.incarnation) if v.incarnation else v for p, v in views.items()}
 
 
-class Wanted(Tree):
+class Wanted(GroupState):
     """Says that every target names everything that somebody owns."""
 
     def target(self, worker: str) -> Target | None:
-        """See `Tree.target`."""
+        """See `GroupState.target`."""
         seen = super().target(worker)
         return replace(seen, partitions=frozenset(self.owned())) if seen is not None else None
 
 
-class Alone(Tree):
+class Alone(GroupState):
     """Says that no other run is there."""
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
-        """See `Tree.runs`."""
+        """See `GroupState.runs`."""
         return ()
 
 
-class Early(Tree):
+class Early(GroupState):
     """Says of own records and the target what it read before the run's node was there."""
 
     def read_early(self, partitions: tuple[str, ...], worker: str) -> None:
@@ -116,11 +116,11 @@ class Early(Tree):
         self.early, self.early_target = super().owned(partitions), super().target(worker)
 
     def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
-        """See `Tree.owned`."""
+        """See `GroupState.owned`."""
         return {p: self.early[p] for p in partitions or () if p in self.early}
 
     def target(self, worker: str) -> Target | None:
-        """See `Tree.target`."""
+        """See `GroupState.target`."""
         return self.early_target
 
 
@@ -130,7 +130,7 @@ class Early(Tree):
 class RunWithoutOwn(RunProcess):
     """Does not look at who owns a partition."""
 
-    def tree(self) -> Tree:
+    def tree(self) -> GroupState:
         """The group as the run sees it."""
         tree = Owned(self.store, self.stage.group)
         tree.incarnation = self.incarnation
@@ -140,7 +140,7 @@ class RunWithoutOwn(RunProcess):
 class RunWithoutTarget(RunProcess):
     """Does not look at the target."""
 
-    def tree(self) -> Tree:
+    def tree(self) -> GroupState:
         """The group as the run sees it."""
         return Wanted(self.store, self.stage.group)
 
@@ -148,7 +148,7 @@ class RunWithoutTarget(RunProcess):
 class RunWithoutElder(RunProcess):
     """Does not look at other runs of its incarnation."""
 
-    def tree(self) -> Tree:
+    def tree(self) -> GroupState:
         """The group as the run sees it."""
         return Alone(self.store, self.stage.group)
 
@@ -156,7 +156,7 @@ class RunWithoutElder(RunProcess):
 class RunNodeLater(RunProcess):
     """Reads its right before its node is there."""
 
-    def tree(self) -> Tree:
+    def tree(self) -> GroupState:
         """The group as the run sees it."""
         tree = Early(self.store, self.stage.group)
         tree.read_early(self.partitions, worker_of(self.incarnation))

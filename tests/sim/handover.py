@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from random import Random
 
 from rota.consume import DroppedPartition
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import waiting
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
-from rota.coordination.tree import Tree
 from rota.core import Worker
 from rota.dataplane.ports import Ranges
 from rota.errors import Conflict, RotaError
@@ -349,7 +349,7 @@ class HandOver(Stage):
 
     def _controller(self) -> Life:
         """Places every partition on a live worker that stays; now and then it changes its mind."""
-        tree = Tree(self.server.connect(), self.group)
+        tree = GroupState(self.server.connect(), self.group)
         placed: dict[str, str] = {}
         while True:
             yield 0.4
@@ -374,7 +374,7 @@ class HandOver(Stage):
                 else:
                     placed = wanted
 
-    def _publish(self, tree: Tree, wanted: Mapping[str, str]) -> Life:
+    def _publish(self, tree: GroupState, wanted: Mapping[str, str]) -> Life:
         head, slots = tree.head(), tree.assigns()
         epoch = 1 + max([head.record.epoch, *(r.record.newest for r in slots.values())])
         for worker in sorted({*slots, *wanted.values()}):

@@ -8,11 +8,11 @@ import pytest
 
 from rota.agent import Agent
 from rota.coordination import membership, ownership
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
-from rota.coordination.tree import Tree
 from rota.core.reconcile import Looked
 from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
@@ -101,7 +101,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
 ) -> None:
     """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
     world = HandOver(0, parts=Parts(table=table), poisoned=0.0)
-    tree, two = Tree(world.server.connect(), world.group), world.partitions[:2]
+    tree, two = GroupState(world.server.connect(), world.group), world.partitions[:2]
     incarnation = join(tree, "w1", Live())
     slots = Slots(slots=(Slot(epoch=1, partitions=frozenset(two)),))
     tree.store.multi([Create(tree.paths.assign("w1"), encode(slots)), Set(tree.paths.head, encode(Head(epoch=1)), -1)])
@@ -134,7 +134,7 @@ class LiveFirst(Agent):
 def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
     """w2 joins and claims while w1 is in the middle of its look: w1 must not take it for dead."""
     server = MemoryServer(lambda: 0.0)
-    tree, other = Tree(server.connect(), "g"), Tree(server.connect(), "g")
+    tree, other = GroupState(server.connect(), "g"), GroupState(server.connect(), "g")
     tree.found()
     slot = encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"s:1"})),)))
     tree.store.multi([Create(tree.paths.own("s:1"), encode(Own())), Create(tree.paths.assign("w1"), slot)])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.session import take_first_line
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
+from rota.ids import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def judge_failure(
         return EnvironmentFailed(
             f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause + place
         )
-    step = f"rota retry {partition}" if partition else "rota retry"
+    step = f"rota retry {quote(partition)}" if partition else "rota retry"
     return BadTransform(f"{cause}{place}. Mend the transform or the data, then: {step}", partition=partition)
 
 

@@ -22,6 +22,7 @@ from rota.dataplane.spark import parsing
 from rota.dataplane.spark.parsing import Tally
 from rota.dataplane.spark.spark_source import CORRUPT, SparkSource
 from rota.errors import DataError, TooManyBadRecords
+from rota.ids import quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _counted(
             refused[partition] = TooManyBadRecords(
                 f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
                 f"{_example(source, partition, offset, _readable(raw))}. Nothing was written. Mend the files or the schema, "
-                f"then: rota retry {partition}",
+                f"then: rota retry {quote(partition)}",
                 partition=partition,
             )
     return counts, refused

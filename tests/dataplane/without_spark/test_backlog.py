@@ -5,9 +5,9 @@ import pytest
 from rota.backlog import backlog
 from rota.consume import IdlePartition
 from rota.coordination import membership
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.records import RunNode
-from rota.coordination.tree import Tree
 from rota.errors import EnvironmentFailed
 from tests.dataplane.stand_ins import consumed, no_spark
 from tests.dataplane.world import World
@@ -51,7 +51,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     registered: list[tuple[str, ...]] = []
     real = membership._create_ephemeral
 
-    def register(tree: Tree, path: str, node: RunNode) -> None:
+    def register(tree: GroupState, path: str, node: RunNode) -> None:
         registered.append(node.partitions)
         real(tree, path, node)
 

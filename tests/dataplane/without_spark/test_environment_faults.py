@@ -53,7 +53,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     once it is mounted again, all goes on without a hand."""
 
     if not there:
-        monkeypatch.setattr(FencedTable, "there", FencedTable.found)
+        monkeypatch.setattr(FencedTable, "open_existing", FencedTable.open_or_make)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")

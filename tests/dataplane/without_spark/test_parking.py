@@ -9,11 +9,11 @@ from deltalake import DeltaTable
 from rota.adopt import adopt
 from rota.consume import ConsumingRun, DroppedPartition, ParkedPartition, consume
 from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.records import Checkpoint
 from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
-from rota.coordination.tree import Tree
 from rota.errors import ConfigError, Conflict, EnvironmentFailed, Unavailable
 from rota.rights import read_rights
 from tests.ablations import NO_RUN, changed
@@ -56,7 +56,7 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
     world.rows("a", "0", 1)
     world.give("a")
 
-    tree = Tree(world.server.connect(), "g")
+    tree = GroupState(world.server.connect(), "g")
 
     def expired() -> None:
         world.server.expire(tree.store.session)
@@ -118,14 +118,18 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     assert bool(world.tree.parked()) != guarded
 
 
-def test_the_rightful_run_parks_what_vanished(world: World) -> None:
-    world.rows("a", "0", 1)
-    world.give("a")
-    (event,) = world.run("a", connect=paused(lambda: (world.folder / "land/a/0.json").unlink()))
+@pytest.mark.parametrize(
+    ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
+)
+def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
+    """The next step can be typed as it stands, whatever the partition is called."""
+    world.rows(key, "0", 1)
+    world.give(key)
+    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()["p:a"].record.reason == (
-        "p:a: a/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry p:a. Or, if it is gone "
-        "for good: rota skip p:a"
+    assert world.tree.parked()[f"p:{key}"].record.reason == (
+        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
+        f"it is gone for good: rota skip {typed}"
     )
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
-from rota.coordination.tree import Tree
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, Fenced, Unavailable
 from rota.skip import skip
@@ -42,7 +42,7 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
 
 
 def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(tree: Tree, partition: str) -> bool:
+    def lost(tree: GroupState, partition: str) -> bool:
         raise Unavailable("no ZooKeeper")
 
     world.rows("a", "0", 1)

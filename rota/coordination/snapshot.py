@@ -1,12 +1,12 @@
 """One look at a group: everything that a decision reads, and the digest of it that says whether to decide again.
 
 Laws:
-1. Level, not edge: two looks at the same incarnations, states, wishes, partitions and settings have the same basis, and
+1. Level, not edge: two looks at the same incarnations, states, overrides, partitions and settings have the same basis, and
    the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
    uses and how fast it reads is not in it.
 2. An owner is the effective target; where that worker is gone or there is no target, whoever owns the partition in its
    own record: a partition that waits for a worker to return (grace) still has that owner.
-3. What cannot be read is never taken for less: a worker whose record or wishes are unreadable keeps what it holds and
+3. What cannot be read is never taken for less: a worker whose record or overrides are unreadable keeps what it holds and
    gets nothing new, a pipeline or a group whose record is unreadable stops the look.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from rota.coordination.records import Controller, GroupWishes, Head, Live, Meta, Partitions, WorkerWishes
-from rota.coordination.tree import Tree
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
 from rota.ids import partition_id, worker_of
@@ -30,7 +30,7 @@ class Basis:
     meta: Meta
     head: Read[Head]
     controller: Read[Controller]
-    wishes: GroupWishes
+    overrides: GroupOverrides
     workers: tuple[Worker, ...]
     partitions: Mapping[str, Partitions]
     members: tuple[str, ...]
@@ -53,7 +53,7 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupSnapshot:
     """A basis with the snapshot for the planner. `now` is the server's clock; `absences` say since when who is missed."""
 
     basis: Basis
@@ -63,27 +63,27 @@ class Look:
     now: float
 
 
-def basis(tree: Tree) -> Basis:
+def read_basis(tree: GroupState) -> Basis:
     """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
-    meta, head, controller, wishes = tree.meta(), tree.head(), tree.controller(), tree.wishes()
+    meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
     pipelines = tree.pipelines()
     partitions = {p: read.record for p, read in pipelines.items()}
     live = tree.newest(tree.live())
-    people = tree.worker_wishes()
+    people = tree.worker_overrides()
     unreadable = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
     workers = tuple(
-        _worker(live[w], people[w].record if w in people else WorkerWishes(), doubtful=w in unreadable)
+        _worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
         for w in sorted(live, key=str.encode)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
     return Basis(
-        _digest(meta, wishes, workers, pipelines), meta, head, controller, wishes, workers, partitions, members
+        _digest(meta, overrides, workers, pipelines), meta, head, controller, overrides, workers, partitions, members
     )
 
 
-def look(tree: Tree) -> Look:
+def read_snapshot(tree: GroupState) -> GroupSnapshot:
     """Everything the planner reads."""
-    seen = basis(tree)
+    seen = read_basis(tree)
     head, targets = tree.targets()
     now = tree.store.now()
     ids = {partition_id(p, key): (p, key) for p, record in seen.partitions.items() for key in record.keys}
@@ -99,35 +99,35 @@ def look(tree: Tree) -> Look:
         now=now,
         absences=absences,
     )
-    return Look(seen, snapshot, targets, absences, now)
+    return GroupSnapshot(seen, snapshot, targets, absences, now)
 
 
-def _worker(view: LiveView, wishes: WorkerWishes, *, doubtful: bool) -> Worker:
-    """What is announced, overruled by what people wish."""
+def _worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
+    """What is announced, with what people override."""
     live = view.record or Live()
     state = "active"
-    if wishes.draining or live.leaving:
+    if overrides.draining or live.leaving:
         state = "draining"
-    elif wishes.cordoned or doubtful or view.record is None:
+    elif overrides.cordoned or doubtful or view.record is None:
         state = "cordoned"
     return Worker(
         id=view.worker,
         incarnation=view.incarnation,
-        capacity=live.capacity if wishes.capacity is None else wishes.capacity,
+        capacity=live.capacity if overrides.capacity is None else overrides.capacity,
         zone=live.zone,
-        labels={**live.labels, **wishes.labels},
+        labels={**live.labels, **overrides.labels},
         state=state,
         usage=dict(live.usage) if live.usage else None,
-        max_partitions=live.max_partitions if wishes.max_partitions is None else wishes.max_partitions,
+        max_partitions=live.max_partitions if overrides.max_partitions is None else overrides.max_partitions,
     )
 
 
 def _digest(
-    meta: Meta, wishes: GroupWishes, workers: Iterable[Worker], pipelines: Mapping[str, Read[Partitions]]
+    meta: Meta, overrides: GroupOverrides, workers: Iterable[Worker], pipelines: Mapping[str, Read[Partitions]]
 ) -> str:
     content = [
         meta.model_dump(exclude={"token_base"}),
-        wishes.model_dump(),
+        overrides.model_dump(),
         [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
         {p: [read.node.czxid, read.version] for p, read in pipelines.items()},  # it changes only when its content does
     ]
@@ -135,7 +135,7 @@ def _digest(
 
 
 def _owners(
-    tree: Tree, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
+    tree: GroupState, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
 ) -> tuple[dict[str, str], set[str]]:
     """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
     owners: dict[str, str] = {}
@@ -155,13 +155,13 @@ def _owners(
     return owners, {w for w in owners.values() if w not in here}
 
 
-def _partitions(tree: Tree, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
+def _partitions(tree: GroupState, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
     """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
     loads = tree.loads()
     rates = {p: dict(read.record.rates) for p, read in loads.items()}
     known = [r for by_key in rates.values() for r in by_key.values()]
     usual = sum(known) / len(known) if known and sum(known) > 0 else 1.0
-    pins = seen.wishes.pins
+    pins = seen.overrides.pins
     found: list[Partition] = []
     for partition, (pipeline, key) in ids.items():
         rate = rates.get(pipeline, {}).get(key)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths
+from rota.coordination.limits import grow
 from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
-    GroupWishes,
+    GroupOverrides,
     Head,
     Live,
     Loads,
@@ -29,11 +30,10 @@ from rota.coordination.records import (
     Refusals,
     RunNode,
     Slots,
-    WorkerWishes,
+    WorkerOverrides,
     decode,
     encode,
 )
-from rota.coordination.room import grow
 from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown
@@ -50,7 +50,7 @@ def groups(store: Store) -> tuple[str, ...]:
     return tuple(n for n, node in zip(names, found, strict=True) if node is not None)
 
 
-class Tree:
+class GroupState:
     """The records of one group over one store; see the laws of the module. `unreadable` maps paths to what is wrong."""
 
     def __init__(self, store: Store, group: str) -> None:
@@ -91,7 +91,7 @@ class Tree:
         meta = _meta({"id": secrets.token_hex(16)} | dict(wanted))
         records: dict[str, Record] = {
             self.paths.meta: meta,
-            self.paths.wishes: GroupWishes(),
+            self.paths.overrides: GroupOverrides(),
             self.paths.controller: Controller(),
             self.paths.head: Head(),
             self.paths.refused: Refusals(),
@@ -316,13 +316,13 @@ class Tree:
         """Partition -> why it is parked."""
         return self._folder(self.paths.parked, Parked, is_partition)
 
-    def worker_wishes(self) -> dict[str, Read[WorkerWishes]]:
-        """Worker -> what people wish of it."""
-        return self._folder(self.paths.workers, WorkerWishes)
+    def worker_overrides(self) -> dict[str, Read[WorkerOverrides]]:
+        """Worker -> what people override for it."""
+        return self._folder(self.paths.workers, WorkerOverrides)
 
-    def wishes(self) -> GroupWishes:
-        """What people wish of the group."""
-        return self._needed(self.paths.wishes, GroupWishes).record
+    def overrides(self) -> GroupOverrides:
+        """What people override for the group."""
+        return self._needed(self.paths.overrides, GroupOverrides).record
 
     def partitions(self) -> dict[str, Partitions]:
         """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
@@ -390,4 +390,4 @@ def _meta(fields: Mapping[str, object]) -> Meta:
         ) from None
 
 
-__all__ = ["LiveView", "OwnView", "Read", "RunView", "Target", "Tree", "groups"]
+__all__ = ["GroupState", "LiveView", "OwnView", "Read", "RunView", "Target", "groups"]
