@@ -124,14 +124,14 @@ def _consume_portion(
         for partition, reason in held.dropped.items():
             yield DroppedPartition(partition, reason)
         if held.held:
-            yield from _Run(tree, pipeline, ports, held, run_id, node, incarnation).run()
+            yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation).run()
     finally:
         with suppress(CoordinationError):
             end_run(tree, node)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class ConsumingRun:
     """Steps 2 to 6 for the partitions that a run holds."""
 
     tree: GroupState

@@ -13,8 +13,8 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
-from tests.dataplane.test_landing import land, source
-from tests.dataplane.test_whose_fault import DISK, Faults, landed, run, spark
+from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
+from tests.dataplane.landing_folders import land, source
 from tests.dataplane.world import World
 
 PIPELINE = "pipeline = Pipeline(source=source({caps}), table=delta({{table!r}}))\n"
