@@ -41,17 +41,17 @@ def main() -> None:
         if demo.returncode:
             raise SystemExit(f"rota demo failed: {demo.stdout[-2000:]}{demo.stderr[-2000:]}")
         shutil.copyfile(folder / ".rota" / "demo" / "history.png", DOCS / "history.png")
-        ended = demo.stdout[demo.stdout.index(f"{killed(demo.stdout)} was killed in a batch") :]
-        put("make demo", [part for text in ended.strip().splitlines() for part in wrapped(text)])
-        with line(folder) as (printed, environ, address):
-            put("make dev", [text.replace(str(folder), HOME).replace(str(ROOT), HOME) for text in printed])
-            consumed(environ)
+        ended = demo.stdout[demo.stdout.index(f"{find_victim(demo.stdout)} was killed in a batch") :]
+        write_block("make demo", [part for text in ended.strip().splitlines() for part in wrap(text)])
+        with run_line(folder) as (printed, environ, address):
+            write_block("make dev", [text.replace(str(folder), HOME).replace(str(ROOT), HOME) for text in printed])
+            wait_for_year(environ)
             kill(VICTIM)
-            told(environ, VICTIM)
-            look(address)
+            wait_for_takeover(environ, VICTIM)
+            take_pictures(address)
 
 
-def killed(text: str) -> str:
+def find_victim(text: str) -> str:
     """The worker that the demo killed."""
     found = re.search(r"^(w\d) was killed in a batch", text, re.M)
     if found is None:
@@ -59,19 +59,19 @@ def killed(text: str) -> str:
     return found[1]
 
 
-def wrapped(text: str) -> list[str]:
+def wrap(text: str) -> list[str]:
     """A printed line as it fits the page."""
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def put(name: str, lines: list[str]) -> None:
+def write_block(name: str, lines: list[str]) -> None:
     """Writes what a command printed into its block of the README."""
     block = f"<!-- {name} -->\n```\n" + "\n".join(lines) + "\n```\n<!-- end -->"
     README.write_text(re.sub(rf"<!-- {name} -->.*?<!-- end -->", lambda _: block, README.read_text(), flags=re.S))
 
 
 @contextmanager
-def line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
+def run_line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
     """A `rota up` of three workers in the folder: the lines until it was up, its variables, the address of the page."""
     command = [*ROTA, "up", "--workers", "3"]
     process = subprocess.Popen(command, cwd=folder, env=ENVIRON, stdout=subprocess.PIPE, text=True)
@@ -87,37 +87,37 @@ def line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
         if exports is None or address is None:
             raise SystemExit(f"rota up did not say where it is: {said}")
         chosen = dict(word.split("=", 1) for word in shlex.split(exports[1]))
-        yield [text for text in lines if text], {**ENVIRON, **chosen}, address[1]
+        yield lines, {**ENVIRON, **chosen}, address[1]
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
 
 
-def status(environ: dict[str, str]) -> dict[str, list[dict[str, object]]]:
+def read_status(environ: dict[str, str]) -> dict[str, list[dict[str, object]]]:
     """What `rota status` says."""
     said = subprocess.run([*ROTA, "status", "--json"], env=environ, capture_output=True, text=True)
     return json.loads(said.stdout) if said.returncode == 0 else {"partitions": [], "workers": []}
 
 
-def consumed(environ: dict[str, str]) -> None:
+def wait_for_year(environ: dict[str, str]) -> None:
     """Waits until every partition has an owner and no lag."""
 
     def done() -> bool:
-        now = status(environ)
+        now = read_status(environ)
         rested = [p for p in now["partitions"] if p["owner"] and p["offset"] and p["lag"] == 0]
         return len(now["workers"]) == 3 and len(rested) == len(now["partitions"]) == 16
 
-    until(done, "the year to be consumed")
+    wait_until(done, "the year to be consumed")
 
 
-def told(environ: dict[str, str], gone: str) -> None:
+def wait_for_takeover(environ: dict[str, str], gone: str) -> None:
     """Waits until others own what the dead worker had."""
 
     def done() -> bool:
-        owners = [str(p["owner"]) for p in status(environ)["partitions"]]
-        return len(owners) == 16 and not any(owner in ("None", "") or owner.startswith(f"{gone}@") for owner in owners)
+        owners = [p["owner"] for p in read_status(environ)["partitions"]]
+        return len(owners) == 16 and all(owners) and gone not in owners
 
-    until(done, f"the partitions of {gone} to be taken over")
+    wait_until(done, f"the partitions of {gone} to be taken over")
 
 
 def kill(worker: str) -> None:
@@ -129,7 +129,7 @@ def kill(worker: str) -> None:
     raise SystemExit(f"no process of {worker} is there")
 
 
-def until(done: Callable[[], bool], what: str) -> None:
+def wait_until(done: Callable[[], bool], what: str) -> None:
     """Looks once a second."""
     deadline = time.monotonic() + PATIENCE
     while not done():
@@ -138,31 +138,33 @@ def until(done: Callable[[], bool], what: str) -> None:
         time.sleep(1)
 
 
-def look(address: str) -> None:
+def take_pictures(address: str) -> None:
     """The pictures of Dagster's page."""
     expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
-        page = browser.new_page(viewport={"width": 1360, "height": 900})
+        page = browser.new_page(viewport={"width": 1500, "height": 1000})
         page.set_default_timeout(60_000)
         page.goto(f"{address}/assets/default/assignment")
         expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
-        shot(page, "page-assignment")
+        page.get_by_text("Metadata", exact=True).first.evaluate("heading => heading.scrollIntoView()")
+        take_picture(page, "page-assignment")
         page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=flights%3AUA")
         expect(page.get_by_role("row").filter(has=page.get_by_text("offset", exact=True)).first).to_be_visible()
         page.set_viewport_size({"width": 1360, "height": 760})
-        shot(page, "page-partition")
+        take_picture(page, "page-partition")
         page.goto(f"{address}/assets/default/assignment?view=lineage&lineageDepth=5")
         page.set_viewport_size({"width": 1760, "height": 560})
         for asset in ("membership", "ownership", "records", "checkpoints", "delays"):
             expect(page.get_by_text(asset, exact=True).first).to_be_visible()
-        shot(page, "page-lineage")
+        take_picture(page, "page-lineage")
         browser.close()
 
 
-def shot(page: Page, name: str) -> None:
+def take_picture(page: Page, name: str) -> None:
     """One picture, once nothing of the page is loading."""
     page.wait_for_load_state("networkidle")
+    expect(page.get_by_text("Loading")).to_have_count(0)
     page.screenshot(path=str(DOCS / f"{name}.png"))
 
 

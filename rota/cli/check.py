@@ -233,12 +233,12 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
 
 def _probe_room(tree: "GroupState", catalog: "Catalog | None") -> Iterator[Probe]:
     """Each pipeline with partitions for which the group has no room."""
-    from rota.coordination.limits import lacking
+    from rota.coordination.limits import explain_excess
     from rota.registry import open_source
 
     for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
         with suppress(RotaError, OSError):  # of the source: it has a probe of its own
-            if why := lacking(tree, pipeline.name, open_source(pipeline).list_keys()):
+            if why := explain_excess(tree, pipeline.name, open_source(pipeline).list_keys()):
                 yield Probe(f"room for {pipeline.name}", False, why)
 
 

@@ -18,7 +18,7 @@ _MAGIC = b"IDS1"
 
 
 def pack(ids: Iterable[str]) -> bytes:
-    """The ids, each once. Raises ValueError on a bad id or more than MAX_IDS."""
+    """The bytes of the set. Raises ValueError on a bad id, or on more than MAX_IDS."""
     names = set(ids)
     if bad := next((name for name in names if not is_partition_or_key(name)), None):
         raise ValueError(f"bad id {bad!r}")

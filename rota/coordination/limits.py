@@ -1,5 +1,8 @@
-"""How many partitions a group may have. Law: the last worker left can hold them all; what fits is taken in the order of
-the keys, and the rest is told, never dropped in silence."""
+"""How many partitions a group may have.
+
+Law: one worker alone can hold all partitions of the group. Keys are added in their order as long as they fit, and the others
+are reported.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,12 +17,12 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
 MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
-NAMED = 5  # partitions without room that are told by name
+NAMED = 5  # partitions that do not fit and are named
 
 
 def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Adds the keys to the pipeline's as far as there is room; see `GroupState.grow`."""
-    fresh, lacking = _split(tree, pipeline, keys)
+    """Adds the keys to the pipeline's as long as they fit; see `GroupState.grow`. Raises ConfigError."""
+    fresh, excess = _split(tree, pipeline, keys)
 
     def grown(now: Partitions | None) -> Partitions:
         now = now or Partitions()
@@ -27,19 +30,19 @@ def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mappi
         return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
 
     tree.update(tree.paths.pipeline(pipeline), Partitions, grown)
-    if lacking:
-        raise ConfigError(lacking)
+    if excess:
+        raise ConfigError(excess)
     return fresh
 
 
-def lacking(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> str:
-    """Which of the keys the group has no room for, in one line; empty where there is room for all. `without`: once it serves
-    this pipeline no more. Raises ConfigError for an id that cannot be."""
+def explain_excess(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> str:
+    """Which of the keys do not fit into the group, in one line; empty if all fit. Partitions of `without` do not count.
+    Raises ConfigError on a bad id."""
     return _split(tree, pipeline, keys, without)[1]
 
 
 def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
-    """The new keys for which there is room, and the line about the others."""
+    """The new keys that fit, and the line about the others."""
     wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()
     mine = others.pop(pipeline, Partitions())
@@ -51,7 +54,7 @@ def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str 
     there = {partition_id(pipeline, key) for key in mine.keys}
     for other, record in others.items():
         there |= {partition_id(other, key) for key in record.keys}
-    fitting, why = _fitting(ids, there)
+    fitting, why = _count_fitting(ids, there)
     if not why:
         return fresh, ""
     named = ids[fitting:][:NAMED]
@@ -63,8 +66,8 @@ def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str 
     )
 
 
-def _fitting(ids: Sequence[str], there: set[str]) -> tuple[int, str]:
-    """How many of the ids fit, in their order, beside those that are there; and why not one more."""
+def _count_fitting(ids: Sequence[str], there: set[str]) -> tuple[int, str]:
+    """How many of the ids fit, in their order, beside those that are there, and why not one more."""
     fitting = max(0, min(len(ids), MAX_IDS - len(there)))
     why = f"and {MAX_IDS} are the most" if fitting < len(ids) else ""
 
@@ -72,7 +75,10 @@ def _fitting(ids: Sequence[str], there: set[str]) -> tuple[int, str]:
         return len(pack(there.union(ids[:count])))
 
     if fitting and size(fitting) > MAX_PACKED:
-        fits, above = 0, fitting if size(1) <= MAX_PACKED else 1  # a full group is looked at again and again
+        fits, above = (
+            0,
+            fitting if size(1) <= MAX_PACKED else 1,
+        )  # bisection: a full group is checked often
         while above - fits > 1:
             middle = (fits + above) // 2
             fits, above = (middle, above) if size(middle) <= MAX_PACKED else (fits, middle)

@@ -1,6 +1,6 @@
-"""The two requests that kazoo lacks: a multi that tells everything about what it wrote, and a multi of reads.
+"""Two requests of ZooKeeper that kazoo lacks: a multi that returns the written nodes, and a multi of reads.
 
-kazoo's own transaction returns exceptions among the results, loses what a Create wrote, and sends one read at a time.
+kazoo's own transaction returns exceptions among the results, drops the node of a Create, and sends one read at a time.
 """
 
 import struct
@@ -19,7 +19,7 @@ CAUSES = {-101: "missing", -103: "version", -108: "ephemeral_parent", -110: "exi
 
 
 class Multi:
-    """All of the ops or none. Its answer is a list with a Node or None for each, or an int error code for each. `acl` gives
+    """Does all of the ops or none. The answer holds a Node or None for each op, or an int error code for each. `acl` returns
     the packed ACL of a path."""
 
     type = 14

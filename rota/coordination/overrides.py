@@ -1,7 +1,7 @@
-"""What people override: for a worker, the group, a partition. Each is a record that the next look reads.
+"""The overrides of people about a worker, a group or a partition. The next look reads them.
 
-Law: an override is set by compare-and-set and may be set again without harm. One for somebody unknown is refused with
-the known ones.
+Law: an override is written by compare-and-set and may be repeated without harm. An override for an unknown worker or
+partition is refused, and the known ones are named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,17 @@ R = TypeVar("R", bound=Record)
 
 
 def cordon(tree: GroupState, worker: str) -> WorkerOverrides:
-    """It keeps what it holds and gets nothing new."""
+    """The worker keeps its partitions and gets no new ones. Raises as `override` does."""
     return override(tree, worker, cordoned=True)
 
 
 def uncordon(tree: GroupState, worker: str) -> WorkerOverrides:
-    """It takes part again: neither cordoned nor draining."""
+    """The worker is neither cordoned nor draining any more. Raises as `override` does."""
     return override(tree, worker, cordoned=False, draining=False)
 
 
 def drain(tree: GroupState, worker: str) -> WorkerOverrides:
-    """It hands over everything and gets nothing new."""
+    """The worker hands over all partitions and gets no new ones. Raises as `override` does."""
     return override(tree, worker, draining=True)
 
 
@@ -41,7 +41,7 @@ def override(
     labels: Mapping[str, str] | None = None,
     max_partitions: int | None = None,
 ) -> WorkerOverrides:
-    """Sets what is given and leaves the rest. Raises ConfigError on an unknown worker or a bad value."""
+    """Sets the given fields and leaves the others. Raises ConfigError on an unknown worker or a bad value, Undecodable."""
     known("worker", worker, workers(tree))
     given = {
         "cordoned": cordoned,
@@ -59,8 +59,8 @@ def override(
 
 
 def cap(tree: GroupState, worker: str, announced: int | None) -> int | None:
-    """How many partitions the worker may hold: the override of people, else what it announces; None is no bound. A wish that
-    cannot be read bounds nothing here: the controller gives the worker nothing new, and what its target names is its own."""
+    """How many partitions the worker may hold: the override of people, else what it announces; None is no bound. An
+    override that cannot be read is no bound here, because the controller gives such a worker no new partitions."""
     try:
         seen = tree.read(tree.paths.worker(worker), WorkerOverrides)
     except Undecodable:
@@ -69,28 +69,28 @@ def cap(tree: GroupState, worker: str, announced: int | None) -> int | None:
 
 
 def pause(tree: GroupState) -> GroupOverrides:
-    """Freezes voluntary moves; what must move still moves."""
+    """Stops voluntary moves. Unavoidable moves still happen."""
     return _group(tree, paused=True)
 
 
 def resume(tree: GroupState) -> GroupOverrides:
-    """Lets voluntary moves happen again."""
+    """Allows voluntary moves again."""
     return _group(tree, paused=False)
 
 
 def pin(tree: GroupState, partition: str, worker: str | None) -> GroupOverrides:
-    """Ties a partition to a worker; None unties it. The worker need not be live yet."""
+    """Pins a partition to a worker, which need not be live yet; None removes the pin. Raises ConfigError."""
     known("partition", partition, set(tree.ids()))
     return _pin(tree, {partition}, {partition: checked_id("worker", worker)} if worker is not None else {})
 
 
 def unpin(tree: GroupState, partitions: Iterable[str]) -> GroupOverrides:
-    """Ties none of the partitions any more, whether the group knows them or not."""
+    """Removes the pins of the partitions, whether the group knows them or not."""
     return _pin(tree, set(partitions), {})
 
 
 def repin(tree: GroupState, partitions: Mapping[str, str]) -> GroupOverrides:
-    """Ties each partition (old id -> new id) to its worker under the new id."""
+    """Moves the pin of each partition (old id -> new id) to the new id."""
     pins = tree.overrides().pins
     return _pin(tree, set(partitions), {new: pins[old] for old, new in partitions.items() if old in pins})
 
@@ -115,7 +115,7 @@ def _group(tree: GroupState, **wanted: object) -> GroupOverrides:
 
 
 def workers(tree: GroupState) -> frozenset[str]:
-    """Every worker that the group has a record of: live, with an override, or with a target."""
+    """Every worker that is live, has overrides or has a target."""
     live = {view.worker for view in tree.live()}
     return frozenset(live | set(tree.store.children(tree.paths.workers)) | set(tree.store.children(tree.paths.assigns)))
 

@@ -1,8 +1,10 @@
-"""Partitions that nobody consumes for now, and writes that were refused: what a person looks at in the morning.
+"""Parked partitions, which nobody consumes for now, and refused writes.
 
-Laws: a parked partition keeps its owner and its offset, also where the record cannot be read; it is tried again when the
-*server's* clock passes `retry_at`, never when `retry_at` is None. A run parks under the `checks` of its right to the
-partition: one that was overtaken cannot. Noting a refusal never fails the work that was refused.
+Laws:
+1. A parked partition keeps its owner and its offset, also if its record cannot be read. It is tried again when the server's
+   clock passes `retry_at`; if `retry_at` is None, a person decides.
+2. A run parks under the `checks` of its right to the partition: an overtaken run cannot.
+3. Noting a refused write never raises.
 """
 
 from collections.abc import Sequence
@@ -41,7 +43,7 @@ def park(
 
 
 def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bool:
-    """Lets it be consumed again at once; whether it was parked, and the `checks` held."""
+    """Lets the partition be consumed again at once. False if it was not parked, or one of the `checks` did not hold."""
     try:
         tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
     except Conflict:
@@ -50,13 +52,13 @@ def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bo
 
 
 def waiting(parked: Parked, now: float) -> bool:
-    """Whether the partition is to be left alone at `now`, the server's clock; not where that went back behind the park."""
+    """Whether the park holds at `now` on the server's clock. It does not if that clock went back before the park."""
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
 def unreadable(tree: GroupState, partition: str) -> str:
-    """Why the partition must be left alone though nothing readable says so; call it after reading what is parked, the
-    checkpoints and who owns it. A park that cannot be read is none the less one, and so are the others."""
+    """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
+    the parked records, the checkpoints and the own records."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
         if path in tree.unreadable:
             return f"its record {path} cannot be read. Restore it, or remove it: {repair_command(path)}"
@@ -64,8 +66,8 @@ def unreadable(tree: GroupState, partition: str) -> str:
 
 
 def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
-    """Adds to the ring of refused writes; whether that worked. It waits for the connection: who is refused was often
-    asleep, and its session is being made again."""
+    """Adds the refusal to the ring; returns whether that worked. It waits for the connection, because a refused run often
+    slept and its session is being made again."""
     tree.store.wait_active(PATIENCE)
     try:
         noted = refusal if refusal.at else refusal.model_copy(update={"at": tree.store.now()})

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.limits import lacking
+from rota.coordination.limits import explain_excess
 from rota.coordination.overrides import repin
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
@@ -29,7 +29,7 @@ def check(tree: GroupState, old: str, new: str, partitions: Mapping[str, str]) -
             raise ConfigError(
                 f"Run {run.run_id} consumes {min(at_work)}. Nothing was renamed. Wait for its end, then type it again"
             )
-    if why := lacking(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
+    if why := explain_excess(tree, new, (p[len(new) + 1 :] for p in partitions.values()), without=old):
         raise ConfigError(why)
 
 

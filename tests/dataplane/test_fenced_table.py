@@ -5,7 +5,6 @@ The checker reads the log as JSON and the files with pyarrow (see conftest); it 
 
 import json
 import shutil
-import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,52 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane import columns, footers, names
+from rota.dataplane import columns, footers
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.commit_info import KEYS
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import Batch, TableClaim
 from rota.errors import BadTransform, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-
-META = "0" * 32
-
-
-def ledger(folder: Path, **more: Any) -> FencedTable:
-    return FencedTable(folder / "main", "g", **{"meta": META, **more})
-
-
-def batch(
-    table: FencedTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: str
-) -> Batch:
-    """One row an offset, written as Spark would; two offsets a partition."""
-    ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
-    attempt = uuid.uuid4().hex
-    kinds = {"_partition": "string", "_offset": "long", **extra}
-    said = {
-        "type": "struct",
-        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
-    }
-    for p, (start, end) in ranges.items():
-        folder = table.path / "data" / attempt / names.split(p)
-        folder.mkdir(parents=True)
-        data = pa.table(
-            {"_partition": [p] * (end - start), "_offset": list(range(start, end))}
-            | {n: [None] * (end - start) for n in extra}
-        )
-        pq.write_table(data.replace_schema_metadata({footers.SPARK: json.dumps(said)}), folder / "f.parquet")
-    files = footers.read_footers(table.path, attempt, ranges)
-    counts = {p: end - start for p, (start, end) in ranges.items()}
-    return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
-
-
-def expected(**offsets: int) -> dict[str, dict[int, int]]:
-    return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
+from tests.dataplane.delta_tables import META, batch, expected, ledger
 
 
 def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
@@ -200,7 +165,7 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
 def test_without_looking_into_the_history_it_is_written_twice(
     tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look in ("landed", "_unmoved"):
+    for look in ("find_commit", "_check_unmoved"):
         monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
@@ -246,7 +211,7 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
 
 
 def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FencedTable, "_newer", lambda *_: {})
+    monkeypatch.setattr(FencedTable, "_find_newer", lambda *_: {})
     table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
@@ -257,7 +222,7 @@ def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, mo
 def test_without_identity_another_zookeeper_writes_into_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "identify", lambda *_: None)
+    monkeypatch.setattr(FencedTable, "check_owner", lambda *_: None)
     for meta in (META, "1" * 32):
         table = ledger(tmp_path, meta=meta)
         claimed = table.claim({"p": 1}, {"p": 0})
@@ -292,7 +257,7 @@ def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path
     from deltalake import write_deltalake
 
     DeltaTable.create(tmp_path / "main", pa.schema([("_partition", pa.string()), ("_offset", pa.int64())]))
-    ledger(tmp_path).identify(DeltaTable(tmp_path / "main"))
+    ledger(tmp_path).check_owner(DeltaTable(tmp_path / "main"))
     write_deltalake(tmp_path / "main", pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
     with pytest.raises(ForeignTable):
         ledger(tmp_path).claim({"p": 1}, {"p": 0})
@@ -349,7 +314,7 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
 def test_without_looking_at_what_others_did_rows_are_gone(
     tmp_path: Path, change: Callable[[FencedTable], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "_altered", lambda *_: None)
+    monkeypatch.setattr(FencedTable, "_find_foreign_commit", lambda *_: None)
     table = filled(tmp_path)
     change(table)
     go_on(table)
@@ -444,7 +409,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
     if not guarded:
-        monkeypatch.setattr(FencedTable, "_in_place", lambda *_: None)
+        monkeypatch.setattr(FencedTable, "_check_same_copy", lambda *_: None)
     table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
@@ -470,7 +435,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
 ) -> None:
     """A table that names files that are not there is read by nobody any more."""
     if not guarded:
-        for look in ("_in_place", "on_disk"):
+        for look in ("_check_same_copy", "check_on_disk"):
             monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = filled(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})

@@ -23,19 +23,8 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rewritten import rewritten
 from tests.dataplane.conftest import log
+from tests.dataplane.landing_folders import land, source, unlooked
 from tests.waiting import wait_until
-
-
-def source(folder: Path, **more: object) -> FilesSource:
-    declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
-    return FilesSource.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
-
-
-def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
-    for name in names:
-        path = folder / "land" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def test_late_and_out_of_order_names_get_the_next_offsets(tmp_path: Path) -> None:
@@ -298,8 +287,8 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
     looked: list[LandedFile] = []
-    real = FilesSource._now
-    monkeypatch.setattr(FilesSource, "_now", lambda self, file: looked.append(file) or real(self, file))
+    real = FilesSource._read_state
+    monkeypatch.setattr(FilesSource, "_read_state", lambda self, file: looked.append(file) or real(self, file))
     assert rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 
@@ -338,7 +327,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
         monkeypatch.setattr(file_index.FileIndex, "_moves", lambda *_: [])
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
-    real, armed = FilesSource._new, [True]
+    real, armed = FilesSource._find_new, [True]
 
     def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         found = real(self, partition, known)
@@ -347,7 +336,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
             assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
         return found
 
-    monkeypatch.setattr(FilesSource, "_new", meanwhile)
+    monkeypatch.setattr(FilesSource, "_find_new", meanwhile)
     slow.assign_offsets(("p:x",))
     rows = log(slow.index.path).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
@@ -440,12 +429,6 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
         in one.explain_unreadable("p:z")
     )
     assert not one.explain_unreadable("p:x")
-
-
-def unlooked(file: Path) -> None:
-    """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
-    file.rename(file.with_name(f"_{file.name}"))
-    file.symlink_to(file.name)
 
 
 def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
-from tests.dataplane.test_fenced_table import META, batch, ledger
+from tests.dataplane.delta_tables import META, again, batch, ledger
 from tests.dataplane.world import World
 
 
@@ -50,13 +50,6 @@ def filled(folder: Path) -> FencedTable:
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
         table.commit(claimed, batch(table, claimed))
     return table
-
-
-def again(table: FencedTable, start: int, end: int) -> object:
-    from rota.dataplane.ports import TableClaim
-
-    stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
-    return batch(table, stand_in, ends={"p": end})
 
 
 def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_path: Path) -> None:

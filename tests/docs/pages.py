@@ -23,31 +23,31 @@ class Block:
     text: str
 
 
-def name(page: Path) -> str:
+def name_page(page: Path) -> str:
     """The page as a test is named after it."""
     return str(page.relative_to(ROOT))
 
 
-def blocks(language: str) -> list[Block]:
+def find_blocks(language: str) -> list[Block]:
     """Every fenced block of that language."""
     found = ((page, FENCE.findall(page.read_text())) for page in PAGES)
     return [Block(page, kind, text) for page, fences in found for kind, text in fences if kind == language]
 
 
-def prose(page: Path) -> str:
+def strip_blocks(page: Path) -> str:
     """The page without its fenced blocks."""
     return FENCE.sub("", page.read_text())
 
 
-def commands(page: Path) -> Iterator[str]:
+def find_commands(page: Path) -> Iterator[str]:
     """Every shell line of the page: indented ones, and those that stand in backticks."""
-    text = prose(page)
+    text = strip_blocks(page)
     lines = (line.strip() for block in INDENTED.findall(text) for line in block.splitlines())
     for line in (*lines, *QUOTED.findall(INDENTED.sub("", text))):
         yield line.partition(" #")[0].strip()
 
 
-def anchors(page: Path) -> set[str]:
+def list_anchors(page: Path) -> set[str]:
     """The anchors of the page's headings, as GitHub makes them."""
-    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose(page)))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(strip_blocks(page)))
     return {heading.strip().replace(" ", "-") for heading in plain}

@@ -8,7 +8,7 @@ HOLE = "\0"
 
 
 @cache
-def texts(root: Path) -> tuple[str, ...]:
+def read_texts(root: Path) -> tuple[str, ...]:
     """Every string of rota and of the card's folders, f-strings with a HOLE for each value."""
     folders = ("rota", "assets", "sensors", "resources", "dagster_project")
     files = (path for folder in folders for path in sorted((root / folder).rglob("*.py")))

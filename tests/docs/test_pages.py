@@ -14,8 +14,20 @@ from deltalake import write_deltalake
 
 from rota.cli import cli
 from rota.pipeline import load
-from tests.docs.pages import FENCE, LINK, PAGES, QUOTED, ROOT, Block, anchors, blocks, commands, name, prose
-from tests.docs.source_text import HOLE, texts
+from tests.docs.pages import (
+    FENCE,
+    LINK,
+    PAGES,
+    QUOTED,
+    ROOT,
+    Block,
+    find_blocks,
+    find_commands,
+    list_anchors,
+    name_page,
+    strip_blocks,
+)
+from tests.docs.source_text import HOLE, read_texts
 
 TROUBLES = ROOT / "docs" / "troubleshooting.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -37,15 +49,15 @@ TREE = re.compile(r"^( *)([\w.*/]+)(?: |$)")
 LEAST = 4  # letters of a printed text by which it is known
 
 
-def python(block: Block) -> str:
-    return f"{name(block.page)}-{block.text.count(chr(10))}-lines"
+def name_block(block: Block) -> str:
+    return f"{name_page(block.page)}-{block.text.count(chr(10))}-lines"
 
 
-def declares(block: Block) -> bool:
+def is_declaration(block: Block) -> bool:
     return "from rota import" in block.text
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("python") if declares(b)], ids=python)
+@pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_declaration(b)], ids=name_block)
 def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(block.text)
     served = load(tmp_path)
@@ -53,17 +65,17 @@ def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None
     assert "mine" in served.pipelines or set(served.groups) - {"default"}
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("python") if not declares(b)], ids=python)
+@pytest.mark.parametrize("block", [b for b in find_blocks("python") if not is_declaration(b)], ids=name_block)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
     write_deltalake(tmp_path / "tables" / "orders" / "main", rows)
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
-    exec(compile(block.text, name(block.page), "exec"), found)
+    exec(compile(block.text, name_page(block.page), "exec"), found)
     assert len(found["frame"]) == 2  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("block", blocks("json"), ids=python)
+@pytest.mark.parametrize("block", find_blocks("json"), ids=name_block)
 def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(block.text)
     answer = CliRunner().invoke(cli, ["plan", str(tmp_path / "state.json"), "--json"])
@@ -71,7 +83,7 @@ def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> Non
     assert len(json.loads(answer.stdout)["assignment"]["w2"]) == 2, "as the page says"
 
 
-@pytest.mark.parametrize("block", blocks("yaml"), ids=python)
+@pytest.mark.parametrize("block", find_blocks("yaml"), ids=name_block)
 def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
     from assets.names import consume_op
     from assets.pipeline import Batch
@@ -82,10 +94,10 @@ def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
     assert (replay.start, replay.end) == (3, 5)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_each_command_of_a_page_is_one(page: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
-    for line in commands(page):
+    for line in find_commands(page):
         words = shlex.split(line, comments=True) if line.startswith(("rota ", "make ")) else []
         if words[:1] == ["make"]:
             assert set(words[1:]) <= targets, line
@@ -96,9 +108,9 @@ def test_each_command_of_a_page_is_one(page: Path) -> None:
             assert {w.partition("=")[0] for w in words[2:] if w.startswith("-")} <= options, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_each_path_of_a_page_exists(page: Path) -> None:
-    named = (word for text in QUOTED.findall(prose(page)) for word in text.split())
+    named = (word for text in QUOTED.findall(strip_blocks(page)) for word in text.split())
     missing = [path for path in named if PATH.fullmatch(path) and not list(ROOT.glob(path.rstrip("/")))]
     assert not set(missing) - {THEIRS}
 
@@ -119,18 +131,18 @@ def test_the_tree_of_the_architecture_is_the_tree() -> None:
     assert shown == rooms, "each room of rota, and no other"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_page)
 def test_each_link_leads_somewhere(page: Path) -> None:
-    for link in LINK.findall(prose(page)):
+    for link in LINK.findall(strip_blocks(page)):
         if not link.startswith("https://"):
             path, _, anchor = link.partition("#")
             target = (page.parent / path).resolve() if path else page
             assert target.exists(), link
-            assert not anchor or anchor in anchors(target), link
+            assert not anchor or anchor in list_anchors(target), link
 
 
 def test_each_picture_is_shown() -> None:
-    shown = {Path(link).name for page in PAGES for link in LINK.findall(prose(page)) if link.endswith(".png")}
+    shown = {Path(link).name for page in PAGES for link in LINK.findall(strip_blocks(page)) if link.endswith(".png")}
     assert shown == {path.name for path in (ROOT / "docs").glob("*.png")}
 
 
@@ -140,13 +152,13 @@ def test_each_line_of_the_troubles_can_be_printed() -> None:
     assert len(lines) > 20
     for line in lines:
         pieces = re.compile(".*".join(map(re.escape, re.split(r" ?\.\.\. ?", line))), re.S)
-        assert any(pieces.search(text) for text in texts(ROOT)), f"nothing prints {line!r}"
+        assert any(pieces.search(text) for text in read_texts(ROOT)), f"nothing prints {line!r}"
 
 
 def test_what_the_readme_shows_is_what_the_commands_print() -> None:
     printed = re.findall(r"<!-- make \w+ -->\n```\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert len(printed) == 2
-    known = [text for text in texts(ROOT) if len(text.replace(HOLE, "").strip()) >= LEAST]
+    known = [text for text in read_texts(ROOT) if len(text.replace(HOLE, "").strip()) >= LEAST]
     forms = [re.compile(re.escape(text).replace(re.escape(HOLE), ".*") + ".*" * text.endswith(": ")) for text in known]
     lines = [*printed[0].replace("\n  ", " ").splitlines(), *printed[1].splitlines()]  # the first are wrapped
     for line in filter(None, (re.sub(r"^ *[0-9.]+ s  ", "", line) for line in lines)):

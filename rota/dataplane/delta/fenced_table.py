@@ -43,7 +43,7 @@ class FencedTable:
         """The newest version; None when there is no table."""
         return open_table(self.path)
 
-    def found(self) -> DeltaTable:
+    def open_or_make(self) -> DeltaTable:
         """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
         return self.open() or create_table(self.path, Schema.from_json(columns.FIRST), CONFIGURATION)
 
@@ -54,7 +54,7 @@ class FencedTable:
 
     def require(self) -> None:
         """See `Table.require`."""
-        self.there()
+        self.open_existing()
 
     def exists(self) -> bool:
         """See `OwnedTable.exists`."""
@@ -62,19 +62,19 @@ class FencedTable:
 
     def make(self) -> None:
         """See `OwnedTable.make`."""
-        self.found()
+        self.open_or_make()
 
     def check_adoptable(self) -> None:
         """See `OwnedTable.check_adoptable`."""
         if table := self.open():
-            self.adoptable(table)
+            self._check_adoptable_handle(table)
 
     def read_schema(self) -> str | None:
         """See `Table.read_schema`."""
         table = self.open()
         return str(table.schema().to_json()) if table else None
 
-    def there(self) -> DeltaTable:
+    def open_existing(self) -> DeltaTable:
         """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
         table = self.open()
         if table is None:
@@ -87,17 +87,19 @@ class FencedTable:
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
         """See `Table.read_positions`."""
         if table := self.open():
-            self.identify(table)
-        return self.positions_in(table, partitions)
+            self.check_owner(table)
+        return self.read_positions_in(table, partitions)
 
-    def positions_in(self, table: DeltaTable | None, partitions: Iterable[str]) -> Mapping[str, Position]:
+    def read_positions_in(self, table: DeltaTable | None, partitions: Iterable[str]) -> Mapping[str, Position]:
         """The positions at the version of the handle, whoever has the table."""
         if table is None:
             return dict.fromkeys(partitions, Position(None, None, None))
         at = table.transaction_version
-        return {p: Position(at(self._offset(p)), at(self._token(p)), str(table.metadata().id)) for p in partitions}
+        return {
+            p: Position(at(self._offset_id(p)), at(self._token_id(p)), str(table.metadata().id)) for p in partitions
+        }
 
-    def identify(self, table: DeltaTable) -> None:
+    def check_owner(self, table: DeltaTable) -> None:
         """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
         pipeline."""
         if self.owner.owns(table) or not (count_adoptions(table) or table.file_uris()):
@@ -113,7 +115,7 @@ class FencedTable:
         """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
         that a RESTORE took; empty if nothing."""
         table = self.open()
-        if table is None or (found := self._altered(table)) is None:
+        if table is None or (found := self._find_foreign_commit(table)) is None:
             return {}
         past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
@@ -124,7 +126,7 @@ class FencedTable:
             for p, of in spans.items()
         }
 
-    def _altered(self, table: DeltaTable) -> ForeignCommit | None:
+    def _find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
         return None if self.editable else find_foreign_commit(self.path, table)
 
     def _said(self, found: ForeignCommit) -> str:
@@ -133,44 +135,46 @@ class FencedTable:
             f"then: rota adopt; rows that are gone come back by a replay of their offsets"
         )
 
-    def identity(self, table: DeltaTable) -> list[Transaction]:
+    def identity_moves(self, table: DeltaTable) -> list[Transaction]:
         """What the first commit of this group into a table carries, so that `identify` knows it again."""
         return [] if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
         """See `Table.claim`. Raises ForeignTable before anything is written."""
         for _ in range(TRIES):
-            table = self.there() if known else self.found()
-            self.identify(table)
-            self._untouched(table)
-            seen = {p: table.transaction_version(self._token(p)) for p in tokens}
-            newer = self._newer(seen, tokens)
+            table = self.open_existing() if known else self.open_or_make()
+            self.check_owner(table)
+            self._check_untouched(table)
+            seen = {p: table.transaction_version(self._token_id(p)) for p in tokens}
+            newer = self._find_newer(seen, tokens)
             mine = {p: t for p, t in tokens.items() if p not in newer}
-            heard = {p: table.transaction_version(self._offset(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
-            wanted = [Transaction(self._token(p), t) for p, t in mine.items() if seen[p] != t]
-            wanted += [Transaction(self._offset(p), starts[p]) for p, at in heard.items() if at is None]
-            wanted += self.identity(table) if wanted else []
+            heard = {
+                p: table.transaction_version(self._offset_id(p)) for p in (*mine, *(starts.keys() - tokens.keys()))
+            }
+            wanted = [Transaction(self._token_id(p), t) for p, t in mine.items() if seen[p] != t]
+            wanted += [Transaction(self._offset_id(p), starts[p]) for p, at in heard.items() if at is None]
+            wanted += self.identity_moves(table) if wanted else []
             if not wanted:
-                return self._claimed(table, mine, {p: heard[p] or 0 for p in mine}, newer)
+                return self._make_claim(table, mine, {p: heard[p] or 0 for p in mine}, newer)
             claim = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="claim")
             try:
-                self._write(table, (), wanted, {**self.said(claim, {}), "rota.tokens": _shown(mine)})
+                self._write(table, (), wanted, {**self.describe(claim, {}), "rota.tokens": _shown(mine)})
             except (DeltaError, OSError) as error:
                 check_lost_race(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
 
-    def _newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
+    def _find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
         """The tokens that the table has seen and that are above these."""
         return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
 
     def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
-        table = self.there()
-        self.identify(table)
-        self._untouched(table)
-        self._unmoved(table, claimed, partitions)
+        table = self.open_existing()
+        self.check_owner(table)
+        self._check_untouched(table)
+        self._check_unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
-        return self._claimed(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
+        return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> int:
         """See `Table.commit`."""
@@ -182,21 +186,21 @@ class FencedTable:
             )
         partitions, since = tuple(batch.ranges), claimed.version
         for _ in range(TRIES):
-            claimed = self._widened(claimed, batch)
+            claimed = self._widen(claimed, batch)
             table = claimed.snapshot
             assert isinstance(table, DeltaTable)
-            self._in_place(claimed)
-            self.on_disk(batch.files)
+            self._check_same_copy(claimed)
+            self.check_on_disk(batch.files)
             try:
-                said = self.said(batch, claimed.tokens)
+                said = self.describe(batch, claimed.tokens)
                 self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
                 error: Exception | None = None
             except (DeltaError, OSError) as caught:
                 error = caught
-            if (version := self.landed(batch.id, since)) is not None:
+            if (version := self.find_commit(batch.id, since)) is not None:
                 return version
             if error is None:
-                return int(self.there().version())
+                return int(self.open_existing().version())
             check_lost_race(self.path, error)
             claimed = self.renew(claimed, partitions)
         raise EnvironmentFailed(
@@ -233,52 +237,52 @@ class FencedTable:
     def adopt(self) -> int:
         """See `OwnedTable.adopt`. The offsets of another pipeline are of other partitions: all would be read again."""
         for _ in range(TRIES):
-            table = self.there()
-            self.adoptable(table)
-            if self.owner.owns(table) and not self._altered(table):
+            table = self.open_existing()
+            self._check_adoptable_handle(table)
+            if self.owner.owns(table) and not self._find_foreign_commit(table):
                 return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
-            wanted = [*self.owner.taken((count_adoptions(table) or 0) + 1), *self._carried(table)]
+            wanted = [*self.owner.taken((count_adoptions(table) or 0) + 1), *self._carry_former(table)]
             try:
                 adoption = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op="adopt")
-                self._write(table, (), wanted, self.said(adoption, {}))
+                self._write(table, (), wanted, self.describe(adoption, {}))
             except (DeltaError, OSError) as error:
                 check_lost_race(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no adoption in {TRIES} tries. Stop the group's runs and try again")
 
-    def adoptable(self, table: DeltaTable) -> None:
+    def _check_adoptable_handle(self, table: DeltaTable) -> None:
         """Raises ForeignTable where the table is another pipeline's, or between two names."""
         if count_adoptions(table) is not None and not belongs_to(table, self.pipeline):
             raise ForeignTable(self.owner.refusal(self.path, table))
 
-    def _carried(self, table: DeltaTable) -> list[Transaction]:
+    def _carry_former(self, table: DeltaTable) -> list[Transaction]:
         """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
         commits lies between the reading and the adoption, and none that began before comes after."""
         past = self.read_log()
         if not past or past[0].group == self.group:
             return []  # the same names: the next claim under a greater token does both
         former = replace(self, group=past[0].group)
-        offsets = {p: table.transaction_version(former._offset(p)) for p in self.list_partitions()}
+        offsets = {p: table.transaction_version(former._offset_id(p)) for p in self.list_partitions()}
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
-        return [Transaction(one._offset(p), at) for one, p, at in both]
+        return [Transaction(one._offset_id(p), at) for one, p, at in both]
 
-    def at(self, partition: str, stands: Position) -> list[Transaction]:
+    def position_moves(self, partition: str, stands: Position) -> list[Transaction]:
         """What sets the partition's offset and token, as far as they are known."""
-        both = ((self._offset(partition), stands.offset), (self._token(partition), stands.token))
+        both = ((self._offset_id(partition), stands.offset), (self._token_id(partition), stands.token))
         return [Transaction(name, number) for name, number in both if number is not None]
 
-    def _offset(self, partition: str) -> str:
+    def _offset_id(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/offset"
 
-    def _token(self, partition: str) -> str:
+    def _token_id(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/token"
 
-    def said(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
+    def describe(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
         """What a commit of ours says of itself."""
         return describe_commit(batch, self.group, tokens, self.pipeline)
 
     def _moves(self, batch: Batch, tokens: Mapping[str, int]) -> list[Transaction]:
-        offsets = [Transaction(self._offset(p), end) for p, (_, end) in batch.ranges.items()]
-        return offsets + [Transaction(self._token(p), tokens[p]) for p in batch.ranges]
+        offsets = [Transaction(self._offset_id(p), end) for p, (_, end) in batch.ranges.items()]
+        return offsets + [Transaction(self._token_id(p), tokens[p]) for p in batch.ranges]
 
     def _write(
         self, table: DeltaTable, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
@@ -290,14 +294,14 @@ class FencedTable:
             added, "append", table.schema(), partition_by=[], commit_properties=properties
         )  # fmt: skip
 
-    def _claimed(
+    def _make_claim(
         self, table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
     ) -> TableClaim:
         version, schema = table.version(), table.schema().to_json()
         said = read_entry(self.path, version)
         return TableClaim(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
 
-    def on_disk(self, files: Iterable[DataFile]) -> None:
+    def check_on_disk(self, files: Iterable[DataFile]) -> None:
         """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
         if gone := [f.path for f in files if not (self.path / f.path).exists()]:
             raise EnvironmentFailed(
@@ -305,7 +309,7 @@ class FencedTable:
                 f"written; try again"
             )
 
-    def _in_place(self, claimed: TableClaim) -> None:
+    def _check_same_copy(self, claimed: TableClaim) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
         if read_entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
@@ -313,11 +317,11 @@ class FencedTable:
                 f"looks at what is there"
             )
 
-    def _untouched(self, table: DeltaTable) -> None:
-        if found := self._altered(table):
+    def _check_untouched(self, table: DeltaTable) -> None:
+        if found := self._find_foreign_commit(table):
             raise ForeignTable(f"{self._said(found)}. Nothing was written")
 
-    def _widened(self, claimed: TableClaim, batch: Batch) -> TableClaim:
+    def _widen(self, claimed: TableClaim, batch: Batch) -> TableClaim:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
         assert isinstance(claimed.snapshot, DeltaTable)
         if not columns.find_added(claimed.columns, (f.columns for f in batch.files)):
@@ -330,16 +334,16 @@ class FencedTable:
             claimed.snapshot.alter.add_columns(added)
         except (DeltaError, OSError) as error:
             check_lost_race(self.path, error)
-        return self._widened(self.renew(claimed, tuple(batch.ranges)), batch)
+        return self._widen(self.renew(claimed, tuple(batch.ranges)), batch)
 
-    def landed(self, commit: str, since: int) -> int | None:
+    def find_commit(self, commit: str, since: int) -> int | None:
         """The version after `since` that carries this commit id."""
         return next((one.version for one in self.read_log(since) if one.commit == commit), None)
 
-    def _unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        newer = tuple(p for p in partitions if table.transaction_version(self._token(p)) != claimed.tokens[p])
+    def _check_unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        newer = tuple(p for p in partitions if table.transaction_version(self._token_id(p)) != claimed.tokens[p])
         if newer:
-            seen = {p: table.transaction_version(self._token(p)) for p in newer}
+            seen = {p: table.transaction_version(self._token_id(p)) for p in newer}
             raise Fenced(
                 f"Commit of {', '.join(newer)} refused: the table has seen the tokens {seen}, mine are "
                 f"{ ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
@@ -348,7 +352,7 @@ class FencedTable:
         anew = {
             p for one in self.read_log(claimed.version) if one.op == "retry" for p in one.ranges
         }  # their files, as they are
-        at = {p: table.transaction_version(self._offset(p)) for p in partitions}
+        at = {p: table.transaction_version(self._offset_id(p)) for p in partitions}
         moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
         if moved:
             raise OffsetGap(

@@ -61,7 +61,7 @@ def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
     former, new = replace(main, pipeline=old), main.pipeline
     for _ in range(TRIES):
         is_renamed(main, old)
-        table = main.there()
+        table = main.open_existing()
         if number := table.transaction_version(RENAMING):
             return int(number)
         number = (count_adoptions(table) or 0) + 1
@@ -78,7 +78,7 @@ def read_renamed_positions(ledger: FencedTable, old: str, partitions: Iterable[s
 
 def _stands(ledger: FencedTable, partitions: Iterable[str]) -> Mapping[str, Position]:
     """Whoever has the table."""
-    return ledger.positions_in(ledger.open(), partitions)
+    return ledger.read_positions_in(ledger.open(), partitions)
 
 
 def finish_rename(ledger: FencedTable, old: str, partitions: Iterable[str]) -> None:
@@ -97,7 +97,7 @@ def finish_rename(ledger: FencedTable, old: str, partitions: Iterable[str]) -> N
                 written[path] = _rewritten(ledger, resolve_path(ledger.path, path), attempt, old)
             removed = RemoveAction(path, True, int(time.time() * 1000), size=said["size_bytes"])
             actions += [removed, make_add_action(written[path])]
-        ledger.on_disk(written.values())
+        ledger.check_on_disk(written.values())
         moves = [*ledger.owner.taken((count_adoptions(table) or 0) + 1), Transaction(RENAMING, 0)]
         moves += _moves(ledger, _merged(read_renamed_positions(ledger, old, partitions), ledger))
         _committed(ledger, table, actions, moves, _said(ledger, "rename", old, new))
@@ -112,7 +112,7 @@ def _merged(stands: dict[str, Position], ledger: FencedTable) -> dict[str, Posit
 
 
 def _moves(ledger: FencedTable, stands: Mapping[str, Position]) -> list[Transaction]:
-    return [move for p, one in stands.items() for move in ledger.at(p, one)]
+    return [move for p, one in stands.items() for move in ledger.position_moves(p, one)]
 
 
 def _committed(
@@ -135,7 +135,7 @@ def _committed(
 def _said(ledger: FencedTable, op: str, old: str, new: str) -> dict[str, str]:
     """Without a `rota.base`: what somebody else did to the rows is looked for by the next owner."""
     batch = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op=op)
-    return {**ledger.said(batch, {}), "rota.renamed": json.dumps({old: new})}
+    return {**ledger.describe(batch, {}), "rota.renamed": json.dumps({old: new})}
 
 
 def _renamed(old: str, new: str) -> str:

@@ -46,14 +46,14 @@ class _Room:
 def replace_rows(ledger: FencedTable, batch: Batch) -> int:
     """The version in which the batch stands instead of what was in its ranges. Raises OffsetGap, ForeignTable."""
     batch, first, room = changed(batch, op="replay"), None, None
-    said = ledger.said(batch, {})
+    said = ledger.describe(batch, {})
     for _ in range(TRIES):
         table = _fitting(ledger, batch)
         first = table.version() if first is None else first
         if room is None or not _fits(room, table, batch):
             _discard(ledger, room)
             room = _making_room(table, ledger, batch)
-        ledger.on_disk((*batch.files, *room.kept))
+        ledger.check_on_disk((*batch.files, *room.kept))
         try:
             table.create_write_transaction(
                 [*room.actions, *map(make_add_action, batch.files)],
@@ -65,7 +65,7 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
             error: Exception | None = None
         except (DeltaError, OSError) as caught:
             error = caught
-        if (version := ledger.landed(batch.id, first)) is not None:
+        if (version := ledger.find_commit(batch.id, first)) is not None:
             return version
         check_lost_race(ledger.path, error or OSError("the commit is not in the log"))
     raise EnvironmentFailed(f"{ledger.path}: no replay in {TRIES} tries. Nothing was replaced; try again")
@@ -74,10 +74,10 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
 def append_rows(ledger: FencedTable, batch: Batch) -> int:
     """The version that holds the batch beside what was there: bad records of a replay, which the newest attempt rules."""
     batch = changed(batch, op="quarantine replay")
-    first = ledger.found().version()
+    first = ledger.open_or_make().version()
     for _ in range(TRIES):
         table = _fitting(ledger, batch, follow=False)
-        ledger.on_disk(batch.files)
+        ledger.check_on_disk(batch.files)
         try:
             table.create_write_transaction(
                 [make_add_action(f) for f in batch.files],
@@ -85,13 +85,13 @@ def append_rows(ledger: FencedTable, batch: Batch) -> int:
                 table.schema(),
                 partition_by=[],
                 commit_properties=CommitProperties(
-                    custom_metadata=ledger.said(batch, {}), app_transactions=ledger.identity(table)
+                    custom_metadata=ledger.describe(batch, {}), app_transactions=ledger.identity_moves(table)
                 ),
             )
             error: Exception | None = None
         except (DeltaError, OSError) as caught:
             error = caught
-        if (version := ledger.landed(batch.id, first)) is not None:
+        if (version := ledger.find_commit(batch.id, first)) is not None:
             return version
         check_lost_race(ledger.path, error or OSError("the commit is not in the log"))
     raise EnvironmentFailed(f"{ledger.path}: no commit in {TRIES} tries. Nothing was written; try again")
@@ -99,8 +99,8 @@ def append_rows(ledger: FencedTable, batch: Batch) -> int:
 
 def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> DeltaTable:
     """The newest version, with every column of the batch; the ranges must be behind its offsets."""
-    table = ledger.there() if follow else ledger.found()
-    ledger.identify(table)
+    table = ledger.open_existing() if follow else ledger.open_or_make()
+    ledger.check_owner(table)
     if follow:
         stands = ledger.read_positions(tuple(batch.ranges))
         ahead = tuple(p for p, (_, end) in batch.ranges.items() if end > (stands[p].offset or 0))

@@ -91,18 +91,18 @@ class FilesSource:
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
-        names_found = self._listed(lambda: sorted(names.key(f) for f in listing.list_folders(self.root)))
+        names_found = self._list(lambda: sorted(names.key(f) for f in listing.list_folders(self.root)))
         return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
     def list_ignored(self) -> Mapping[str, str]:
         """See `Source.list_ignored`: by path below the landing folder."""
-        found = self._listed(lambda: sorted(listing.list_ignored(self.root)))
-        folders = self._listed(lambda: sorted(listing.list_folders(self.root)))
+        found = self._list(lambda: sorted(listing.list_ignored(self.root)))
+        folders = self._list(lambda: sorted(listing.list_folders(self.root)))
         return dict(found) | {
             f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))
         }
 
-    def _listed(self, look: "Callable[[], list[T]]") -> "list[T]":
+    def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
         """What a look at the root gives; nothing where there is no root."""
         try:
             return look()
@@ -113,7 +113,7 @@ class FilesSource:
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
-        return self.index.latest(partitions, self._new)
+        return self.index.latest(partitions, self._find_new)
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_assigned_ends`."""
@@ -121,7 +121,7 @@ class FilesSource:
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`."""
-        return self.index.extend(partitions, self._new)
+        return self.index.extend(partitions, self._find_new)
 
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Source.explain_lost`."""
@@ -133,7 +133,7 @@ class FilesSource:
     def explain_unreadable(self, partition: str) -> str:
         """See `Source.explain_unreadable`."""
         try:
-            self._landed(partition, frozenset())
+            self._list_rested(partition, frozenset())
         except OSError as error:
             return _blind(error, partition)
         return ""
@@ -158,7 +158,7 @@ class FilesSource:
         jobs: list[dict[str, tuple[int, int]]] = []
         count = size = 0
         for p, (at, end) in unread.items():
-            if not (taken := self._fitting(files[p][at:end])):
+            if not (taken := self._take_fitting(files[p][at:end])):
                 continue
             count, size = count + len(taken), size + sum(taken)
             if not jobs or count > self.declared.max_job_files or size > self.declared.max_job_bytes:
@@ -170,7 +170,7 @@ class FilesSource:
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`."""
         files = self.index.files(ranges)
-        errors = {p: self._broken(p, files[p], start, end) for p, (start, end) in ranges.items()}
+        errors = {p: self._find_error(p, files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
     def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
@@ -178,7 +178,7 @@ class FilesSource:
         asked = {p: sorted(of) for p, of in offsets.items()}
         files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
         there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
-        return {p: tuple(o for o, file in seen if self._again(file) != file) for p, seen in there.items()}
+        return {p: tuple(o for o, file in seen if self._read_state_or(file) != file) for p, seen in there.items()}
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `Source.explain_unsettled`: the files that have not rested for `settle` seconds."""
@@ -186,7 +186,7 @@ class FilesSource:
         rested = {
             f.path for f in listing.list_rested(self.root, folder, frozenset(), self.declared.settle, self.clock())
         }
-        now = {o: self._now(files[o]) for o in offsets if files[o].path not in rested}
+        now = {o: self._read_state(files[o]) for o in offsets if files[o].path not in rested}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
         return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
 
@@ -197,7 +197,7 @@ class FilesSource:
     def as_now(self, ranges: Ranges) -> "FilesSource":
         """See `SparkSource.as_now`: the files of the ranges have the size and time of now."""
         files = self.index.files(ranges)
-        now = {p: {o: self._again(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
+        now = {p: {o: self._read_state_or(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
     @contextmanager
@@ -209,9 +209,9 @@ class FilesSource:
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
             place = staging.escape(stage)
-            frame = reader.options(**self._options()).load(place)
-            self._complete(frame.columns, ranges)
-            self._one_a_line(spark, place)
+            frame = reader.options(**self._make_options()).load(place)
+            self._check_columns(frame.columns, ranges)
+            self._check_one_a_line(spark, place)
             yield restore_ids(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -264,7 +264,7 @@ class FilesSource:
             return "a field is not of its declared type"
         return "a field is not of its declared type, or the number of fields is wrong"
 
-    def _options(self) -> dict[str, str]:
+    def _make_options(self) -> dict[str, str]:
         """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
         safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
         text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
@@ -272,41 +272,41 @@ class FilesSource:
         kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
         return {**safe, **strict, **self.declared.options, **kept}
 
-    def _new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
+    def _find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
         try:
-            return self._landed(partition, known)
+            return self._list_rested(partition, known)
         except OSError:
             self.list_keys()  # raises where it is not the partition's own fault
             return None
 
-    def _landed(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
+    def _list_rested(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
         folder = names.folder(key_of(partition))
         return sorted(listing.list_rested(self.root, folder, known, self.declared.settle, self.clock()))
 
-    def _fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
+    def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
         room = min(self.declared.max_bytes, self.declared.max_job_bytes)
         sizes = [file.size for file in files]
         fit = sum(total <= room for total in accumulate(sizes))
         return sizes[: max(fit, 1)]
 
-    def _broken(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
+    def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
-            reason = self._changed(files, start, end)
+            reason = self._explain_change(files, start, end)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
             return EnvironmentFailed(_blind(error, partition))
         return SourceChanged(reason, partition=partition) if reason else None
 
-    def _changed(self, files: Sequence[LandedFile], start: int, end: int) -> str:
+    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> str:
         """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
         for offset, file in enumerate(files[start:end], start):
-            now = self._now(file)
-            if now is None and not self._mounted():
+            now = self._read_state(file)
+            if now is None and not self._is_mounted():
                 raise EnvironmentFailed(
                     f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                 )
@@ -317,7 +317,7 @@ class FilesSource:
                 return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
         return ""
 
-    def _now(self, file: LandedFile) -> LandedFile | None:
+    def _read_state(self, file: LandedFile) -> LandedFile | None:
         """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
         path = self.root / file.path
         try:
@@ -328,21 +328,21 @@ class FilesSource:
             return LandedFile(file.path, NO_FILE, 0)
         return LandedFile(file.path, stat.st_size, stat.st_mtime_ns)
 
-    def _again(self, file: LandedFile) -> LandedFile:
+    def _read_state_or(self, file: LandedFile) -> LandedFile:
         """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""
         try:
-            return self._now(file) or file
+            return self._read_state(file) or file
         except OSError:
             return file
 
-    def _mounted(self) -> bool:
+    def _is_mounted(self) -> bool:
         """A disk that is away leaves nothing, or the empty folder on which it was mounted."""
         try:
             return next(self.root.iterdir(), None) is not None
         except OSError:
             return False
 
-    def _complete(self, columns: Sequence[str], ranges: Ranges) -> None:
+    def _check_columns(self, columns: Sequence[str], ranges: Ranges) -> None:
         """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
         if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
             return
@@ -357,7 +357,7 @@ class FilesSource:
                         partition=partition,
                     )
 
-    def _one_a_line(self, spark: "SparkSession", place: str) -> None:
+    def _check_one_a_line(self, spark: "SparkSession", place: str) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
         its first value would be in no table."""
         if self.declared.format != "json":
@@ -368,7 +368,7 @@ class FilesSource:
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
         texts = reader.text(place, wholetext=self._multiline)
-        found = lines.find_joined(texts, self.declared.schema, self._options())
+        found = lines.find_joined(texts, self.declared.schema, self._make_options())
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], one[2]

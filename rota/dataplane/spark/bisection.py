@@ -70,12 +70,12 @@ class Bisection:
         waiting: list[FailedPartition] = []  # they failed like the environment, and nobody got through yet
         while left:
             ranges, *left = left
-            broken, intact = self._parted(still(ranges))
+            broken, intact = self._part(still(ranges))
             yield from broken
             out = {one.partition for one in broken}
             alone: list[FailedPartition] = []
             whole = {p: (start, end) for p, (start, end) in intact.items() if start < end}
-            for piece in self._bisected(whole, self.deadline) if whole else ():
+            for piece in self._bisect(whole, self.deadline) if whole else ():
                 out |= {piece.partition} if isinstance(piece, FailedPartition) else set(piece.ranges)
                 if isinstance(piece, FailedPartition) and isinstance(piece.error, EnvironmentFailed):
                     alone.append(piece)
@@ -98,62 +98,62 @@ class Bisection:
         if waiting:
             raise waiting[0].error
 
-    def _bisected(self, ranges: Ranges, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
-        seconds = self.deadline if self._whole(ranges) else seconds
-        result = self._tried(ranges, seconds)
+    def _bisect(self, ranges: Ranges, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
+        seconds = self.deadline if self._is_smallest(ranges) else seconds
+        result = self._try(ranges, seconds)
         if isinstance(result, WrittenFiles):
-            yield from self._accepted(result, seconds)
+            yield from self._accept(result, seconds)
             return
-        if not isinstance(result, DataError) and not self._despite_spark(result):
+        if not isinstance(result, DataError) and not self._may_be_its_own_fault(result):
             raise result
         if result.facts.get("late"):
             log.warning("late=%s seconds=%g: searched by halves", ",".join(ranges), seconds)
             seconds = max(min(self.deadline, LEAST), seconds / sqrt(2))  # n halvings: 3.4 times the deadline, not n
-        broken, intact = self._parted(ranges)
+        broken, intact = self._part(ranges)
         if intact != ranges:  # a file changed under the job: nobody else's fault
             yield from broken
             if intact:
-                yield from self._bisected(intact, seconds)
-        elif result.facts.get("everywhere") or self._whole(ranges):
+                yield from self._bisect(intact, seconds)
+        elif result.facts.get("everywhere") or self._is_smallest(ranges):
             yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
         elif len(ranges) == 1:
-            yield from self._bisected(self._shorter(ranges), seconds)
+            yield from self._bisect(self._shorten(ranges), seconds)
         else:
             names = sorted(ranges, key=self._draw)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
-                yield from self._bisected({p: ranges[p] for p in half}, seconds)
+                yield from self._bisect({p: ranges[p] for p in half}, seconds)
 
-    def _whole(self, ranges: Ranges) -> bool:
+    def _is_smallest(self, ranges: Ranges) -> bool:
         """Whether nothing smaller can be tried."""
-        return len(ranges) == 1 and not self._shorter(ranges)
+        return len(ranges) == 1 and not self._shorten(ranges)
 
     def _draw(self, partition: str) -> bytes:
         return sha256(f"{self.run_id} {partition}".encode()).digest()
 
-    def _accepted(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
+    def _accept(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
         """What was written, and what a refused partition comes to without its second half."""
-        again = self._shorter({p: result.ranges[p] for p in result.refused})
+        again = self._shorten({p: result.ranges[p] for p in result.refused})
         if kept := {p: r for p, r in result.ranges.items() if p not in again}:
             files = tuple(f for f in result.files if f.partition in kept)
             refused = {p: error for p, error in result.refused.items() if p in kept}
             yield replace(result, ranges=kept, files=files, refused=refused)
         for p, half in again.items():
-            yield from self._bisected({p: half}, seconds)
+            yield from self._bisect({p: half}, seconds)
 
-    def _shorter(self, ranges: Ranges) -> Ranges:
+    def _shorten(self, ranges: Ranges) -> Ranges:
         """The first half of each range that may be shortened and has two offsets or more."""
         return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
 
-    def _parted(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
+    def _part(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
         """The partitions whose source changed or cannot be looked at, and the ranges that can be read: where that may
         be, up to there."""
         broken = self.source.find_broken(ranges)
-        intact = {p: (a, self._unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
+        intact = {p: (a, self._find_unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
         failed = [FailedPartition(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
         out = {one.partition for one in failed}
         return failed, {p: r for p, r in intact.items() if p not in out}
 
-    def _unbroken(self, partition: str, start: int, end: int) -> int:
+    def _find_unbroken(self, partition: str, start: int, end: int) -> int:
         """The first broken offset, of which there is one."""
         if not self.shorten:
             return start
@@ -162,33 +162,33 @@ class Bisection:
             ends, True, key=lambda e: partition in self.source.find_broken({partition: (start, e)})
         )
 
-    def _despite_spark(self, error: RotaError) -> bool:
+    def _may_be_its_own_fault(self, error: RotaError) -> bool:
         return isinstance(error, EnvironmentFailed) and failures.is_alive(self.spark)
 
-    def _tried(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
+    def _try(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
             with limit(self.spark, seconds):
-                return self._written(ranges, attempt)
+                return self._write(ranges, attempt)
         except Exception as error:
-            self.forget(attempt)
+            self.remove(attempt)
             one = next(iter(ranges)) if len(ranges) == 1 else None
-            place = self._place(one, *ranges[one]) if one else ""
+            place = self._describe_place(one, *ranges[one]) if one else ""
             if isinstance(error, RotaError) and error.facts.get("late"):
                 return _late(seconds, place)
             return failures.judge_failure(error, self.spark, one, self.source.translate, place)
 
-    def _place(self, partition: str, start: int, end: int) -> str:
+    def _describe_place(self, partition: str, start: int, end: int) -> str:
         """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
         if end - start > 1:
             return f" in offsets {start} to {end - 1}"
         return f" in offset {start} ({self.source.locate(partition, start)})"
 
-    def _written(self, ranges: Ranges, attempt: str) -> WrittenFiles:
+    def _write(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as frame:
             parsed = parsing.parse(frame)
-            result = self._transformed(parsed.good)
+            result = self._transform(parsed.good)
             sure = self.pipeline.transform is None or parsed.sure(result)
             split, rows = parsing.count_rows(columns.split(result))
             data = self.folder / "main" / "data" / attempt
@@ -199,7 +199,7 @@ class Bisection:
             parsing.require_same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
             self._look_again(ranges)
             tally = parsed.tally() if sure else None
-            self._as_many(tally, ranges)
+            self._check_count(tally, ranges)
             if not self.source.corruptible or (tally and not tally.bad):
                 return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
             aside = self.folder / "quarantine"
@@ -211,12 +211,12 @@ class Bisection:
         if broken := self.source.find_broken(ranges):
             raise next(iter(broken.values()))
 
-    def _as_many(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
+    def _check_count(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
         """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""
         if tally and (held := self.source.count_records(ranges)) is not None:
             parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
 
-    def _transformed(self, frame: "DataFrame") -> "DataFrame":
+    def _transform(self, frame: "DataFrame") -> "DataFrame":
         """The user's result; a fault that shows before any row is read is the same in every partition."""
         try:
             result = self.pipeline.transform(frame) if self.pipeline.transform else frame
@@ -232,7 +232,7 @@ class Bisection:
             raise BadTransform(str(error), everywhere=True) from None
         return result
 
-    def forget(self, attempt: str) -> None:
+    def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""
         for table in ("main", "quarantine"):
             shutil.rmtree(self.folder / table / "data" / attempt, ignore_errors=True)
