@@ -269,12 +269,12 @@ class Agent:
     # --- deciding and acting
 
     def _feed(self, event: Event) -> Generator[None, None, None]:
-        self.state, instructions = assigned(self.state, event)
+        self.state, instructions = self._machine(self.state, event)
         for effect in batches(instructions, ownership.AT_ONCE):
             if isinstance(effect, tuple):
                 yield
                 if isinstance(event, Looked) and not self._still_proven(event):
-                    self.state, _ = assigned(self.state, Suspended(self.clock()))
+                    self.state, _ = self._machine(self.state, Suspended(self.clock()))
                     return
                 self._write(effect)
             else:

@@ -34,7 +34,7 @@ from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFa
 from rota.pipeline import Pipeline
 from rota.restored import find_lost_offsets
 from rota.rights import Rights, holds, read_rights
-from rota.shift import Shift, by_turn
+from rota.shift import Shift, sort_by_turn
 
 log = logging.getLogger(__name__)
 BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
@@ -103,10 +103,10 @@ def consume(
     Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
     """
     for some in portions(partitions):
-        yield from _batched(tree, pipeline, incarnation, some, run_id, ports)
+        yield from _consume_portion(tree, pipeline, incarnation, some, run_id, ports)
 
 
-def _batched(
+def _consume_portion(
     tree: GroupState,
     pipeline: Pipeline,
     incarnation: str,
@@ -124,14 +124,14 @@ def _batched(
         for partition, reason in held.dropped.items():
             yield DroppedPartition(partition, reason)
         if held.held:
-            yield from _Run(tree, pipeline, ports, held, run_id, node, incarnation).events()
+            yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation).run()
     finally:
         with suppress(CoordinationError):
             end_run(tree, node)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class ConsumingRun:
     """Steps 2 to 6 for the partitions that a run holds."""
 
     tree: GroupState
@@ -142,21 +142,21 @@ class _Run:
     node: str
     incarnation: str
 
-    def events(self) -> Iterator[Event]:
+    def run(self) -> Iterator[Event]:
         """What became of each partition."""
         standing = self.ports.main.read_positions(tuple(self.rights.held))
         absent = not any(one.table for one in standing.values())
-        known = not absent or self._consumed()
+        known = not absent or self._was_consumed()
         if absent and known:
             self.ports.main.require()  # it is not, and says so
-        stopped = list(self._restored(standing))
+        stopped = list(self._find_restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
-        at_founding = self._there_at_founding(standing)
+        at_founding = self._list_founding(standing)
         latest = self.ports.source.assign_offsets((*held, *at_founding))
-        yield from (self._unseen(p, standing[p].offset or 0) for p in held if p not in latest)
+        yield from (self._report_unreadable(p, standing[p].offset or 0) for p in held if p not in latest)
         held = {p: o for p, o in held.items() if p in latest}
         if not held:
             return
@@ -166,16 +166,16 @@ class _Run:
             yield DroppedPartition(
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
-        yield from self._healed(claimed, latest)
-        jobs = self.ports.source.plan_jobs(by_turn(self.rights, claimed.offsets), latest)
+        yield from self._heal(claimed, latest)
+        jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
                 self._unpark(p)  # what it was parked for is mended
             yield IdlePartition(p, claimed.offsets[p], held[p].token, self.rights.epoch)
         if jobs:
-            yield from self._worked(jobs, claimed, latest)
+            yield from self._work(jobs, claimed, latest)
 
-    def _there_at_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
+    def _list_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
         """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
         one that appears later is new as a whole, also under `start="latest"`."""
         known = all(one.offset is not None for one in standing.values())
@@ -183,13 +183,13 @@ class _Run:
             return frozenset()
         return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
 
-    def _consumed(self) -> bool:
+    def _was_consumed(self) -> bool:
         """Whether the checkpoint of any partition of the pipeline names a table."""
         record = self.tree.partitions().get(self.pipeline.name)
         keys = record.keys if record else ()
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
-    def _restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
+    def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
         main = self.ports.main
         touched, lost = (
@@ -214,13 +214,13 @@ class _Run:
             elif reason := touched.get(p) or lost.get(p) or "":
                 yield self._park(p, reason, offset, final=True)
 
-    def _unseen(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
+    def _report_unreadable(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
         """What cannot be looked at waits; what can be again since is left to the next run."""
         if reason := self.ports.source.explain_unreadable(partition):
             return self._park(partition, reason, offset, final=False)
         return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
 
-    def _healed(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
+    def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
 
         A partition without checkpoint tells of its last batch at most.
@@ -230,22 +230,22 @@ class _Run:
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
         for p, at in sorted(known.items()):
             untold = [one for one in past if one.goes_beyond(p, at)]
-            yield from (_told(one, p, latest[p]) for one in reversed(untold))
-            self._checkpoint({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
+            yield from (_make_event(one, p, latest[p]) for one in reversed(untold))
+            self._write_checkpoints({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 
-    def _worked(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
         shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock)
         pieces = self.ports.job.run(
-            jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=shift.still
+            jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=shift.recheck
         )
         for piece in pieces:
-            for event in self._came(piece, claimed, latest):
-                shift.done(event.partition)
+            for event in self._report(piece, claimed, latest):
+                shift.finish(event.partition)
                 yield event
         yield from (DroppedPartition(p, reason) for p, reason in shift.lost.items())
 
-    def _came(
+    def _report(
         self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, latest: Mapping[str, int]
     ) -> Iterator[Event]:
         """What became of a piece of work."""
@@ -255,19 +255,19 @@ class _Run:
             return
         for partition, error in piece.refused.items():
             yield self._park(partition, str(error), claimed.offsets[partition], final=True)
-        yield from self._published(piece, claimed, latest)
+        yield from self._publish(piece, claimed, latest)
 
-    def _published(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _publish(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 4 to 6 for one piece; whoever was overtaken is left out, the others go in."""
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         while kept:
             try:
-                committed = self._committed(piece, kept, claimed)
+                committed = self._commit(piece, kept, claimed)
             except (Fenced, OffsetGap) as error:
                 out = {p for p in kept if p in tuple(error.facts["partitions"])}  # type: ignore[arg-type]
                 yield from (DroppedPartition(p, str(error)) for p in sorted(out))
                 if isinstance(error, Fenced):
-                    self._refused(out)
+                    self._note_refusals(out)
                 kept = {p: r for p, r in kept.items() if p not in out}
             except BadTransform as error:
                 yield from (self._park(p, str(error), r[0], final=False) for p, r in kept.items())
@@ -276,13 +276,13 @@ class _Run:
                 for p in kept:
                     if p in self.rights.parked:
                         self._unpark(p)
-                    yield _told(committed, p, latest[p], healed=False)
-                self._checkpoint({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
+                    yield _make_event(committed, p, latest[p], healed=False)
+                self._write_checkpoints({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
                 for table in (self.ports.main, self.ports.quarantine):
                     table.compact(committed.version)
                 return
 
-    def _committed(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
+    def _commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
         """Step 4. Bad records first, under ids of their own; they count once main's log names their attempt."""
         files = tuple(f for f in piece.files if f.partition in kept)
         rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
@@ -322,12 +322,12 @@ class _Run:
         aside = replace(batch, id=uuid.uuid4().hex, files=files, rows=batch.bad, bad={}, op="quarantine")
         table.commit(side, aside, follows=False)
 
-    def _checkpoint(self, offsets: Mapping[str, int], last: LogEntry | None, table: str) -> None:
+    def _write_checkpoints(self, offsets: Mapping[str, int], last: LogEntry | None, table: str) -> None:
         """Step 5. Not being able to is no failure: the table has it, and the next run reads the table."""
         try:
             seen = self.tree.checkpoints(offsets)
             entries = [
-                Entry(self.rights.held[p], self._record(p, at, last, table), seen.get(p)) for p, at in offsets.items()
+                Entry(self.rights.held[p], self._describe(p, at, last, table), seen.get(p)) for p, at in offsets.items()
             ]
             for partition, refusal in write_checkpoints(self.tree, self.node, entries).items():
                 if refusal:
@@ -335,7 +335,7 @@ class _Run:
         except CoordinationError as error:
             log.warning("checkpoints=%s left_to=the next run reason=%s", ",".join(offsets), error)
 
-    def _record(self, partition: str, offset: int, last: LogEntry | None, table: str) -> Checkpoint:
+    def _describe(self, partition: str, offset: int, last: LogEntry | None, table: str) -> Checkpoint:
         return Checkpoint(
             offset=offset,
             token=self.rights.held[partition].token,
@@ -351,36 +351,36 @@ class _Run:
 
         A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
         lost its session, by another run of the same."""
-        if self._outrun(partition, offset):
+        if self._was_overtaken(partition, offset):
             return DroppedPartition(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
-            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._checks(partition))
+            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._prove(partition))
         except Conflict as error:
             return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
         return ParkedPartition(partition, record.reason, record.failures, record.retry_at)
 
-    def _outrun(self, partition: str, offset: int) -> bool:
+    def _was_overtaken(self, partition: str, offset: int) -> bool:
         """Whether the table is past this offset by now."""
         return (self.ports.main.read_positions((partition,))[partition].offset or 0) > offset
 
-    def _checks(self, partition: str) -> tuple[Check, Check]:
+    def _prove(self, partition: str) -> tuple[Check, Check]:
         """What holds as long as this run has its right to the partition."""
         return Check(self.tree.paths.own(partition), self.rights.held[partition].version), Check(self.node)
 
     def _unpark(self, partition: str) -> None:
         """If that fails, the next look finds its time passed and consumes it anyway."""
         with suppress(CoordinationError):
-            unpark(self.tree, partition, self._checks(partition))
+            unpark(self.tree, partition, self._prove(partition))
 
-    def _refused(self, partitions: Iterable[str]) -> None:
+    def _note_refusals(self, partitions: Iterable[str]) -> None:
         """Writes the refusals down where people look; best effort."""
         for p, standing in self.ports.main.read_positions(tuple(partitions)).items():
             token, newer = self.rights.held[p].token, standing.token or 0
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
-def _told(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
+def _make_event(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
     start, end = batch.ranges[partition]
     return CommittedBatch(
         partition=partition,

@@ -19,7 +19,7 @@ def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") 
     pipeline's file is not to be had here. Raises ConfigError where one of the files is still being written: then nothing
     changed."""
     try:
-        taken = _taken(partition, ports, who) if ports else ()
+        taken = _take_anew(partition, ports, who) if ports else ()
     except ConfigError:
         raise
     except RotaError:
@@ -28,7 +28,7 @@ def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") 
     return taken
 
 
-def _taken(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
+def _take_anew(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
     source, main = ports.source, ports.main
     standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None or find_lost_offsets(source, main, {partition: standing}):

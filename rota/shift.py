@@ -19,7 +19,7 @@ from rota.rights import Rights, read_rights
 SHIFT = 600.0  # seconds
 
 
-def by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
+def sort_by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
     """The partitions in the order in which they are consumed (law 1)."""
     done = held.checkpoints
     return dict(sorted(offsets.items(), key=lambda one: done[one[0]].node.mzxid if one[0] in done else 0))
@@ -43,12 +43,12 @@ class Shift:
         self._began: float | None = None
         self._fruitful = False
 
-    def done(self, partition: str) -> None:
+    def finish(self, partition: str) -> None:
         """Notes that the run is done with the partition."""
         self._left.discard(partition)
         self._fruitful = True
 
-    def still(self, ranges: Ranges) -> Ranges:
+    def recheck(self, ranges: Ranges) -> Ranges:
         """The ranges of the next job that may be begun; `lost` says why not the others. Raises Unavailable."""
         if self._began is None:
             self._began = self.clock()

@@ -31,13 +31,13 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
     if reason := find_lost_offsets(source, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
     end = standing.offset + 1 if to is None else to
-    _within(partition, standing.offset, _seen(source, source.read_ends, partition), end)
-    if to is None and (why := _not_parked(tree, partition, standing.offset)):
+    _check_end(partition, standing.offset, _read_end(source, source.read_ends, partition), end)
+    if to is None and (why := _explain_not_parked(tree, partition, standing.offset)):
         raise ConfigError(
-            f"{partition} stands at {standing.offset}{_named(source, partition, standing.offset)} and {why}: nothing is "
-            f"skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
+            f"{partition} stands at {standing.offset}{_name_offset(source, partition, standing.offset)} and {why}: nothing "
+            f"is skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
-    _within(partition, standing.offset, _seen(source, source.assign_offsets, partition), end)
+    _check_end(partition, standing.offset, _read_end(source, source.assign_offsets, partition), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
@@ -52,7 +52,7 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
     return ranges[partition]
 
 
-def _seen(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
+def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
     """The latest offset by `look`. Raises ConfigError where the partition cannot be looked at."""
     found = look((partition,))
     if partition not in found:
@@ -60,7 +60,7 @@ def _seen(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], 
     return found[partition]
 
 
-def _within(partition: str, offset: int, latest: int, end: int) -> None:
+def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
     """Raises ConfigError unless offset < end <= latest."""
     if offset >= latest:
         raise ConfigError(f"{partition} stands at {offset}, its end: there is nothing to skip. See `rota status`")
@@ -72,14 +72,14 @@ def _within(partition: str, offset: int, latest: int, end: int) -> None:
         raise ConfigError(f"{partition} stands at {offset} already; {end} is not beyond it. Give a greater --to")
 
 
-def _named(source: Source, partition: str, offset: int) -> str:
+def _name_offset(source: Source, partition: str, offset: int) -> str:
     """The file behind the offset, if it has one already."""
     return (
         f" ({source.locate(partition, offset)})" if offset < source.read_assigned_ends((partition,))[partition] else ""
     )
 
 
-def _not_parked(tree: GroupState, partition: str, offset: int) -> str:
+def _explain_not_parked(tree: GroupState, partition: str, offset: int) -> str:
     """Why the offset is not what the partition is parked for; empty where it is."""
     parked = tree.parked().get(partition)
     if parked is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.coordination.access import _digest
+from rota.coordination.access import digest_password
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.machine import free_port
 
@@ -71,7 +71,7 @@ def acl(scheme: str) -> str:
     """ROTA_ZOOKEEPER_ACL with one identity a role."""
     names = {
         "sasl": {role: role for role in ROLES},
-        "digest": {role: _digest(role, password(role)) for role in ROLES},
+        "digest": {role: digest_password(role, password(role)) for role in ROLES},
         "x509": {role: f"CN={role}" for role in ROLES},
     }[scheme]
     return ";".join(f"{role}={scheme}:{name}" for role, name in names.items())

@@ -134,7 +134,7 @@ class Access:
             return (
                 "the owner of ROTA_ZOOKEEPER_CERT_FILE" if self.cert_file else "a process without ROTA_ZOOKEEPER_AUTH"
             )
-        known = self.user if self.scheme == "sasl" else _digest(self.user, self.password)
+        known = self.user if self.scheme == "sasl" else digest_password(self.user, self.password)
         roles = [role for role in ROLES if (self.scheme, known) in self.roles.get(role, ())]
         return f"{self.scheme}:{self.user}" + (f" ({', '.join(roles)})" if roles else "")
 
@@ -249,7 +249,7 @@ def _text(text: str) -> bytes:
     return _INT.pack(len(text.encode())) + text.encode()
 
 
-def _digest(user: str, password: str) -> str:
+def digest_password(user: str, password: str) -> str:
     """The id under which ZooKeeper knows a digest user."""
     return f"{user}:{base64.b64encode(hashlib.sha1(f'{user}:{password}'.encode()).digest()).decode()}"
 

@@ -1,68 +1,28 @@
-"""A group's records, read with their versions; founded once, changed by compare-and-set.
+"""A group's records, changed by compare-and-set; the group is founded once. Reads are in `group_reader`.
 
 Laws:
-1. A record that cannot be read is never taken for a missing or an empty one: a read of one raises Undecodable, a read
-   of many leaves it out and names it in `unreadable`. Only a person replaces it (`repair.py`).
-2. A target is read between two equal heads, and a worker without an effective slot has no target (None), not an empty one.
-3. Own records are read before live nodes (`owned`, then `live`): the other order takes a worker that joined and claimed
-   in between for dead.
+1. Nobody ever sees half a group: all of it is made in one multi.
+2. A change is made of what was read, at the version at which it was read; one that was lost is made again.
+3. A record that cannot be read is changed by nobody: Undecodable.
 """
 
 import secrets
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rota.coordination.layout import ROOT, Paths
+from rota.coordination.group_reader import GroupReader, groups
 from rota.coordination.limits import grow
-from rota.coordination.records import (
-    Checkpoint,
-    Controller,
-    Epoch,
-    GroupOverrides,
-    Head,
-    Live,
-    Loads,
-    Meta,
-    Own,
-    Parked,
-    Partitions,
-    Record,
-    Refusals,
-    RunNode,
-    Slots,
-    WorkerOverrides,
-    decode,
-    encode,
-)
-from rota.coordination.store import PATIENCE, Check, Create, Node, Set, Store, settle
-from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
-from rota.errors import ConfigError, Conflict, NoGroup, Undecodable, Unknown
-from rota.ids import is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
+from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Record, Refusals, encode
+from rota.coordination.store import PATIENCE, Check, Create, Set, settle
+from rota.coordination.views import LiveView, OwnView, Read, RunView, Target
+from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # of a compare-and-set before its Conflict is the caller's
 
 
-def groups(store: Store) -> tuple[str, ...]:
-    """Every group that was founded in this ZooKeeper."""
-    names = [n for n in store.children(ROOT) if is_id(n) and n != "clock"]
-    found = store.get_many([Paths(n).meta for n in names])
-    return tuple(n for n, node in zip(names, found, strict=True) if node is not None)
-
-
-class GroupState:
-    """The records of one group over one store; see the laws of the module. `unreadable` maps paths to what is wrong."""
-
-    def __init__(self, store: Store, group: str) -> None:
-        self.store, self.group, self.paths = store, group, Paths(group)
-        self.unreadable: dict[str, str] = {}
-        self._known: dict[str, tuple[Node, Record]] = {}  # packed records as they were decoded last
-
-    # --- founding and settings
-
-    def there(self) -> bool:
-        """Whether the group was founded."""
-        return self.store.get(self.paths.meta) is not None
+class GroupState(GroupReader):
+    """The records of one group, for those who write them; see the laws of the module."""
 
     def found(
         self,
@@ -114,59 +74,6 @@ class GroupState:
                 continue
             return
 
-    def meta(self) -> Meta:
-        """The group's settings. Raises NoGroup if it was never founded."""
-        seen = self.read(self.paths.meta, Meta)
-        if seen is None:
-            raise self._missing()
-        return seen.record
-
-    def _missing(self) -> NoGroup:
-        return NoGroup(
-            f"Group {self.group!r} is not in this ZooKeeper. Its membership sensor founds it; or check ROTA_ZOOKEEPER"
-        )
-
-    # --- single records
-
-    def read(self, path: str, model: type[R]) -> Read[R] | None:
-        """The record at `path`, or None if there is no such node. Raises Undecodable."""
-        node = self.store.get(path)
-        if node is None:
-            return None
-        record = self._decode(path, model, node)
-        if isinstance(record, Undecodable):
-            raise record
-        return Read(record, node)
-
-    def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
-        """Path -> record for each that is there and readable; the others are in `unreadable`."""
-        found: dict[str, Read[R]] = {}
-        alike: dict[bytes, R] = {}  # many say the same, as own records of one owner do
-        for path, node in zip(paths, self.store.get_many(paths), strict=True):
-            if node is not None:
-                record = alike.get(node.data)
-                if record is None or self.unreadable:
-                    fresh = self._decode(path, model, node)
-                    if isinstance(fresh, Undecodable):
-                        continue
-                    record = alike[node.data] = fresh
-                found[path] = Read(record, node)
-        return found
-
-    def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
-        known = self._known.get(path)
-        if known is not None and known[0] == node and isinstance(known[1], model):
-            return known[1]
-        try:
-            record = decode(path, model, node.data)
-        except Undecodable as error:
-            self.unreadable[path] = str(error)
-            return error
-        self.unreadable.pop(path, None)
-        if model.packed:
-            self._known[path] = node, record
-        return record
-
     def update(
         self,
         path: str,
@@ -202,178 +109,6 @@ class GroupState:
     def put(self, path: str, record: R) -> R:
         """Writes the record, whatever it was before. Raises Undecodable where it cannot be read."""
         return self.update(path, type(record), lambda _: record)
-
-    def controller(self) -> Read[Controller]:
-        """Who may publish."""
-        return self._needed(self.paths.controller, Controller)
-
-    def head(self) -> Read[Head]:
-        """The current epoch."""
-        return self._needed(self.paths.head, Head)
-
-    def _needed(self, path: str, model: type[R]) -> Read[R]:
-        seen = self.read(path, model)
-        if seen is None:
-            raise self._missing()
-        return seen
-
-    # --- folders
-
-    def live(self) -> tuple[LiveView, ...]:
-        """Every live incarnation, by name. Read own records before, never after."""
-        names = [n for n in self.store.children(self.paths.lives) if is_incarnation(n)]
-        paths = [self.paths.live(n) for n in names]
-        views: list[LiveView] = []
-        for name, path, node in zip(names, paths, self.store.get_many(paths), strict=True):
-            if node is not None:
-                record = self._decode(path, Live, node)
-                worker, session = parse_incarnation(name)
-                announced = None if isinstance(record, Undecodable) else record
-                views.append(LiveView(name, worker, session, node.czxid, announced))
-        return tuple(views)
-
-    def newest(self, live: Iterable[LiveView]) -> dict[str, LiveView]:
-        """Worker -> its newest incarnation by czxid: the one that counts."""
-        chosen: dict[str, LiveView] = {}
-        for view in live:
-            if view.worker not in chosen or chosen[view.worker].czxid < view.czxid:
-                chosen[view.worker] = view
-        return chosen
-
-    def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
-        """Partition -> its own record, for those given or all. One that is missing or cannot be read has no entry."""
-        names = list(partitions) if partitions is not None else self._ids(self.paths.owns, is_partition)
-        base = self.meta().token_base
-        paths = [self.paths.own(n) for n in names]
-        reads = self.read_many(paths, Own)
-        views = zip(names, map(reads.get, paths), strict=True)
-        return {n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid) for n, r in views if r is not None}
-
-    def target(self, worker: str) -> Target | None:
-        """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
-
-        Raises Undecodable if its slots cannot be read."""
-        for _ in range(TRIES):
-            path = self.paths.assign(worker)
-            before, assign, after = self.store.get_many((self.paths.head, path, self.paths.head))
-            if before is None or after is None:
-                raise self._missing()
-            if assign is None:
-                return None
-            if before.version != after.version:
-                continue
-            slots, head = self._decode(path, Slots, assign), self._decode(self.paths.head, Head, after)
-            for record in (slots, head):
-                if isinstance(record, Undecodable):
-                    raise record
-            assert isinstance(slots, Slots)
-            assert isinstance(head, Head)
-            if (target := target_of(slots, head.epoch, assign.version)) is not None:
-                return target
-        return None
-
-    def targets(self) -> tuple[Read[Head], dict[str, Target]]:
-        """The head and every worker's target under it. A worker without an effective or readable slot has no entry."""
-        for _ in range(TRIES):
-            before = self.head()
-            found = self.assigns()
-            if self.head().version == before.version:
-                epoch = before.record.epoch
-                views = {w: target_of(r.record, epoch, r.version) for w, r in found.items()}
-                return before, {w: t for w, t in views.items() if t is not None}
-        raise Conflict("The head moved at each look. Look again", path=self.paths.head, index=0, cause="version")
-
-    def assigns(self) -> dict[str, Read[Slots]]:
-        """Worker -> its two slots, whoever they are effective for."""
-        paths = {w: self.paths.assign(w) for w in self._ids(self.paths.assigns)}
-        self._forget(self.paths.assigns, paths.values())
-        reads = self.read_many(tuple(paths.values()), Slots)
-        return {w: reads[p] for w, p in paths.items() if p in reads}
-
-    def checkpoints(self, partitions: Iterable[str] | None = None) -> dict[str, Read[Checkpoint]]:
-        """Partition -> its checkpoint, for those given or all."""
-        names = list(partitions) if partitions is not None else self._ids(self.paths.checkpoints, is_partition)
-        reads = self.read_many([self.paths.checkpoint(n) for n in names], Checkpoint)
-        return {n: reads[p] for n in names if (p := self.paths.checkpoint(n)) in reads}
-
-    def working(self) -> dict[str, str]:
-        """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""
-        return {n: parse_run(n)[0] for n in self.store.children(self.paths.runs) if is_run(n)}
-
-    def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
-        """The consuming runs that are alive, of these incarnations or all. Nodes of others are not read: together they
-        name all partitions. One that cannot be read is in `unreadable`."""
-        names = [name for name, incarnation in self.working().items() if of is None or incarnation in of]
-        reads = self.read_many([f"{self.paths.runs}/{n}" for n in names], RunNode)
-        views: list[RunView] = []
-        for name in names:
-            if (seen := reads.get(f"{self.paths.runs}/{name}")) is not None:
-                incarnation, run_id, session = parse_run(name)
-                views.append(RunView(name, run_id, session, incarnation, seen.record.partitions, seen.node.czxid))
-        return tuple(views)
-
-    def parked(self) -> dict[str, Read[Parked]]:
-        """Partition -> why it is parked."""
-        return self._folder(self.paths.parked, Parked, is_partition)
-
-    def worker_overrides(self) -> dict[str, Read[WorkerOverrides]]:
-        """Worker -> what people override for it."""
-        return self._folder(self.paths.workers, WorkerOverrides)
-
-    def overrides(self) -> GroupOverrides:
-        """What people override for the group."""
-        return self._needed(self.paths.overrides, GroupOverrides).record
-
-    def partitions(self) -> dict[str, Partitions]:
-        """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
-        return {pipeline: read.record for pipeline, read in self.pipelines().items()}
-
-    def ids(self) -> dict[str, str]:
-        """Partition id -> its pipeline, of every partition that the group knows."""
-        return {partition_id(name, key): name for name, record in self.partitions().items() for key in record.keys}
-
-    def pipelines(self) -> dict[str, Read[Partitions]]:
-        """Pipeline -> its keys, with their versions; unpacked only where they changed since this tree last read them."""
-        names = self._ids(self.paths.partitions)
-        paths = {name: self.paths.pipeline(name) for name in names}
-        self._forget(self.paths.partitions, paths.values())
-        found: dict[str, Read[Partitions]] = {}
-        for (name, path), node in zip(paths.items(), self.store.get_many(tuple(paths.values())), strict=True):
-            if node is not None:
-                record = self._decode(path, Partitions, node)
-                if isinstance(record, Undecodable):
-                    raise record
-                found[name] = Read(record, node)
-        return found
-
-    def _forget(self, folder: str, there: Iterable[str]) -> None:
-        """Keeps nothing of what is gone from the folder."""
-        gone = {path for path in self._known if path.startswith(f"{folder}/")}.difference(there)
-        for path in gone:
-            del self._known[path]
-
-    def loads(self) -> dict[str, Read[Loads]]:
-        """Pipeline -> the loads of its partitions."""
-        return self._folder(self.paths.loads, Loads)
-
-    def epochs(self, last: int = 200) -> tuple[Epoch, ...]:
-        """The audit of the last publications, the oldest first."""
-        names = [n for n in self.store.children(self.paths.epochs) if n.isdigit()][-last:]
-        reads = self.read_many([f"{self.paths.epochs}/{n}" for n in names], Epoch)
-        return tuple(r.record for r in reads.values())
-
-    def refusals(self) -> Refusals:
-        """The last refused writes."""
-        return self._needed(self.paths.refused, Refusals).record
-
-    def _folder(self, folder: str, model: type[R], known: Callable[[str], bool] = is_id) -> dict[str, Read[R]]:
-        reads = self.read_many([f"{folder}/{n}" for n in self._ids(folder, known)], model)
-        return {path.rpartition("/")[2]: read for path, read in reads.items()}
-
-    def _ids(self, folder: str, known: Callable[[str], bool] = is_id) -> list[str]:
-        return [n for n in self.store.children(folder) if known(n)]
-
-    # --- partitions grow
 
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Adds the keys to the pipeline's, in order as far as there is room, and returns the new ones. Raises ConfigError on

@@ -8,7 +8,7 @@ from rota.adopt import adopt, gone
 from rota.coordination.repair import find_unreadable, repair
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
-from tests.dataplane.test_faults_without_spark import consumed, no_spark
+from tests.dataplane.stand_ins import consumed, no_spark
 from tests.dataplane.world import World
 
 

@@ -349,7 +349,7 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
 
 def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(world: World) -> None:
     """A limit to the size of a file stands for the full disk: Spark gets the same error for the same write. (What the
-    run itself writes is in test_faults_without_spark.)"""
+    run itself writes is in without_spark/test_environment_faults.)"""
     draw = random.Random(5)
     world.give("a")
     for name in range(3):

@@ -20,8 +20,7 @@ from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compa
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.errors import Fenced
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.test_fenced_table import batch, expected, ledger
-from tests.dataplane.test_replay import again
+from tests.dataplane.delta_tables import again, batch, expected, ledger
 from tests.dataplane.world import World
 
 LONG = "p-" + "long" * 31

@@ -13,8 +13,8 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
-from tests.dataplane.test_landing import land, source
-from tests.dataplane.test_whose_fault import DISK, Faults, landed, run, spark
+from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
+from tests.dataplane.landing_folders import land, source
 from tests.dataplane.world import World
 
 PIPELINE = "pipeline = Pipeline(source=source({caps}), table=delta({{table!r}}))\n"
@@ -124,7 +124,7 @@ def test_everybody_has_a_turn_however_early_runs_end(world: World, monkeypatch: 
 
 
 def test_in_the_order_of_names_the_last_are_never_reached(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.consume.by_turn", lambda _, offsets: dict(sorted(offsets.items())))
+    monkeypatch.setattr("rota.consume.sort_by_turn", lambda _, offsets: dict(sorted(offsets.items())))
     assert [key for key, at in rounds(world, monkeypatch, "abcdef").items() if not at] == list("cdef")
 
 
@@ -199,7 +199,7 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     landed(world, "abcd")
     faults = ends(monkeypatch, 1, given_away(world))
-    monkeypatch.setattr(shift.Shift, "still", lambda _, ranges: ranges)
+    monkeypatch.setattr(shift.Shift, "recheck", lambda _, ranges: ranges)
     run(world, "abcd")
     assert sum("p:c" in one for one in faults.jobs) == 1
 

@@ -23,19 +23,8 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rewritten import rewritten
 from tests.dataplane.conftest import log
+from tests.dataplane.landing_folders import land, source, unlooked
 from tests.waiting import wait_until
-
-
-def source(folder: Path, **more: object) -> FilesSource:
-    declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
-    return FilesSource.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
-
-
-def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
-    for name in names:
-        path = folder / "land" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def test_late_and_out_of_order_names_get_the_next_offsets(tmp_path: Path) -> None:
@@ -440,12 +429,6 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
         in one.explain_unreadable("p:z")
     )
     assert not one.explain_unreadable("p:x")
-
-
-def unlooked(file: Path) -> None:
-    """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
-    file.rename(file.with_name(f"_{file.name}"))
-    file.symlink_to(file.name)
 
 
 def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from rota.errors import ConfigError
 from rota.rename import rename
 from rota.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.test_faults_without_spark import no_spark
-from tests.dataplane.test_rename import each, filled, rows, tables
+from tests.dataplane.renamed_tables import each, filled, rows, tables
+from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
 ODD = (

@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch
+from rota.dataplane import names
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.vacuum import vacuum
@@ -24,7 +25,7 @@ from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
-from tests.dataplane.test_fenced_table import META, batch, ledger
+from tests.dataplane.delta_tables import META, again, batch, ledger
 from tests.dataplane.world import World
 
 
@@ -51,13 +52,6 @@ def filled(folder: Path) -> FencedTable:
     return table
 
 
-def again(table: FencedTable, start: int, end: int) -> object:
-    from rota.dataplane.ports import TableClaim
-
-    stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
-    return batch(table, stand_in, ends={"p": end})
-
-
 def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_path: Path) -> None:
     table = filled(tmp_path)
     DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
@@ -82,7 +76,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
     """The error says how, and what stood in it."""
     table = filled(tmp_path)
-    lost = next(f for f in log(table.path).files if f.parent.name == "p")
+    lost = next(f for f in log(table.path).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rota.consume import CommittedBatch, DroppedPartition, Event, ParkedPartition, _Run
+from rota.consume import CommittedBatch, ConsumingRun, DroppedPartition, Event, ParkedPartition
 from rota.coordination.parking import park
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.errors import ConfigError
@@ -89,15 +89,15 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
         monkeypatch.setattr(
             FencedTable, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
-    committed = _Run._committed
+    committed = ConsumingRun._commit
 
-    def late(run: _Run, *rest: object) -> object:
-        monkeypatch.setattr(_Run, "_committed", committed)
+    def late(run: ConsumingRun, *rest: object) -> object:
+        monkeypatch.setattr(ConsumingRun, "_commit", committed)
         rewritten(world, "a", "0", 3)
         retry(world.tree, "p:a", world.ports)
         return committed(run, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(_Run, "_committed", late)
+    monkeypatch.setattr(ConsumingRun, "_commit", late)
     events: dict[str, Event] = {e.partition: e for e in world.run("a", "b")}
     assert isinstance(events["p:a"], DroppedPartition if guarded else CommittedBatch), events
     assert isinstance(events["p:b"], CommittedBatch)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rota.dataplane.delta import delta_io, transactions
 from rota.dataplane.delta.delta_io import TableHandle, create_table
 from rota.dataplane.ports import Batch
-from tests.dataplane.test_fenced_table import ledger
+from tests.dataplane.delta_tables import ledger
 
 IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
     "rota/adopted",

@@ -1,71 +1,29 @@
 """Whom a failed job parks, without Spark: a job is what `faults` says of the partitions that it holds."""
 
 import shutil
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from rota.consume import CommittedBatch, Event, IdlePartition, ParkedPartition
+from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import FailedPartition, WrittenFiles
+from rota.dataplane.ports import FailedPartition
 from rota.dataplane.spark import failures
 from rota.dataplane.spark.bisection import ALONE, Bisection
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
-from tests.dataplane.test_landing import unlooked
+from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
+from tests.dataplane.landing_folders import unlooked
 from tests.dataplane.world import World
 
-DISK = "java.io.IOException: No space left on device"
 CAST = '[CAST_INVALID_INPUT] The value \'{}\' of the type "STRING" cannot be cast to "BIGINT". SQLSTATE: 22018'
-Range = tuple[int, int]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def spark(answers: bool = True) -> Any:
-    def count() -> int:
-        if not answers:
-            raise ConnectionError
-        return 1
-
-    tags = {"addTag": lambda _: None, "removeTag": lambda _: None, "interruptTag": lambda _: None}
-    conf = SimpleNamespace(set=lambda *_: None)
-    return SimpleNamespace(conf=conf, range=lambda _: SimpleNamespace(count=count), **tags)
-
-
-class Faults:
-    """Stands in for Spark's work: the job fails with `fault(partition, range)` of the first that has one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str, Range], str | None]) -> None:
-        self.jobs: list[Mapping[str, Range]] = []
-
-        def written(job: Bisection, ranges: Mapping[str, Range], attempt: str) -> WrittenFiles:
-            self.jobs.append(dict(ranges))
-            for partition, one in ranges.items():
-                if said := fault(partition, one):
-                    raise RuntimeError(said)
-            return WrittenFiles(attempt, ranges, (), 0.0)
-
-        monkeypatch.setattr(Bisection, "_write", written)
-
-
-def landed(world: World, keys: str, files: int = 1) -> None:
-    for key in keys:
-        for name in range(files):
-            world.rows(key, f"{name:02}", 1)
-    world.give(*keys)
-
-
-def run(world: World, keys: str, answers: bool = True) -> dict[str, Event]:
-    return {e.partition: e for e in world.run(*keys, connect=lambda _: spark(answers))}
 
 
 # --- the environment, or what a message quotes ----------------------------------------------------------------------

@@ -103,7 +103,8 @@ def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) 
     workers = {w["id"]: w for w in seen["workers"]}
     assert (workers["w1"]["owned"], workers["w1"]["target"], workers["w1"]["incarnation"]) == (2, 2, group.w1)
     partitions = {p["id"]: p for p in seen["partitions"]}
-    assert (partitions["flights:UA"]["owner"], partitions["flights:UA"]["offset"]) == (group.w2, 3)
+    ua = partitions["flights:UA"]
+    assert (ua["owner"], ua["incarnation"], ua["offset"]) == ("w2", group.w2, 3)
     assert "ValueError" in partitions["flights:B6"]["parked"]
     table = run("status").output
     assert "flights:UA" in table

@@ -58,6 +58,7 @@ def test_without_faults_nobody_is_fenced_or_forced_or_broken(restless: float) ->
     assert counts["drain"] + counts["wait"] > 2 * CHUNK  # else it proved nothing
 
 
+@pytest.mark.fast
 def test_the_same_seed_gives_the_same_story() -> None:
     assert HandOver(1).play().story == HandOver(1).play().story
 

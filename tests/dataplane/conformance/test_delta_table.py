@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rota.dataplane import footers
+from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.ports import DataFile
 from tests.dataplane.conformance.table_suite import TableSuite
@@ -27,7 +27,7 @@ class DeltaBench:
         return PipelineTable(self.path, group, meta, pipeline=pipeline)
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
-        file = self.path / "data" / attempt / partition / "part-0.parquet"
+        file = self.path / "data" / attempt / names.split(partition) / "part-0.parquet"
         file.parent.mkdir(parents=True)
         rows = pa.table({"_partition": [partition] * len(offsets), "_offset": list(offsets)})
         pq.write_table(rows.replace_schema_metadata(SCHEMA), file)

@@ -53,10 +53,12 @@ def test_every_assignor_runs_in_every_world_and_breaks_nothing(assignor: str, na
     assert result.commits > 20
 
 
+@pytest.mark.fast
 def test_nothing_moves_where_nothing_changes_however_late_every_answer_is() -> None:
     assert run("latency").moves == 0
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("dead", ["w02", "w05"])
 def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
     """48 partitions over five workers: three hold ten, two hold nine. What moves is what the dead one held, no more."""
@@ -97,6 +99,7 @@ def test_clocks_that_disagree_change_nothing() -> None:
     assert run("clock-skew").doubly == 0
 
 
+@pytest.mark.fast
 def test_a_zombie_is_refused_by_the_table() -> None:
     result = run("flapping")
     assert result.doubly > 0
@@ -160,6 +163,7 @@ def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
         world("storm")
 
 
+@pytest.mark.fast
 def test_a_release_decided_under_an_older_target_is_refused() -> None:
     """Seed 2 gives a partition back to a worker that stands still between its look and its release, and starts a run."""
     assert not run("hiccups", "round-robin", seed=2).violations

@@ -1,0 +1,54 @@
+"""Delta tables with batches of rota, written without Spark."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane import footers, names
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import Batch, TableClaim
+
+META = "0" * 32
+
+
+def ledger(folder: Path, **more: Any) -> FencedTable:
+    return FencedTable(folder / "main", "g", **{"meta": META, **more})
+
+
+def batch(
+    table: FencedTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: str
+) -> Batch:
+    """One row an offset, written as Spark would; two offsets a partition."""
+    ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
+    attempt = uuid.uuid4().hex
+    kinds = {"_partition": "string", "_offset": "long", **extra}
+    said = {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
+    }
+    for p, (start, end) in ranges.items():
+        folder = table.path / "data" / attempt / names.split(p)
+        folder.mkdir(parents=True)
+        data = pa.table(
+            {"_partition": [p] * (end - start), "_offset": list(range(start, end))}
+            | {n: [None] * (end - start) for n in extra}
+        )
+        pq.write_table(data.replace_schema_metadata({footers.SPARK: json.dumps(said)}), folder / "f.parquet")
+    files = footers.read_footers(table.path, attempt, ranges)
+    counts = {p: end - start for p, (start, end) in ranges.items()}
+    return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
+
+
+def expected(**offsets: int) -> dict[str, dict[int, int]]:
+    return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
+
+
+def again(table: FencedTable, start: int, end: int) -> object:
+    from rota.dataplane.ports import TableClaim
+
+    stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
+    return batch(table, stand_in, ends={"p": end})

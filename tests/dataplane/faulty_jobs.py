@@ -1,0 +1,55 @@
+"""Runs over a Spark that is not there, whose jobs fail as a test says."""
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rota.consume import Event
+from rota.dataplane.ports import WrittenFiles
+from rota.dataplane.spark.bisection import Bisection
+from tests.dataplane.world import World
+
+DISK = "java.io.IOException: No space left on device"
+
+
+Range = tuple[int, int]
+
+
+def spark(answers: bool = True) -> Any:
+    def count() -> int:
+        if not answers:
+            raise ConnectionError
+        return 1
+
+    tags = {"addTag": lambda _: None, "removeTag": lambda _: None, "interruptTag": lambda _: None}
+    conf = SimpleNamespace(set=lambda *_: None)
+    return SimpleNamespace(conf=conf, range=lambda _: SimpleNamespace(count=count), **tags)
+
+
+class Faults:
+    """Stands in for Spark's work: the job fails with `fault(partition, range)` of the first that has one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str, Range], str | None]) -> None:
+        self.jobs: list[Mapping[str, Range]] = []
+
+        def written(job: Bisection, ranges: Mapping[str, Range], attempt: str) -> WrittenFiles:
+            self.jobs.append(dict(ranges))
+            for partition, one in ranges.items():
+                if said := fault(partition, one):
+                    raise RuntimeError(said)
+            return WrittenFiles(attempt, ranges, (), 0.0)
+
+        monkeypatch.setattr(Bisection, "_write", written)
+
+
+def landed(world: World, keys: str, files: int = 1) -> None:
+    for key in keys:
+        for name in range(files):
+            world.rows(key, f"{name:02}", 1)
+    world.give(*keys)
+
+
+def run(world: World, keys: str, answers: bool = True) -> dict[str, Event]:
+    return {e.partition: e for e in world.run(*keys, connect=lambda _: spark(answers))}

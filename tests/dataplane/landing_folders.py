@@ -1,0 +1,25 @@
+"""Landing folders, and a source of files that reads them."""
+
+from pathlib import Path
+
+import rota
+from rota.dataplane.files.files_source import FilesSource
+from rota.pipeline import Pipeline
+
+
+def source(folder: Path, **more: object) -> FilesSource:
+    declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
+    return FilesSource.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
+
+
+def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
+    for name in names:
+        path = folder / "land" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def unlooked(file: Path) -> None:
+    """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
+    file.rename(file.with_name(f"_{file.name}"))
+    file.symlink_to(file.name)

@@ -1,0 +1,12 @@
+"""Runs that end before they need Spark: a stand-in session lets the world change meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.dataplane.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)

@@ -1,0 +1,85 @@
+"""An index of files that is lost: an offset that was given stays given."""
+
+import shutil
+from contextlib import suppress
+
+import pytest
+
+from rota.adopt import adopt
+from rota.consume import ParkedPartition
+from rota.coordination.parking import unpark
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.skip import skip
+from tests.dataplane.stand_ins import consumed, no_spark, paused
+from tests.dataplane.world import World
+
+
+def test_a_lost_index_stops_the_partition(world: World) -> None:
+    """Without it, files that landed since would get the ordinals of those that were consumed: they would be lost."""
+    for name in ("0", "1"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p:a", 2)
+    shutil.rmtree(world.table / "index")
+    for name in ("0", "1"):
+        (world.folder / f"land/a/{name}.json").unlink()
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, ParkedPartition), event
+    assert "index" in event.reason
+    assert not (world.table / "index").exists()
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """Each file is read once: a skip that gave offsets would number the files anew and switch the guard of runs off."""
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p:a", 2)
+    shutil.rmtree(world.table / "index")
+    for name in ("1", "4"):  # the first late, both new
+        world.rows("a", name, 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, ParkedPartition), event
+    if not guarded:
+        monkeypatch.setattr("rota.skip.find_lost_offsets", lambda *_: {})
+    for to in (99, 3):
+        with suppress(ConfigError):
+            skip(world.tree, world.ports, "p:a", to=to)
+    unpark(world.tree, "p:a")  # rota retry
+    read = ["a/2.json", "a/3.json"]
+    try:
+        (event,) = world.run("a", connect=no_spark)
+        assert isinstance(event, ParkedPartition), event
+    except EnvironmentFailed:  # it got as far as Spark
+        source = FilesSource.of(world.pipeline)
+        read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
+    doubled = len(read) - len(set(read))
+    assert bool(doubled) != guarded, read
+    assert (world.table / "index").exists() != guarded
+
+
+def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) -> None:
+    """The way on that the park names: every file that is there is read, into a table of its own."""
+    for name in ("2", "3"):
+        world.rows("a", name, 1)
+    world.give("a")
+    consumed(world, "p:a", 2)
+    world.run("a", connect=no_spark)
+    shutil.rmtree(world.table / "index")
+    world.rows("a", "1", 1)
+    (event,) = world.run("a", connect=paused(lambda: None))
+    assert isinstance(event, ParkedPartition), event
+    assert f"move {world.table} away, then rota adopt" in event.reason
+    world.table.rename(world.folder / "aside")
+    adopt(world.tree, [world.pipeline])
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+    source = FilesSource.of(world.pipeline)
+    main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
+    assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
+    assert main.read_positions(("p:a",))["p:a"].offset == 0

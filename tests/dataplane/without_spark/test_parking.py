@@ -1,0 +1,153 @@
+"""Faults around a run that no Spark is needed to show: a stand-in session lets the world move while the run is "paused"."""
+
+import shutil
+from contextlib import nullcontext
+
+import pytest
+from deltalake import DeltaTable
+
+from rota.adopt import adopt
+from rota.consume import ConsumingRun, DroppedPartition, ParkedPartition, consume
+from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.group_state import GroupState
+from rota.coordination.membership import register_run
+from rota.coordination.records import Checkpoint
+from rota.coordination.repair import find_unreadable, repair
+from rota.coordination.store import Check
+from rota.errors import ConfigError, Conflict, EnvironmentFailed, Unavailable
+from rota.rights import read_rights
+from tests.ablations import NO_RUN, changed
+from tests.dataplane.stand_ins import consumed, no_spark, paused, taken
+from tests.dataplane.world import World
+
+
+def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
+    """A run parks under one check less: of the own record ("own") or of its own node ("runs")."""
+    real = ConsumingRun._prove
+
+    def checks(run: ConsumingRun, partition: str) -> tuple[Check, ...]:
+        return tuple(one for one in real(run, partition) if f"/{guard}/" not in one.path)
+
+    monkeypatch.setattr(ConsumingRun, "_prove", checks)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """The new owner consumed the file, and whoever landed it took it away: only the zombie misses it."""
+    if not guarded:
+        without(monkeypatch, "own")
+    world.rows("a", "0", 1)
+    zombie = world.give("a")
+
+    def overtaken() -> None:
+        taken(world, "w2", "a")
+        (world.folder / "land/a/0.json").unlink()
+
+    events = world.run("a", incarnation=zombie, connect=paused(overtaken))
+    assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+    """Its partition may be another run's of the same owner by now."""
+    if not guarded:
+        without(monkeypatch, "runs")
+    world.rows("a", "0", 1)
+    world.give("a")
+
+    tree = GroupState(world.server.connect(), "g")
+
+    def expired() -> None:
+        world.server.expire(tree.store.session)
+        with pytest.raises(Unavailable):
+            tree.store.sync()
+        (world.folder / "land/a/0.json").unlink()
+
+    ports = world.open_ports(connect=paused(expired))
+    events = list(consume(tree, world.pipeline, world.incarnation, ["p:a"], "run", ports))
+    assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_parks_nobody_for_what_another_run_consumed(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The other has lost its session and not its token: it commits as long as nobody claims anew. A person would have to
+    retry what is long in the table."""
+    if not guarded:
+        monkeypatch.setattr(ConsumingRun, "_was_overtaken", lambda run, partition, offset: False)
+    world.rows("a", "0", 1)
+    world.give("a")
+
+    def outrun() -> None:
+        consumed(world, "p:a", 1)
+        (world.folder / "land/a/0.json").unlink()
+
+    (event,) = world.run("a", connect=paused(outrun))
+    assert isinstance(event, DroppedPartition if guarded else ParkedPartition)
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: World, guarded: bool) -> None:
+    """Who adopts sees no run. A checkpoint of what the table held before would stop the partition once more."""
+    for name in "01":
+        world.rows("a", name, 1)
+    world.give("a")
+    zombie = world.open()
+    node = register_run(zombie, "zombie", world.incarnation, ["p:a"])
+    held = read_rights(zombie, world.incarnation, node, ["p:a"]).held["p:a"]
+    consumed(world, "p:a", 1)
+    shutil.copytree(world.table, world.folder / "copy")
+    consumed(world, "p:a", 2)
+    world.server.expire(zombie.store.session)
+    with pytest.raises(Unavailable):
+        zombie.store.sync()
+    shutil.rmtree(world.table)
+    (world.folder / "copy").rename(world.table)
+    adopt(world.tree, [world.pipeline])
+    entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p:a"])
+    with pytest.raises(Conflict) if guarded else nullcontext():
+        if not guarded:
+            changed(zombie.store, NO_RUN)
+        write_checkpoints(zombie, node, [entry])
+    with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
+        world.run("a", connect=no_spark)
+    assert bool(world.tree.parked()) != guarded
+
+
+@pytest.mark.parametrize(
+    ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
+)
+def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
+    """The next step can be typed as it stands, whatever the partition is called."""
+    world.rows(key, "0", 1)
+    world.give(key)
+    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
+    assert isinstance(event, ParkedPartition)
+    assert world.tree.parked()[f"p:{key}"].record.reason == (
+        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
+        f"it is gone for good: rota skip {typed}"
+    )
+
+
+def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> None:
+    """p:a goes on where its table is."""
+    world.rows("a", "0", 1)
+    world.give("a", "b")
+    consumed(world, "p:a", 1)
+    paths, store = world.tree.paths, world.tree.store
+    for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
+        store.create(path, b"\xff")
+    before = DeltaTable(world.table / "main").version()
+    with pytest.raises(ConfigError, match=r"3 record.s. of group .* before you adopt: rota repair"):
+        adopt(world.tree, [world.pipeline])
+    assert DeltaTable(world.table / "main").version() == before
+    assert len(repair(world.tree, [paths.root])) == 3
+    done = adopt(world.tree, [world.pipeline])
+    assert (done.offsets, done.anew) == ({"p:a": 1}, ())
+    assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p:a": 1}
+    assert store.children(paths.parked) == ()
+    assert not find_unreadable(world.tree)

@@ -1,0 +1,75 @@
+"""A table that Delta restored, or that another group took over."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from rota.adopt import adopt
+from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.errors import EnvironmentFailed, ForeignTable
+from rota.skip import skip
+from tests.dataplane.conftest import damage
+from tests.dataplane.delta_tables import batch, ledger
+from tests.dataplane.stand_ins import consumed, no_spark, paused
+from tests.dataplane.world import World
+
+
+def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the checkpoint, the token and the table's id are those of before. The log is read once for all of them:
+    for each it took a run hours."""
+    for name in ("0", "1"):
+        world.rows("a", name, 1)
+    world.give("a", "b")
+    main = consumed(world, "p:a", 2)
+    assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition]
+    DeltaTable(main.path).restore(1)
+    before = DeltaTable(main.path).version()
+    world.rows("a", "2", 1)
+    read: list[int] = []
+    past = FencedTable.read_log
+    monkeypatch.setattr(FencedTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
+    event, other = world.run("a", "b", connect=paused(lambda: None))
+    assert read == [1]
+    assert isinstance(other, ParkedPartition), other
+    assert isinstance(event, ParkedPartition), event
+    assert event.retry_at is None
+    assert "(RESTORE) changed rows" in event.reason
+    assert "rota adopt" in event.reason
+    assert "(of p:a: 0 to 2)" in event.reason
+    with pytest.raises(ForeignTable, match="RESTORE"):
+        skip(world.tree, world.ports, "p:a")
+    assert DeltaTable(main.path).version() == before
+    adopt(world.tree, [world.pipeline])
+    assert not world.tree.parked()
+    with pytest.raises(EnvironmentFailed, match="no Spark"):
+        world.run("a", connect=no_spark)
+
+
+def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
+    """A pipeline moved to another group and back: what was consumed there is not consumed again."""
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
+    claimed = mine.claim({"p": 7}, {"p": 0})
+    mine.commit(claimed, batch(mine, claimed))
+    other.adopt()
+    claimed = other.claim({"p": 3}, {"p": 0})
+    assert claimed.offsets == {"p": 2}
+    other.commit(claimed, batch(other, claimed))
+    mine.adopt()
+    assert mine.claim({"p": 9}, {"p": 0}).offsets == {"p": 4}
+
+
+def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
+    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
+    first = mine.claim({"p": 7}, {"p": 0})
+    mine.commit(first, batch(mine, first))
+    zombie = mine.claim({"p": 7}, {"p": 0})
+    other.adopt()
+    claimed = other.claim({"p": 3}, {"p": 0})
+    other.commit(claimed, batch(other, claimed))
+    with pytest.raises(ForeignTable):
+        mine.commit(zombie, batch(mine, zombie))
+    assert damage(mine.path, {"p": dict.fromkeys(range(4), 1)})["doubled"] == 0
