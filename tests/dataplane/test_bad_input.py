@@ -258,7 +258,8 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
             pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32()), "word": ["w0", "w1"]}), path)
         else:
             path.write_text("1,w0\n2,w1\n" if format == "csv" else '{"n": 1, "word": "w0"}\n{"n": 2, "word": "w1"}\n')
-    (key,) = (world.pipeline.key(f"p:{k}") for k in ["a_5b1_5d_7bx_7d_20_c3_a4"])
+    (key,) = world.ports.source.list_keys()
+    assert key == "a%5B1%5D{x} ä"
     world.give(key)
     (event,) = world.run(key)
     assert (event.rows, event.bad_rows) == (4, 0)
