@@ -32,7 +32,7 @@ def found(world: World, *text: str) -> list[str]:
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
     source = FilesSource.of(world.pipeline)
-    return [row.value for row in lines.find_joined(frame, source.declared.schema, source._options()).collect()]
+    return [row.value for row in lines.find_joined(frame, source.declared.schema, source._make_options()).collect()]
 
 
 def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:

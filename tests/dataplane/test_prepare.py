@@ -35,5 +35,5 @@ def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_installation_that_may_not_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "share").write_text("a file in the way")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    with pytest.raises(EnvironmentFailed, match=r"spark\.jsa cannot be made .* Run it as who installed rota"):
+    with pytest.raises(EnvironmentFailed, match=r"spark\.jsa cannot be made .* Run it as the user who installed rota"):
         prepare()

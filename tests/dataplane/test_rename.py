@@ -137,28 +137,28 @@ def test_a_table_of_another_deployment_and_another_name_is_left_alone(small: Wor
 
 def settled(world: World, old: str, new: str, end: int) -> None:
     """Everything is the new name's, as it was the old one's; what lands next is read once."""
-    assert rows(world) == each(f"{new}-a", end)
-    assert rows(world, "quarantine") == each(f"{new}-a", end)
+    assert rows(world) == each(f"{new}:a", end)
+    assert rows(world, "quarantine") == each(f"{new}:a", end)
     counts, (made, *_) = (
         quarantine.make_counter(past := tables(world).main.read_log()),
         (p for p in past if p.op == "commit"),
     )
-    assert counts(f"{new}-a", 0, made.attempt)
-    assert lags(world.tree, world.ports.source, [f"{new}-a"]) == {f"{new}-a": (end, end)}
+    assert counts(f"{new}:a", 0, made.attempt)
+    assert lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
-    assert world.tree.overrides().pins == {f"{new}-a": "w1"}
-    assert world.tree.checkpoints().keys() == {f"{new}-a"}
-    assert world.tree.checkpoints()[f"{new}-a"].record.run_id == "run"
+    assert world.tree.overrides().pins == {f"{new}:a": "w1"}
+    assert world.tree.checkpoints().keys() == {f"{new}:a"}
+    assert world.tree.checkpoints()[f"{new}:a"].record.run_id == "run"
     assert not world.tree.parked()
     world.give("a")
     assert world.run("a", connect=no_spark) == [
         IdlePartition(
-            f"{new}-a", end, world.tree.owned((f"{new}-a",))[f"{new}-a"].token, world.tree.head().record.epoch
+            f"{new}:a", end, world.tree.owned((f"{new}:a",))[f"{new}:a"].token, world.tree.head().record.epoch
         )
     ]
     filled(world, "new")
-    assert rows(world) == each(f"{new}-a", end + 1)
+    assert rows(world) == each(f"{new}:a", end + 1)
 
 
 def prepared(world: World) -> None:
@@ -183,9 +183,9 @@ def test_names_may_begin_like_others_and_come_back(small: World, called: tuple[s
     for name in called:
         small.call(name)
         assert rename(small.tree, now, small.pipeline) == 1
-        assert rows(small) == each(f"{name}-a", 2)
+        assert rows(small) == each(f"{name}:a", 2)
         past = tables(small).main.read_log()
-        assert {p for one in past for p in (*one.ranges, *one.tokens)} == {f"{name}-a"}
+        assert {p for one in past for p in (*one.ranges, *one.tokens)} == {f"{name}:a"}
         now = name
     pin(small.tree, "p:a", "w1")
     settled(small, "", "p", 2)
