@@ -53,7 +53,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     main, index = tables(world).main, FilesSource.of(world.pipeline).index
     p = world.pipeline.partition(key(odd))
     assert main.read_log()[0].op == "commit"
-    assert main.landed(main.read_log()[0].commit, 0) == main.read_log()[0].version
+    assert main.find_commit(main.read_log()[0].commit, 0) == main.read_log()[0].version
     assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)

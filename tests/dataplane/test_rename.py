@@ -176,7 +176,7 @@ def test_a_rename_takes_everything_along(small: World) -> None:
     settled(small, "p", "q", 2)
 
 
-@pytest.mark.parametrize("called", [("q", "p"), ("p:b", "p"), ("q", "z", "p")], ids="->".join)
+@pytest.mark.parametrize("called", [("q", "p"), ("p-b", "p"), ("q", "z", "p")], ids="->".join)
 def test_names_may_begin_like_others_and_come_back(small: World, called: tuple[str, ...]) -> None:
     filled(small, "0", "1")
     now = "p"
