@@ -11,7 +11,7 @@ from rota.cli import worker
 from rota.usage import Usage
 from tests.waiting import wait_until
 
-flag, news = Path(os.environ["STANDS"]), Usage.news
+flag, news = Path(os.environ["STANDS"]), Usage.read_news
 
 
 def hang(self: Usage) -> object:
@@ -19,7 +19,7 @@ def hang(self: Usage) -> object:
     return news(self)
 
 
-Usage.news = hang  # type: ignore[method-assign, assignment]
+Usage.read_news = hang  # type: ignore[method-assign, assignment]
 if os.environ.get("UNWATCHED"):
     worker.Watchdog = lambda *_: nullcontext()  # type: ignore[assignment, misc]
 worker.command()

@@ -40,8 +40,8 @@ pipeline = Pipeline(source=source, table=delta({table!r}), group={group!r})
 """
 QUERY = """
 import sys
-from rota.dataplane.session import opened
-spark = opened(sys.argv[1])
+from rota.dataplane.spark.session import open_session
+spark = open_session(sys.argv[1])
 print(spark.range(10).selectExpr("sum(id)").collect()[0][0], spark.conf.get("spark.driver.memory"))
 spark.stop()
 """
@@ -171,8 +171,8 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
 SLEEP = """
 import sys
 from pyspark.sql.functions import udf
-from rota.dataplane import session
-spark, told = session.opened(sys.argv[1]), sys.argv[2]
+from rota.dataplane.spark import session
+spark, told = session.open_session(sys.argv[1]), sys.argv[2]
 @udf("long")
 def slow(number):
     import time

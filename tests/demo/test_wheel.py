@@ -7,7 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
-BESIDE = {"rota", "pipelines", "benchmarks", "docs", "Makefile", "LICENSE", "requirements.lock", ".ci", ".gitignore"}
+BESIDE = {
+    *("rota", "pipelines", "benchmarks", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("Makefile", "LICENSE", "requirements.lock", ".ci", ".gitignore"),
+}
 
 
 def test_the_wheel_holds_rota_only(tmp_path: Path) -> None:
