@@ -45,6 +45,19 @@ def own_server(folder: Path) -> Iterator[EmbeddedZooKeeper]:
         server.kill(signal.SIGCONT)
 
 
+def freeze(server: EmbeddedZooKeeper) -> None:
+    """Stops the server and waits until each of its threads stands still: a signal reaches a busy one a little later."""
+    process = server.process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+
+    def states() -> set[str]:
+        stats = Path(f"/proc/{process.pid}/task").glob("*/stat")
+        return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+
+    wait_until(lambda: states() == {"T"}, 20)
+
+
 def busy(store: ZooKeeperStore, stop: threading.Event) -> threading.Thread:
     """Keeps sending, which is what keeps kazoo from noticing a dead link."""
 
@@ -123,7 +136,7 @@ def test_a_short_cut_keeps_the_session(zookeeper: EmbeddedZooKeeper, proxy: Prox
 def test_a_frozen_server_is_unknown_for_a_write_and_unavailable_for_a_read(own_server: EmbeddedZooKeeper) -> None:
     with connect(own_server.hosts, 20.0, call_timeout=0.5) as store:
         store.ensure("/rota/a")
-        own_server.kill(signal.SIGSTOP)
+        freeze(own_server)
         with pytest.raises(Unknown, match="Read back before deciding"):
             store.set("/rota/a", b"x", 0)
         for call in (lambda: store.get("/rota/a"), lambda: store.children("/rota"), store.sync):
@@ -282,7 +295,7 @@ def test_closing_is_quick_also_without_a_server(own_server: EmbeddedZooKeeper) -
 
 def test_closing_is_quick_also_when_the_server_is_frozen(own_server: EmbeddedZooKeeper) -> None:
     store = connect(own_server.hosts, 20.0)
-    own_server.kill(signal.SIGSTOP)
+    freeze(own_server)
     closer = threading.Thread(target=store.close, daemon=True)
     closer.start()
     wait_until(lambda: not closer.is_alive(), 8)
