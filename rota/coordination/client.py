@@ -232,7 +232,14 @@ class ZooKeeperStore(Store):
                 client.refused = began  # all hosts were tried since then, and none of them holds the session now
                 self._wake.set()
 
+        invoke = client._connection._invoke
+
+        def ask(timeout: float, request: Any, xid: int | None = None) -> Any:
+            # a server that starts may take a connection and never read it: kazoo would wait until the session is over
+            return invoke(min(timeout, self.session_timeout / 3), request, xid)
+
         client._connection._connect, client._connection._connect_loop = learn, look_round
+        client._connection._invoke = ask
         client.refused = client.since = 0.0
         client.add_listener(lambda state: self._listen(client, state))
         return client

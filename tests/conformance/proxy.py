@@ -16,12 +16,14 @@ def is_multi(frame: bytes) -> bool:
 
 
 class Proxy:
-    """Forwards to `target_port`. `stalled` holds every byte and the end of a connection, as packet loss does."""
+    """Forwards to `target_port`. `stalled` holds every byte and the end of a connection, as packet loss does. The next
+    `deaf` connections are taken and nobody ever reads them."""
 
     def __init__(self, target_port: int) -> None:
         self.target = target_port
         self.stalled = self.refusing = False
-        self.fired = 0
+        self.fired = self.deaf = 0
+        self._unread: list[socket.socket] = []
         self._arm: tuple[str, Callable[[bytes], bool]] | None = None
         self._links: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
@@ -48,6 +50,7 @@ class Proxy:
         self.stalled = False
         self.refusing = True
         self._listener.close()
+        self._close(*self._unread)
         self.cut()
 
     def _accept(self) -> None:
@@ -56,6 +59,10 @@ class Proxy:
                 near, _ = self._listener.accept()
             except OSError:
                 return
+            if self.deaf:
+                self.deaf -= 1
+                self._unread.append(near)
+                continue
             try:
                 if self.refusing:
                     raise OSError

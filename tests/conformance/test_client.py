@@ -150,6 +150,20 @@ def test_a_frozen_server_is_unknown_for_a_write_and_unavailable_for_a_read(own_s
         assert node.version == 1, "the late write arrived, and reading back shows it"
 
 
+def test_a_connection_that_a_starting_server_forgets_does_not_cost_the_session(
+    zookeeper: EmbeddedZooKeeper, proxy: Proxy, root: str
+) -> None:
+    """A real server does so in some of its starts: it takes the connection and never reads from it."""
+    with connect(proxy.hosts, 12.0) as store:
+        store.create(f"{root}/e", ephemeral=True)
+        session = store.session
+        proxy.deaf = 1
+        proxy.cut()
+        wait_until(lambda: not proxy.deaf, 10)
+        wait_until(store.active, 10)
+        assert store.session == session
+
+
 def test_a_server_that_restarts_keeps_sessions_and_records(own_server: EmbeddedZooKeeper) -> None:
     with connect(own_server.hosts, 10.0) as store:
         store.ensure("/rota/a")
