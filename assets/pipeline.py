@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rota.dagster.assets import batch, checks, names, provenance
+from rota.dagster.assets import batch, checks, provenance
+from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
@@ -28,7 +29,7 @@ class Batch(dg.Config):
     replay: Replay | None = None
 
 
-def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
+def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
     shown: dict[str, Any] = {
         "group_name": dagster_name(pipeline.group),
@@ -62,27 +63,27 @@ def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     ]
 
 
-def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinition:
     """The three assets of a pipeline. Law: every launch means "consume what is new", unless its config says replay."""
 
     @dg.multi_asset(
         name=names.consume_op(pipeline.name),
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        specs=make_specs(pipeline),
-        check_specs=checks.list_checks(pipeline),
+        specs=make_specs(pipeline, names),
+        check_specs=checks.list_checks(pipeline, names),
     )
     def consume(
-        context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
+        context: dg.AssetExecutionContext, config: Batch, rota_zookeeper: ZooKeeperResource, rota_spark: SparkResource
     ) -> Iterator[object]:
         from rota.consume import consume as verb
         from rota.registry import open_ports
         from rota.replay import replay
 
-        output = batch.RunOutput(context, pipeline)
+        output = batch.RunOutput(context, pipeline, names)
         mine = output.choose_keys(config.partitions)
-        with zookeeper.tree(pipeline.group) as tree:
-            ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
+        with rota_zookeeper.tree(pipeline.group) as tree:
+            ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, ports, ranges, context.run.run_id):
