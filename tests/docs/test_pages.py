@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import click
+import dagster as dg
 import pyarrow as pa
 import pytest
 import yaml
@@ -57,6 +58,18 @@ def is_declaration(block: Block) -> bool:
     return "from rota import" in block.text
 
 
+def is_location(block: Block) -> bool:
+    return "rota.dagster" in block.text
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_location(b)], ids=name_block)
+def test_a_code_location_of_the_pages_is_loaded(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    found: dict[str, object] = {"__file__": str(tmp_path / "location.py")}
+    exec(compile(block.text, name_page(block.page), "exec"), found)
+    dg.Definitions.validate_loadable(found["defs"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_declaration(b)], ids=name_block)
 def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(block.text)
@@ -65,7 +78,9 @@ def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None
     assert "mine" in served.pipelines or set(served.groups) - {"default"}
 
 
-@pytest.mark.parametrize("block", [b for b in find_blocks("python") if not is_declaration(b)], ids=name_block)
+@pytest.mark.parametrize(
+    "block", [b for b in find_blocks("python") if not is_declaration(b) and not is_location(b)], ids=name_block
+)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
     write_deltalake(tmp_path / "tables" / "orders" / "main", rows)
