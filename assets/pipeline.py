@@ -58,7 +58,8 @@ def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
 
 
 def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
-    """The three assets of a pipeline. Law: every launch means "consume what is new", unless its config says replay."""
+    """The three assets of a pipeline. Laws: every launch means "consume what is new", unless its config says replay. A run
+    for a worker serves it for a while. A click consumes once."""
 
     @dg.multi_asset(
         name=names.consume_op(pipeline.name),
@@ -70,25 +71,31 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def consume(
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
     ) -> Iterator[object]:
-        from rota.consume import consume as verb
+        from assets.ending import make_ending
+        from rota.answer import answer
         from rota.registry import open_ports
         from rota.replay import replay
+        from rota.serve import Terms, serve
+        from rota.settings import Settings
 
         output = batch.RunOutput(context, pipeline)
         mine = output.choose_keys(config.partitions)
+        settings = Settings.from_environment()
+        report = settings.report.total_seconds()
         with zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, ports, ranges, context.run.run_id):
                     yield from output.show_replay(done, tree)
+            elif one := config.incarnation:
+                terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())
+                ending = make_ending(context.instance, context.run, pipeline, terms.linger, ports.clock)
+                served = serve(tree, pipeline, one, mine, context.run.run_id, ports, terms, find_reason=ending)
+                yield from output.show_work(((one, event) for event in served), ports, report)
             else:
-                share = output.divide_among_owners(tree, config.incarnation, mine)
-                for partition, reason in share.skipped.items():
-                    yield from output.show_skipped(partition, reason)
-                for incarnation, partitions in share.by_incarnation.items():
-                    for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
-                        yield from output.show_event(event, incarnation)
+                answers = answer(tree, pipeline, mine, context.run.run_id, ports)
+                yield from output.show_work(answers, ports, report)
             yield from output.run_checks(tree, ports, mine)
         output.raise_refused()
 

@@ -14,6 +14,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core.reconcile import Looked
+from rota.serve import Terms
 from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, changing, no_wait
@@ -75,7 +76,12 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "claims beyond the cap": ("cap", False, Parts(machine=NO_CAP), {"restless": RESTLESS}),
     "no wait before a forced claim": ("rude", False, Parts(machine=no_wait), {}),
     "two runs of one owner": ("misparked", False, Parts(run=RunWithoutElder), {}),
-    "release under a target that is no more": ("rude", False, Parts(connected=changing(NO_DROPPED)), {"restless": 0.5}),
+    "release under a target that is no more": (
+        "rude",
+        False,
+        Parts(connected=changing(NO_DROPPED)),
+        {"restless": 0.5, "terms": Terms(linger=0.0)},  # a run that looked a moment ago seldom meets it
+    ),
     "parks whoever owns it now": (
         "misparked",
         True,
