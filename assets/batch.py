@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, metadata, names, provenance
+from rota.dagster.assets import checks, metadata, names, provenance
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class RunOutput:
         wrong = (
             checks.find_stale(past),
             checks.find_gaps(past),
-            checks.find_ahead(tree.checkpoints(mine), main.read_positions(mine)),
+            checks.find_ahead(tree.checkpoints(mine), main.read_positions(tuple(mine))),
         )
         *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
         for spec, found in zip(lasting, wrong, strict=True):

@@ -1,13 +1,14 @@
 """`<pipeline>/{ownership,records,checkpoints}`: one multi-asset, partitioned by source partition."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from assets import batch, checks, names, provenance
-from resources.spark import SparkResource
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import batch, checks, names, provenance
+from rota.dagster.resources.spark import SparkResource
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
@@ -29,7 +30,11 @@ class Batch(dg.Config):
 
 def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
-    shown = {"group_name": dagster_name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
+    shown: dict[str, Any] = {
+        "group_name": dagster_name(pipeline.group),
+        "owners": [f"team:{pipeline.group}"],
+        "skippable": True,
+    }
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetSpec(

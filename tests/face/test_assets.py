@@ -13,9 +13,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
 
-from assets import names
 from dagster_project.definitions import compose
-from resources.spark import SparkResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -23,6 +21,8 @@ from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
+from rota.dagster.assets import names
+from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
@@ -277,7 +277,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("assets.metadata.describe_batch", cut)
+        patch.setattr("rota.dagster.assets.metadata.describe_batch", cut)
         bench.materialize("batch", config)
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1

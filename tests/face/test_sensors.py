@@ -11,20 +11,20 @@ import pytest
 from dagster import DagsterRunStatus as Status
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from assets import names
 from dagster_project.definitions import compose
-from resources.zookeeper import ZooKeeperResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.ownership import claim
 from rota.coordination.records import Live
+from rota.dagster.assets import names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import polling, runs
 from rota.errors import Unavailable
 from rota.ids import dagster_name
 from rota.pipeline import load
 from rota.rebalance import rebalance
-from sensors import polling, runs
 
 FILE = """
 from rota import Pipeline, delta, files
