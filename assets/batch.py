@@ -10,9 +10,9 @@ from rota.dagster.assets import checks, metadata, names, provenance
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from assets.report import Report
     from rota.consume import CommittedBatch, Event
     from rota.coordination.group_state import GroupState
+    from rota.dagster.assets.report import Report
     from rota.dataplane.ports import Ports
     from rota.replay import RefusedReplay, ReplayedRange
     from rota.serve import Rest, RunEnd
@@ -57,7 +57,7 @@ class RunOutput:
     ) -> Iterator[Output]:
         """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
         always the last one, also where the run is cancelled or fails."""
-        from assets.report import Report
+        from rota.dagster.assets.report import Report
         from rota.serve import Rest, RunEnd
 
         report = Report(self.read_shown, ports.main, seconds, time.monotonic)
@@ -111,7 +111,7 @@ class RunOutput:
         for record in self.context.instance.fetch_materializations(filters, limit=REPLAYS).records:
             made = record.asset_materialization
             if made and "replayed" not in made.metadata:
-                return made.metadata
+                return dict(made.metadata)
         return {}
 
     def read_shown(self, partition: str) -> "Shown | None":

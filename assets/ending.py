@@ -8,7 +8,8 @@ Laws:
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 
@@ -19,25 +20,47 @@ WAITS = 5.0  # seconds in the queue after which a run is not about to start
 EVERY = 5.0  # seconds between two looks at the queue
 
 
-def find_waiting(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Which run this one makes room for, in a sentence; empty if for none."""
-    records = instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
-    queued = [one for one in records if CONSUME in one.dagster_run.tags]
-    waiting = [one.dagster_run for one in queued if abs(time.time() - one.create_timestamp.timestamp()) > WAITS]
-    if not waiting:
-        return ""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run as the run storage tells it; `since` is when it was queued, or when it started."""
+
+    run_id: str
+    incarnation: str | None
+    since: float
+
+
+def makes_room(run_id: str, waiting: Sequence[Seen], lasting: Sequence[Seen]) -> str:
+    """Which of the waiting runs this one makes room for, in a sentence; empty if for none."""
+    mine = next((one.incarnation for one in lasting if one.run_id == run_id), None)
     for one in waiting:
-        if one.tags.get(INCARNATION) == run.tags.get(INCARNATION):
+        if one.incarnation is not None and one.incarnation == mine:
             return f"run {one.run_id} waits for its worker"
-    going = instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
-    lasting = [one for one in going if {CONSUME, INCARNATION} <= one.dagster_run.tags.keys()]
-    lasting.sort(key=lambda one: one.start_time or 0.0)
-    first = [one.dagster_run.run_id for one in lasting[: len(waiting)]]
-    return f"run {waiting[0].run_id} waits for a slot" if run.run_id in first else ""
+    oldest = sorted(lasting, key=lambda one: one.since)[: len(waiting)]
+    return f"run {waiting[0].run_id} waits for a slot" if any(one.run_id == run_id for one in oldest) else ""
+
+
+def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
+    """What `makes_room` says now."""
+    now = time.time()
+    queued = _list_runs(instance, dg.DagsterRunStatus.QUEUED)
+    if not (waiting := [one for one in queued if abs(now - one.since) > WAITS]):  # the clock may have gone back
+        return ""
+    started = _list_runs(instance, dg.DagsterRunStatus.STARTED)
+    return makes_room(run_id, waiting, [one for one in started if one.incarnation is not None])
+
+
+def _list_runs(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> list[Seen]:
+    """The consuming runs of any pipeline that have this status."""
+    found: list[Seen] = []
+    for record in instance.get_run_records(dg.RunsFilter(statuses=[status])):
+        run, since = record.dagster_run, record.start_time or record.create_timestamp.timestamp()
+        if CONSUME in run.tags:
+            found.append(Seen(run.run_id, run.tags.get(INCARNATION), since))
+    return found
 
 
 def make_ending(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline, linger: float, clock: Callable[[], float]
+    instance: dg.DagsterInstance, run_id: str, pipeline: Pipeline, linger: float, clock: Callable[[], float]
 ) -> Callable[[], str]:
     """What `rota.serve` asks before each pause: why this run ends now, or nothing."""
     due = clock() + linger
@@ -49,6 +72,6 @@ def make_ending(
         if clock() < due:
             return ""
         due = clock() + EVERY
-        return find_waiting(instance, run)
+        return find_waiting(instance, run_id)
 
     return find_reason

@@ -76,8 +76,8 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
     def consume(
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
     ) -> Iterator[object]:
-        from assets.ending import make_ending
         from rota.answer import answer
+        from rota.dagster.assets.ending import make_ending
         from rota.registry import open_ports
         from rota.replay import replay
         from rota.serve import Terms, serve
@@ -95,7 +95,7 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                     yield from output.show_replay(done, tree)
             elif one := config.incarnation:
                 terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())
-                ending = make_ending(context.instance, context.run, pipeline, terms.linger, ports.clock)
+                ending = make_ending(context.instance, context.run.run_id, pipeline, terms.linger, ports.clock)
                 served = serve(tree, pipeline, one, mine, context.run.run_id, ports, terms, find_reason=ending)
                 yield from output.show_work(((one, event) for event in served), ports, report)
             else:

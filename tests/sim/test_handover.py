@@ -106,7 +106,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
     table: type[MemoryTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
-    world = HandOver(0, parts=Parts(table=table), poisoned=0.0)
+    world = HandOver(0, parts=Parts(table=table), poisoned=0.0, terms=Terms(linger=0.0))
     tree, two = GroupState(world.server.connect(), world.group), world.partitions[:2]
     incarnation = join(tree, "w1", Live())
     slots = Slots(slots=(Slot(epoch=1, partitions=frozenset(two)),))
