@@ -68,13 +68,16 @@ def serve(
                 if isinstance(event, CommittedBatch | ParkedPartition):
                     came = ports.clock()
                 yield event
-        if reason := _find_end(began, came, ports.clock(), terms) or find_reason() or _find_leave(tree, incarnation):
+        if reason := _find_end(began, came, ports.clock(), terms):
             yield RunEnd(reason)
             return
         yield Rest()
         wait(pause)
         looked = ports.clock()
         found = backlog(tree, pipeline, ports.source, incarnation)
+        if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
+            yield RunEnd(reason)
+            return
         work = tuple(found[0].lags) if found else ()
         pause = max(PAUSE, 3 * (ports.clock() - looked))
 
