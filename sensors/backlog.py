@@ -53,6 +53,8 @@ def find_launches(instance: dg.DagsterInstance, tree: "GroupState", pipeline: Pi
         if (whose := run.tags.get("incarnation")) and whose not in live:
             runs.cancel(instance, run)
     busy = {run.tags.get("incarnation") for run in open_runs}
+    if live <= busy:
+        return  # each looks for itself, twice a second
     for work in lagging(tree, pipeline, open_source(pipeline)):
         if work.incarnation not in busy and not runs.read_pause(instance, job, incarnation=work.incarnation):
             yield make_run_request(pipeline, work.incarnation, work.worker, tuple(work.lags))
