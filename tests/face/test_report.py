@@ -4,10 +4,12 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.consume import CommittedBatch, IdlePartition, make_event
+from rota.dagster.assets import report
 from rota.dagster.assets.report import Report
 from rota.dataplane.ports import LogEntry
 from rota.sim.memory_table import MemoryTable
@@ -54,9 +56,9 @@ class Page:
         told = self.told[partition]
         return Shown(told[-1][1].end, told[-1][1].token) if told else None
 
-    def tell(self, report: Report, *, last: bool = False) -> None:
+    def tell(self, of: Report, *, last: bool = False) -> None:
         """What is due appears."""
-        for _, batch in report.take_all() if last else report.take_due():
+        for _, batch in of.take_all() if last else of.take_due():
             self.told[batch.partition].append((self.now, batch))
 
     def shown(self, partition: str = "p:a") -> list[tuple[int, int, int, int]]:
@@ -66,20 +68,20 @@ class Page:
 
 def test_the_first_is_told_at_once_then_one_sum_in_a_span_and_the_last_always() -> None:
     page = Page(Log())
-    report = page.report()
+    mine = page.report()
     for second in range(100):
         page.now = float(second)
         if second % 7 == 0:
-            report.add("w1@1", page.log.commit_one("r", 1))
-        page.tell(report)
-    page.tell(report, last=True)
+            mine.add("w1@1", page.log.commit_one("r", 1))
+        page.tell(mine)
+    page.tell(mine, last=True)
     assert [at for at, _ in page.told["p:a"]] == [0.0, 30.0, 60.0, 90.0, 99.0]
     assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4), (5, 9, 30, 4), (9, 13, 46, 4), (13, 15, 29, 2)]
     assert sum(b.seconds for _, b in page.told["p:a"]) == 0.5 * 15
     assert page.log.asked == 0, "the log is read only where something is missing"
 
 
-def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None:
+def tell_after_a_kill() -> Page:
     page = Page(Log())
     killed = page.report()
     for _ in range(4):
@@ -88,9 +90,19 @@ def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None
     following = page.report()
     following.add("w2@2", page.log.commit_one("following", 5))
     page.tell(following)
+    return page
+
+
+def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None:
+    page = tell_after_a_kill()
     assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4)]
     assert page.told["p:a"][-1][1].healed
     assert page.told["p:a"][-1][1].run_id == "killed"
+
+
+def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "find_untold", lambda batch, *_: batch)
+    assert tell_after_a_kill().shown() == [(0, 1, 1, 1), (4, 5, 5, 1)]
 
 
 def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_says_it_not_again() -> None:
@@ -135,23 +147,23 @@ def test_whoever_works_and_however_runs_end_the_page_has_each_offset_once(steps:
     token = next(numbers)
     going = [(f"r{token}", token, page.report())]
     for what, seconds in steps:
-        run, token, report = going[-1]
+        run, token, mine = going[-1]
         if what == "commit":
-            report.add("w@1", page.log.commit_one(run, token))
-            page.tell(report)
+            mine.add("w@1", page.log.commit_one(run, token))
+            page.tell(mine)
         elif what == "wait":
             page.now += seconds
             for _, _, other in going:
                 page.tell(other)
         else:
             if what == "end":
-                page.tell(report, last=True)
+                page.tell(mine, last=True)
             if what != "hand over":
                 going.pop()
             token = next(numbers)
             going.append((f"r{token}", token, page.report()))
-    run, token, report = going[-1]
-    report.add("w@1", page.log.commit_one(run, token))
+    run, token, mine = going[-1]
+    mine.add("w@1", page.log.commit_one(run, token))
     for _, _, other in reversed(going):
         page.tell(other, last=True)
     covered = [(start, end) for start, end, _, _ in page.shown()]

@@ -125,6 +125,12 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
     assert all(e.run_id == "r1" for _, e in seen if isinstance(e, CommittedBatch))
 
 
+def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.consume.end_run", lambda *_: None)
+    with pytest.raises(AssertionError, match="nobody waits for it"):
+        World(ends={"s:0": 1, "s:1": 0, "s:2": 0}).serve(Terms())
+
+
 def test_without_linger_a_run_is_one_batch() -> None:
     world = World(ends={"s:0": 1, "s:1": 1, "s:2": 0})
     seen = world.serve(Terms(linger=0.0))
