@@ -52,6 +52,8 @@ def find_launches(mine: runs.Runs, tree: "GroupState", pipeline: Pipeline, names
         if (whose := run.tags.get(runs.INCARNATION)) and whose not in live:
             mine.cancel(run)
     busy = {run.tags.get(runs.INCARNATION) for run in open_runs}
+    if live <= busy:
+        return  # each looks for itself, twice a second
     for work in lagging(tree, pipeline, open_source(pipeline)):
         if work.incarnation not in busy and not mine.read_pause({runs.INCARNATION: work.incarnation}):
             yield make_run_request(pipeline, names, work.incarnation, work.worker, tuple(work.lags))
