@@ -98,7 +98,31 @@ def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> Non
     assert len(json.loads(answer.stdout)["assignment"]["w2"]) == 2, "as the page says"
 
 
-@pytest.mark.parametrize("block", find_blocks("yaml"), ids=name_block)
+def is_component(block: Block) -> bool:
+    return block.text.startswith("type: ")
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("yaml") if is_component(b)], ids=name_block)
+@pytest.mark.filterwarnings("ignore:Parameter `execution_type`")  # Dagster, over what it calls itself
+def test_the_component_of_the_pages_serves_a_folder(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a project as `dg` makes one, with its folders where the page has them."""
+    place = tmp_path / "shop" / "shop" / "defs" / "line"
+    place.mkdir(parents=True)
+    (place / "defs.yaml").write_text(block.text)
+    (tmp_path / "shop" / "pyproject.toml").write_text(
+        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop"\n'
+    )
+    pipelines = tmp_path / "shop" / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "flights.py").write_text((ROOT / "pipelines" / "flights.py").read_text())
+    monkeypatch.syspath_prepend(str(tmp_path / "shop"))
+    found = dg.load_from_defs_folder(path_within_project=place).get_repository_def()
+    assert found.asset_graph.has(dg.AssetKey(["staging", "flights", "records"]))
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("yaml") if not is_component(b)], ids=name_block)
 def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
     from rota.dagster.assets.names import Names
     from rota.dagster.assets.pipeline import Batch
