@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, names, provenance
+from rota.dagster.assets import checks, metadata, provenance
+from rota.dagster.assets.names import Names
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class RunOutput:
     """The output of one run. Laws: a commit is shown even if the run fails later, and only commits are shown. Whoever asked
     for a partition gets an answer for it, and what was not consumed is red with its reason."""
 
-    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline) -> None:
-        self.context, self.pipeline = context, pipeline
+    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
+        self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
@@ -44,7 +45,9 @@ class RunOutput:
         self.clicked = True
         if self.context.has_partition_key or self.context.has_partition_key_range:
             return tuple(self.context.partition_keys)
-        return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
+        return tuple(
+            self.context.instance.get_dynamic_partitions(str(self.names.partition_set(self.pipeline.name).name))
+        )
 
     def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
         """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
@@ -159,7 +162,7 @@ class RunOutput:
             checks.find_gaps(past),
             checks.find_ahead(tree.checkpoints(mine), main.read_positions(tuple(mine))),
         )
-        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
+        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline, self.names)
         for spec, found in zip(lasting, wrong, strict=True):
             yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
         waiting = checks.find_parked(tree.parked(), self.pipeline)

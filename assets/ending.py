@@ -15,7 +15,7 @@ import dagster as dg
 
 from rota.pipeline import Pipeline, has_changed
 
-CONSUME, INCARNATION = "rota/consume", "incarnation"  # tags of consuming runs
+CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs
 WAITS = 5.0  # seconds in the queue after which a run is not about to start
 EVERY = 5.0  # seconds between two looks at the queue
 

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rota.dagster.assets import batch, checks, names, provenance
+from rota.dagster.assets import batch, checks, provenance
+from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
@@ -28,7 +29,7 @@ class Batch(dg.Config):
     replay: Replay | None = None
 
 
-def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
+def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
     shown: dict[str, Any] = {
         "group_name": dagster_name(pipeline.group),
@@ -62,7 +63,7 @@ def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     ]
 
 
-def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
+def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinition:
     """The three assets of a pipeline. Laws: every launch means "consume what is new", unless its config says replay. A run
     for a worker serves it for a while. A click consumes once."""
 
@@ -70,11 +71,11 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         name=names.consume_op(pipeline.name),
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        specs=make_specs(pipeline),
-        check_specs=checks.list_checks(pipeline),
+        specs=make_specs(pipeline, names),
+        check_specs=checks.list_checks(pipeline, names),
     )
     def consume(
-        context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
+        context: dg.AssetExecutionContext, config: Batch, rota_zookeeper: ZooKeeperResource, rota_spark: SparkResource
     ) -> Iterator[object]:
         from rota.answer import answer
         from rota.dagster.assets.ending import make_ending
@@ -83,12 +84,12 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         from rota.serve import Terms, serve
         from rota.settings import Settings
 
-        output = batch.RunOutput(context, pipeline)
+        output = batch.RunOutput(context, pipeline, names)
         mine = output.choose_keys(config.partitions)
         settings = Settings.from_environment()
         report = settings.report.total_seconds()
-        with zookeeper.tree(pipeline.group) as tree:
-            ports = open_ports(pipeline, tree.group, tree.meta().id, spark.connect)
+        with rota_zookeeper.tree(pipeline.group) as tree:
+            ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             if config.replay:
                 ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
                 for done in replay(tree, ports, ranges, context.run.run_id):

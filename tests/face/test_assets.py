@@ -14,7 +14,6 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
 
-from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -22,11 +21,14 @@ from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
-from rota.dagster.assets import names
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
+
+names = Names()
 
 FILE = """
 from rota import Pipeline, delta, files
