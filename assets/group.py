@@ -45,7 +45,7 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
     """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation.
 
-    In a backfill that is a materialization as well, with what the last one told: Dagster calls an asset failed that made none.
+    In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
     """
     key = names.assignment(group.name)
 
