@@ -57,7 +57,7 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
         ledger.check_on_disk((*batch.files, *room.kept))
         actions = [*room.actions, *map(make_add_action, batch.files)]
         properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
-        if (version := ledger.try_commit(batch.id, first, _writing(table, actions, properties))) is not None:
+        if (version := ledger.try_commit(batch.id, first, _make_write(table, actions, properties))) is not None:
             return version
     raise EnvironmentFailed(f"{ledger.path}: no replay in {TRIES} tries. Nothing was replaced; try again")
 
@@ -72,12 +72,12 @@ def append_rows(ledger: FencedTable, batch: Batch) -> int:
         actions = [make_add_action(f) for f in batch.files]
         moves = ledger.identity_moves(table)
         properties = CommitProperties(custom_metadata=ledger.describe(batch, {}), app_transactions=moves)
-        if (version := ledger.try_commit(batch.id, first, _writing(table, actions, properties))) is not None:
+        if (version := ledger.try_commit(batch.id, first, _make_write(table, actions, properties))) is not None:
             return version
     raise EnvironmentFailed(f"{ledger.path}: no commit in {TRIES} tries. Nothing was written; try again")
 
 
-def _writing(
+def _make_write(
     table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
 ) -> Callable[[], None]:
     """What commits these actions on the version of the handle."""
