@@ -10,10 +10,10 @@ from rota.core.reconcile import Instruction, Looked, State, assigned
 from rota.sim.parts import SHIPPED, Parts
 from rota.sim.simulation import Result, Simulation
 from rota.sim.world import Happening, Timing, World
-from rota.sim.worlds import WORLDS, make_partitions, make_team
+from rota.sim.worlds import WORLDS, make_partitions, make_team, world
 from tests.ablations import NO_TARGET, NO_VERSION, changing, no_wait
 from tests.sim.alone_handover import AloneHandOver
-from tests.sim.test_worlds import smaller
+from tests.sim.small_worlds import smaller
 
 PROTOCOLS = {
     "claim": ("claim", {}),

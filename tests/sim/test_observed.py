@@ -11,7 +11,7 @@ from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from rota.observed import find_unsettled
 from rota.rebalance import preview, rebalance
-from tests.sim.test_alone_agents import found, rounds, start
+from tests.sim.alone_group import found, rounds, start
 
 
 def settle(tree: GroupState, *agents: object) -> None:
