@@ -121,4 +121,4 @@ def _read_targets(tree: GroupState, incarnation: str | None) -> tuple[int, Mappi
 
 def _find_unreadable(tree: GroupState, partitions: Iterable[str]) -> dict[str, str]:
     """Partition -> which of the records read so far cannot be read."""
-    return {p: why for p in partitions if (why := unreadable(tree, p))}
+    return {p: why for p in partitions if (why := unreadable(tree, p))} if tree.unreadable else {}
