@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import names
+from rota.dagster.assets.names import Names
 from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SERVED = "every_file_served"  # of a group's membership
 
 
-def list_checks(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
+def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
     """The checks of a pipeline's three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 Start = Literal["earliest", "latest"] | int
+STAMP = "__rota_stamp__"
 WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
 
@@ -238,6 +239,20 @@ def load(folder: Path) -> Catalog:
     return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
 
 
+def has_changed(pipeline: Pipeline) -> bool:
+    """Whether the file that declares the pipeline is gone or another one since it was loaded."""
+    module = pipeline.module
+    return module is not None and getattr(module, STAMP) != _read_stamp(Path(str(module.__file__)))
+
+
+def _read_stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
 def _import_file(path: Path) -> ModuleType:
     """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
     name = f"rota_pipelines_{path.stem}"
@@ -246,6 +261,7 @@ def _import_file(path: Path) -> ModuleType:
         raise ConfigError(f"{path} cannot be read as Python. Check the file's name and rights")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    setattr(module, STAMP, _read_stamp(path))  # before it is read: a change meanwhile is a change
     try:
         spec.loader.exec_module(module)
     except ConfigError:

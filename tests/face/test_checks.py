@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import find_gaps, find_parked, find_stale
 from rota.coordination.records import Parked
 from rota.coordination.store import Node
 from rota.coordination.views import Read
+from rota.dagster.assets.checks import find_gaps, find_parked, find_stale
 from rota.pipeline import Pipeline, delta, files
 
 

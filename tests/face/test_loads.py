@@ -8,10 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import names
-from dagster_project.definitions import compose
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.ids import dagster_name
 from rota.pipeline import load
+
+names = Names()
 
 ROOT = Path(__file__).parents[2]
 FILE = """
@@ -38,7 +40,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
         *(f"{p}/{asset}" for p in "abc" for asset in ("ownership", "records", "checkpoints")),
     }
     assert {s.name for s in repository.sensor_defs} == {
-        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog", "automation"),
+        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog", "rota__automation"),
     }
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
         *("day__rebalance", "night_2dshift__rebalance", "a__consume", "b__consume", "c__consume"),
@@ -93,6 +95,6 @@ def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp
 
 def test_loading_the_face_imports_nothing_heavy() -> None:
     heavy = ["pyspark", "pandas", "deltalake", "matplotlib", "kazoo", "pyarrow", "ortools"]
-    code = f"import sys, dagster_project.definitions; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, dagster_project.own; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.pipeline import Batch, Replay
-from dagster_project.definitions import compose
+from rota.dagster.assets.pipeline import Batch, Replay
+from rota.dagster.location import compose
 from rota.pipeline import load
 
 ROOT = Path(__file__).parents[2]
@@ -46,4 +46,4 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     assert set(Batch.model_fields) == listed("config of")
     assert {field.alias for field in Replay.model_fields.values()} == {"from", "to"}
     tags = {tag for job in jobs for tag in job.tags if not tag.startswith("dagster/")}
-    assert tags == listed("run tag") - {"incarnation", "worker"}
+    assert tags == listed("run tag") - {"rota/incarnation", "rota/worker"}

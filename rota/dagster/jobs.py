@@ -1,30 +1,33 @@
 """The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions."""
 
-import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as Job
+from typing import Any
 
-from assets import names
+import dagster as dg
+
+from rota.dagster.assets.names import Names
 from rota.pipeline import Group, Pipeline
 
+Job = Any  # Dagster keeps its name for it to itself
+MAX_RUNTIME = 3600  # seconds after which Dagster ends a run whose Spark hangs
 
-def make_rebalance_job(group: Group) -> Job:
+
+def make_rebalance_job(group: Group, names: Names) -> Job:
     """The job that publishes the group's next epoch. One runs at a time, before all consuming runs."""
     return dg.define_asset_job(
         names.rebalance_job(group.name),
         selection=[names.assignment(group.name)],
-        tags={"rota/rebalance": group.name, "dagster/priority": "10"},
+        tags={**names.rebalance_tags(group.name), "dagster/priority": "10"},
+        executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
         description=f"Decides which worker of group `{group.name}` owns which partition, and publishes the epoch.",
     )
 
 
-MAX_RUNTIME = 3600  # seconds after which Dagster ends a run whose Spark hangs
-
-
-def make_consume_job(pipeline: Pipeline) -> Job:
+def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
     """The job that consumes what is new in the partitions of its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=list(names.consumed(pipeline.name)),
-        tags={"rota/consume": pipeline.name, "dagster/max_runtime": str(MAX_RUNTIME)},
+        tags={**names.consume_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
     )
