@@ -17,7 +17,7 @@ import click
 
 from rota import errors
 from rota.cli import view
-from rota.errors import MASK, SECRET, ConfigError, ForeignTable, RotaError
+from rota.errors import MASK, SECRET, ConfigError, RotaError
 
 if TYPE_CHECKING:
     from rota.coordination.client import ZooKeeperStore
@@ -322,14 +322,10 @@ def _find_writable(folder: Path) -> Path:
 
 
 def _check_table(pipeline: "Pipeline") -> str:
-    from rota.dataplane.delta.fenced_table import FencedTable
-    from rota.dataplane.delta.identity import explain_taken
-    from rota.settings import folder
+    from rota.registry import open_tables
 
-    place = folder(pipeline.table.path)
-    if (table := FencedTable(place / "main", pipeline.group, "").open()) is None:
-        _find_writable(place)
-        return f"{place} is not there yet; the first batch makes it"
-    if whose := explain_taken(place / "main", pipeline.name, pipeline.group):
-        raise ForeignTable(whose)
-    return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"
+    tables = open_tables(pipeline, pipeline.group)
+    if (seen := tables.describe()) is None:
+        _find_writable(tables.folder)
+        return f"{tables.folder} is not there yet; the first batch makes it"
+    return f"{tables.folder} {seen}"
