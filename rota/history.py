@@ -131,7 +131,7 @@ def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Mo
 
 def read_story_with_commits(tree: "GroupState") -> Story:
     """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     meta, commits = tree.meta().id, []

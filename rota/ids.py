@@ -106,6 +106,11 @@ def is_key(text: str) -> bool:
         return False
 
 
+def rename_id(partition: str, old: str, new: str) -> str:
+    """The partition's id after its pipeline `old` was renamed to `new`."""
+    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
+
+
 def is_partition_or_key(text: str) -> bool:
     """Whether the text is a partition id or the key of one; quick, for sets of many."""
     if len(text) <= MAX_PARTITION and _ASCII_KEY.fullmatch(text) and "..." not in text:

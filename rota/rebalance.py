@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from rota.catalog import Catalog
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Loads, Meta
@@ -23,7 +24,7 @@ from rota.core.measures import find_holders, measure_imbalance
 from rota.core.values import Codes
 from rota.errors import RotaError
 from rota.ids import partition_id, worker_of
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight

@@ -20,9 +20,10 @@ from rota.cli import view
 from rota.errors import MASK, SECRET, ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.catalog import Catalog
     from rota.coordination.client import ZooKeeperStore
     from rota.coordination.group_state import GroupState
-    from rota.pipeline import Catalog, Pipeline
+    from rota.pipeline import Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
 SKEW = 1.0  # seconds between two clocks that pass for the same
@@ -101,7 +102,7 @@ def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Map
     wanted = {
         name
         for pipeline in (catalog.pipelines.values() if catalog else ())
-        for text in (pipeline.source.path, pipeline.table.path, *map(str, pipeline.source.options.values()))
+        for text in (*pipeline.source.texts, pipeline.table.path)
         for name in VARIABLE.findall(text)
     }
     for name in sorted(wanted):
@@ -110,7 +111,7 @@ def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Map
 
 
 def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
-    from rota.pipeline import load
+    from rota.catalog import load
 
     try:
         return load(settings.pipelines), ""
@@ -275,12 +276,9 @@ def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Ite
 
 def _check_source(pipeline: "Pipeline") -> str:
     from rota.registry import open_source
-    from rota.settings import folder
 
     source = open_source(pipeline)
-    place, keys = folder(pipeline.source.path), source.list_keys()
-    if not place.is_dir():
-        raise ConfigError(f"{place} is not there. Make the folder, mount its disk, or mend the path of files(...)")
+    place, keys = source.find_place(), source.list_keys()
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
     aside = [f"{path} ({why})" for path, why in source.list_ignored().items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""

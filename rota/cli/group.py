@@ -15,9 +15,10 @@ from rota.cli.view import show_wait
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.catalog import Catalog
     from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Source
-    from rota.pipeline import Catalog, Pipeline
+    from rota.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +56,7 @@ def open_group(group: str) -> "Iterator[GroupState]":
 
 def load_catalog() -> "Catalog":
     """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     return load(Settings.from_environment().pipelines)

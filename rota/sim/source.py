@@ -15,6 +15,10 @@ class MemorySource:
     def __init__(self, end: Callable[[str], int], most: Callable[[str], int], pause: Callable[[], None]) -> None:
         self.end, self.most, self.pause = end, most, pause
 
+    def find_place(self) -> str:
+        """See `Source.find_place`."""
+        return "memory"
+
     def list_keys(self) -> tuple[str, ...]:
         """No table of a simulation begins anywhere but at offset 0: nobody asks for the keys to tell."""
         return ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from rota.dataplane.delta import renaming, replacement
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.delta.identity import explain_taken
+from rota.dataplane.delta.identity import explain_taken, find_owner_among
 from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
 from rota.dataplane.ports import Batch, Position
 from rota.errors import ForeignTable
@@ -64,6 +64,12 @@ class PipelineTables:
         place = folder(pipeline.table.path)
         main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
         return cls(place, main, replace(main, path=place / "quarantine", editable=True))
+
+    @staticmethod
+    def find_owner(place: Path, pipelines: Iterable[str]) -> str | None:
+        """Which of these pipelines has the table at `place`; None: none of them, or there is no table. Raises
+        EnvironmentFailed."""
+        return find_owner_among(place / "main", pipelines)
 
     def describe(self) -> str | None:
         """How large the table is, for people; None where there is none. Raises ForeignTable where it is somebody else's,
