@@ -178,7 +178,9 @@ class Pipeline:
 class Group:
     """A group of workers that is balanced together, and how.
 
-    `assignor` decides who gets which partition; `options` are its own (docs/protocol.md).
+    `protocol`: "assigned", where Dagster decides who gets which partition, by the `assignor`; or one in which the workers
+    decide alone, without assignor, budget, cooldown and grace (docs/protocols.md).
+    `options` are the assignor's own, or the protocol's.
     `budget` is the greatest number of voluntary moves in one epoch (None: no limit).
     `cooldown` is the least time between two voluntary plans, in seconds.
     `grace` is how long the partitions of a lost worker wait for it, in seconds.
@@ -190,9 +192,21 @@ class Group:
     budget: int | None = None
     cooldown: float = 0.0
     grace: float = 0.0
+    protocol: str = "assigned"
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
+        if self.protocol == "assigned":
+            return
+        from rota.core.protocols.registry import check_protocol
+
+        check_protocol(self.protocol, self.options)
+        plain = {"assignor": "sticky", "budget": None, "cooldown": 0.0, "grace": 0.0}
+        if given := [name for name, default in plain.items() if getattr(self, name) != default]:
+            raise ConfigError(
+                f"Group {self.name!r}: protocol {self.protocol!r} knows no {', '.join(given)}. Leave them out, or take "
+                f"protocol 'assigned'"
+            )
 
 
 def rename_command(old: str, new: str, group: str) -> str:
