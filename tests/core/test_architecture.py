@@ -101,7 +101,7 @@ def test_who_implements_a_port_is_named_in_the_registry_alone(path: Path) -> Non
 
 def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:
     rooms = {name.split(".")[1] for name in imports(ROOT / "rota/pipeline.py") if name.startswith("rota.")}
-    assert rooms <= LEAVES, "every room may import it"
+    assert rooms <= LEAVES | {"core"}, "every room may import it"
 
 
 def test_core_needs_numpy_and_a_flow_solver_only() -> None:

@@ -76,9 +76,9 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        assert isinstance(declared := pipeline.source, Files)
-        root, table = folder(declared.path), folder(pipeline.table.path)
-        return cls(pipeline.name, root, declared, FileIndex(table / "index"), table / "stage")
+        declared, table = pipeline.source, folder(pipeline.table.path)
+        assert isinstance(declared, Files)
+        return cls(pipeline.name, folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
 
     @property
     def can_replay(self) -> bool:
