@@ -174,7 +174,8 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
     """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
-    from rota.coordination.group_state import GroupState, groups
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
 
     try:
         with opened(settings) as store:

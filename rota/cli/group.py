@@ -37,7 +37,8 @@ def json_option(command: F) -> F:
 def open_group(group: str) -> "Iterator[GroupState]":
     """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
-    from rota.coordination.group_state import GroupState, groups
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
     from rota.ids import checked_id
     from rota.settings import Settings
 

@@ -127,3 +127,20 @@ def test_no_module_has_an_empty_name() -> None:
 
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize(
+    "module", ["eligibility", "rights", "backlog", "history", "coordination/snapshot", "coordination/group_reader"]
+)
+def test_who_only_reads_a_group_asks_for_a_reader(module: str) -> None:
+    named = [name for name in imports(ROOT / f"rota/{module}.py") if name.startswith("rota.coordination.group_state")]
+    assert not named, f"{module} could write: {named}"
+
+
+@pytest.mark.parametrize("path", sources("rota"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_name_is_imported_from_where_it_stands(path: Path) -> None:
+    """Only a package may pass on what its modules hold."""
+    if path.name == "__init__.py":
+        return
+    lists = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign) and "__all__" in ast.dump(n)]
+    assert not lists, f"{path} has an __all__"
