@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 
+from rota.catalog import Catalog, load
 from rota.dagster import jobs
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
 from rota.dagster.assets.names import Names
@@ -23,7 +24,6 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors.backlog import make_backlog_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.ids import checked_id
-from rota.pipeline import Catalog, load
 
 # The same objects each time: Dagster merges two definitions only if they have the same resource under one key.
 RESOURCES = {"rota_zookeeper": ZooKeeperResource(), "rota_spark": SparkResource()}

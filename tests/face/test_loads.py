@@ -8,10 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.ids import dagster_name
-from rota.pipeline import load
 
 names = Names()
 
