@@ -2,13 +2,14 @@
 
 import dagster as dg
 
+from rota.catalog import Catalog
 from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 
 
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:

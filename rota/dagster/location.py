@@ -16,6 +16,7 @@ from typing import Any
 
 import dagster as dg
 
+from rota.catalog import Catalog, load
 from rota.dagster import jobs, pipeline_files
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
 from rota.dagster.assets.names import Names
@@ -25,7 +26,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors.backlog import make_backlog_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.ids import checked_id
-from rota.pipeline import Catalog, Group, load
+from rota.pipeline import Group
 
 log = logging.getLogger("rota")
 

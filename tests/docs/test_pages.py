@@ -13,8 +13,8 @@ import yaml
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
+from rota.catalog import load
 from rota.cli import cli
-from rota.pipeline import load
 from tests.docs.pages import (
     FENCE,
     LINK,

@@ -14,6 +14,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -25,7 +26,6 @@ from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
-from rota.pipeline import load
 from rota.rebalance import observe
 
 names = Names()

@@ -8,12 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose, definitions
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError
 from rota.ids import dagster_name
-from rota.pipeline import load
 
 names = Names()
 

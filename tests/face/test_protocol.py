@@ -5,9 +5,9 @@ from pathlib import Path
 
 import dagster as dg
 
+from rota.catalog import load
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
-from rota.pipeline import load
 
 ROOT = Path(__file__).parents[2]
 FILE = """

@@ -20,12 +20,12 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from rota.catalog import load
 from rota.coordination import client
 from rota.coordination.group_state import GroupState
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.pipeline import load
 from rota.rebalance import observe
 from rota.settings import Settings
 from tests.guarded import ROLES, Authority, Guarded, jaas, password, served

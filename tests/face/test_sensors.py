@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -22,7 +23,6 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
 from rota.errors import Unavailable
 from rota.ids import dagster_name
-from rota.pipeline import load
 from rota.rebalance import rebalance
 
 names = Names()
