@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, metadata, names, provenance
+from assets import metadata, names, provenance
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.backlog import Owners
     from rota.consume import Event
     from rota.coordination.group_state import GroupState
-    from rota.dataplane.ports import Ports
     from rota.replay import RefusedReplay, ReplayedRange
 
-Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
+Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
@@ -94,22 +93,3 @@ class RunOutput:
         if incarnation:
             return Owners({incarnation: tuple(partitions)}, {})
         return owners(tree, self.pipeline, partitions)
-
-    def run_checks(self, tree: "GroupState", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
-        """Yields the result of each check, from the table's log and the checkpoints."""
-        from rota.rewritten import rewritten
-
-        source, main = ports.source, ports.main
-        past = main.read_recent_log()
-        wrong = (
-            checks.find_stale(past),
-            checks.find_gaps(past),
-            checks.find_ahead(tree.checkpoints(mine), main.read_positions(mine)),
-        )
-        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
-        for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.find_parked(tree.parked(), self.pipeline)
-        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

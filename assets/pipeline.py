@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from assets import batch, checks, names, provenance
+from assets import batch, names, provenance
 from resources.spark import SparkResource
 from resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
@@ -65,7 +65,6 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         specs=make_specs(pipeline),
-        check_specs=checks.list_checks(pipeline),
     )
     def consume(
         context: dg.AssetExecutionContext, config: Batch, zookeeper: ZooKeeperResource, spark: SparkResource
@@ -89,7 +88,6 @@ def make_pipeline_assets(pipeline: Pipeline) -> dg.AssetsDefinition:
                 for incarnation, partitions in share.by_incarnation.items():
                     for event in verb(tree, pipeline, incarnation, partitions, context.run.run_id, ports):
                         yield from output.show_event(event, incarnation)
-            yield from output.run_checks(tree, ports, mine)
         output.raise_refused()
 
     return consume

@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.group import make_assignment, make_files_check, make_membership
+from assets.look import make_checks
 from assets.pipeline import make_pipeline_assets
 from dagster_project import jobs
 from dagster_project.warm import warm
@@ -18,6 +19,7 @@ from resources.zookeeper import ZooKeeperResource
 from rota.pipeline import Catalog, load
 from rota.settings import Settings
 from sensors.backlog import make_backlog_sensor
+from sensors.checks import make_checks_sensor
 from sensors.membership import make_membership_sensor
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +35,10 @@ def compose(catalog: Catalog) -> dg.Definitions:
             *(make_pipeline_assets(pipeline) for pipeline in pipelines),
             *dg.load_assets_from_modules(catalog.modules),
         ],
-        asset_checks=[make_files_check(group, catalog.refused) for group in groups],
+        asset_checks=[
+            *(make_files_check(group, catalog.refused) for group in groups),
+            *(make_checks(pipeline) for pipeline in pipelines),
+        ],
         jobs=[
             *(jobs.make_rebalance_job(group) for group in groups),
             *(jobs.make_consume_job(pipeline) for pipeline in pipelines),
@@ -41,6 +46,13 @@ def compose(catalog: Catalog) -> dg.Definitions:
         sensors=[
             *(make_membership_sensor(group, catalog) for group in groups),
             *(make_backlog_sensor(pipeline) for pipeline in pipelines),
+            *(make_checks_sensor(pipeline) for pipeline in pipelines),
+            *(
+                one
+                for module in catalog.modules
+                for one in vars(module).values()
+                if isinstance(one, dg.SensorDefinition)
+            ),
             dg.AutomationConditionSensorDefinition(
                 "automation",
                 target=dg.AssetSelection.all(),

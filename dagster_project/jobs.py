@@ -24,7 +24,7 @@ def make_consume_job(pipeline: Pipeline) -> Job:
     """The job that consumes what is new in the partitions of its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
-        selection=list(names.consumed(pipeline.name)),
+        selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
         tags={"rota/consume": pipeline.name, "dagster/max_runtime": str(MAX_RUNTIME)},
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
     )

@@ -7,6 +7,7 @@ from resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name, partition_id
 from rota.pipeline import Catalog, Group
 from sensors import runs
+from sensors.checks import find_unshown
 from sensors.polling import poll
 
 
@@ -24,7 +25,8 @@ def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinitio
     )
     def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         found = decide(context, zookeeper)
-        if not (told := find_unshown_check(context.instance, group, catalog)):
+        files = checks.check_files(names.membership(group.name), catalog.refused)
+        if not (told := find_unshown(context.instance, [files])):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
@@ -71,16 +73,6 @@ def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinitio
         return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
 
     return look
-
-
-def find_unshown_check(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list[dg.AssetCheckEvaluation]:
-    """The check of the pipeline files if its result differs from the one on the page; empty if it does not, or if it passes
-    and has no result yet."""
-    now = checks.check_files(names.membership(group.name), catalog.refused)
-    last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
-    shown = last.evaluation if last else None
-    same = now.passed if shown is None else (shown.passed, shown.metadata) == (now.passed, now.metadata)
-    return [] if same else [now]
 
 
 def add_partitions(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:
