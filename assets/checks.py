@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import names
+from rota.dagster.assets import names
 from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from assets import checks, metadata, names, picture
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import checks, metadata, names, picture
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 

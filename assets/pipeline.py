@@ -1,6 +1,7 @@
 """`<pipeline>/{ownership,records,checkpoints}`: one multi-asset, partitioned by source partition."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -29,7 +30,11 @@ class Batch(dg.Config):
 
 def make_specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
-    shown = {"group_name": dagster_name(pipeline.group), "owners": [f"team:{pipeline.group}"], "skippable": True}
+    shown: dict[str, Any] = {
+        "group_name": dagster_name(pipeline.group),
+        "owners": [f"team:{pipeline.group}"],
+        "skippable": True,
+    }
     ownership, records, checkpoints = names.consumed(pipeline.name)
     return [
         dg.AssetSpec(

@@ -3,7 +3,7 @@
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as Job
 
-from assets import names
+from rota.dagster.assets import names
 from rota.pipeline import Group, Pipeline
 
 

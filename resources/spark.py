@@ -1,7 +1,7 @@
 """The Spark of a run: a thin client of the owner's Spark Connect server, made when it is first needed."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import PrivateAttr
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkResource(dg.ConfigurableResource):
+class SparkResource(dg.ConfigurableResource[Any]):
     """The lazy session of dagster-pyspark, with the endpoint of the run's worker as `spark.remote`.
 
     Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The token of the server

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rota.coordination.store import Store
 
 
-class ZooKeeperResource(dg.ConfigurableResource):
+class ZooKeeperResource(dg.ConfigurableResource[Any]):
     """Laws: an outage raises, so that a tick fails with one line; it is never taken for "no workers". An expected error is
     raised without its cause, which may name paths and which Dagster would store.
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import names
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import runs
+from rota.dagster.sensors.polling import poll
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
-from sensors import runs
-from sensors.polling import poll
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState

@@ -2,8 +2,10 @@
 
 import dagster as dg
 
-from assets import checks, names
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import checks, names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import runs
+from rota.dagster.sensors.polling import poll
 from rota.ids import dagster_name, partition_id
 from rota.pipeline import Catalog, Group
 from sensors import runs

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
+from rota.cli.group import group_option, json_option, open_group, read_source_of
 from rota.ids import quote, worker_of
 from rota.settings import known
 
@@ -47,6 +47,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     parked = tree.parked().get(partition)
     counts = {w: len(targets[w].partitions) for w in targets if w in live}
     holder = worker_of(own.incarnation) if own and own.incarnation else None
+    lag, changed = read_source_of(tree, partition)
     return {
         "partition": partition,
         "group": tree.group,
@@ -60,7 +61,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         "since": since.at if since else None,
         "reason": move.reason if move else None,
         "offset": done.record.offset if done else None,
-        "lag": read_lags(tree).get(partition),
+        "lag": lag,
         "last_commit": {
             "run_id": done.record.run_id,
             "at": done.node.mtime / 1000,
@@ -71,7 +72,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         if done
         else None,
         "parked": view.describe_park(parked.record) if parked else unreadable(tree, partition) or None,
-        "rewritten": find_rewritten(tree, partition),
+        "rewritten": changed,
         "would_move": list(_list_causes(tree, partition, target, counts)),
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What is installed and what is shown: the wheel holds the engine only, the root is the user's own card."""
+"""What is installed and what is shown: the wheel holds one package, the root is the user's own card."""
 
 import subprocess
 import sys
@@ -13,13 +13,16 @@ BESIDE = {
 }
 
 
-def test_the_wheel_holds_rota_only(tmp_path: Path) -> None:
+def test_the_wheel_holds_rota_only_and_the_cards_folders_in_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, timeout=120)
     (wheel,) = tmp_path.glob("rota-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"rota"}
     assert "rota/py.typed" in names
+    for folder in ("assets", "sensors", "resources"):
+        mine = {f"rota/dagster/{folder}/{path.name}" for path in (ROOT / folder).glob("*.py")}
+        assert mine == {name for name in names if name.startswith(f"rota/dagster/{folder}/")}
 
 
 def test_the_root_is_the_card_and_the_engine() -> None:

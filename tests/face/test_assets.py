@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from assets import names
 from assets.look import Memory, look
 from dagster_project.definitions import compose
-from resources.spark import SparkResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -24,6 +23,8 @@ from rota.coordination.membership import join, register_run
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
+from rota.dagster.assets import names
+from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load
 from rota.rebalance import observe
@@ -286,7 +287,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("assets.metadata.describe_batch", cut)
+        patch.setattr("rota.dagster.assets.metadata.describe_batch", cut)
         bench.materialize("batch", config)
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1

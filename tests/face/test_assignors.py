@@ -11,7 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import names
 from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -23,6 +22,7 @@ from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.baselines import memoryless
 from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
+from rota.dagster.assets import names
 from rota.pipeline import load
 from rota.rebalance import observe
 

@@ -8,7 +8,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from sensors import runs
+from rota.dagster.sensors import runs
 
 BACK = 3600.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import names
 from dagster_project.definitions import compose
+from rota.dagster.assets import names
 from rota.ids import dagster_name
 from rota.pipeline import load
 

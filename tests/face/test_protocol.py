@@ -5,8 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.pipeline import Batch, Replay
 from dagster_project.definitions import compose
+from rota.dagster.assets.pipeline import Batch, Replay
 from rota.pipeline import load
 
 ROOT = Path(__file__).parents[2]

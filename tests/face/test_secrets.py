@@ -20,10 +20,10 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from assets import names
 from dagster_project.definitions import compose
 from rota.coordination import client
 from rota.coordination.group_state import GroupState
+from rota.dagster.assets import names
 from rota.pipeline import load
 from rota.rebalance import observe
 from rota.settings import Settings

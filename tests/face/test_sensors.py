@@ -13,7 +13,6 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets import checks, names
 from dagster_project.definitions import compose
-from resources.zookeeper import ZooKeeperResource
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
