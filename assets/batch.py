@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import metadata, names, provenance
+from rota.dagster.assets import metadata, names, provenance
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:

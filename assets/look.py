@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import checks
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import checks
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
@@ -159,9 +159,10 @@ def make_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
             if one.asset_check_key in context.selected_asset_check_keys:
                 yield checks.make_result(one)
 
-    return dg.AssetChecksDefinition.create(
+    made: dg.AssetChecksDefinition = dg.AssetChecksDefinition.create(
         keys_by_input_name={},
         node_def=check,
         check_specs_by_output_name={spec.get_python_identifier(): spec for spec in specs},
         can_subset=True,
     )
+    return made

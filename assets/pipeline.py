@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import batch, names, provenance
-from resources.spark import SparkResource
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import batch, names, provenance
+from rota.dagster.resources.spark import SparkResource
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 

@@ -9,22 +9,18 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.group import make_assignment, make_files_check, make_membership
-from assets.look import make_checks
-from assets.pipeline import make_pipeline_assets
 from dagster_project import jobs
 from dagster_project.warm import warm
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
+from rota.dagster.assets.look import make_checks
 from rota.dagster.assets.pipeline import make_pipeline_assets
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors.backlog import make_backlog_sensor
+from rota.dagster.sensors.checks import make_checks_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.pipeline import Catalog, load
 from rota.settings import Settings
-from sensors.backlog import make_backlog_sensor
-from sensors.checks import make_checks_sensor
-from sensors.membership import make_membership_sensor
 
 ROOT = Path(__file__).parents[1]
 

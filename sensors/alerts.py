@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 import dagster as dg
 
@@ -74,7 +75,7 @@ def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, 
 
 def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> tuple[int, list[Alert]]:
     """The newest failure of a run, and an alert for each of this code location after `after`; none without it."""
-    failed = dg.DagsterEventType.RUN_FAILURE
+    failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
     if after is None:
         newest = context.instance.fetch_run_status_changes(failed, limit=1).records
         return (newest[0].storage_id if newest else 0), []

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from assets.look import load_memory, look
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets.look import load_memory, look
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 

@@ -5,12 +5,10 @@ import dagster as dg
 from rota.dagster.assets import checks, names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
+from rota.dagster.sensors.checks import find_unshown
 from rota.dagster.sensors.polling import poll
 from rota.ids import dagster_name, partition_id
 from rota.pipeline import Catalog, Group
-from sensors import runs
-from sensors.checks import find_unshown
-from sensors.polling import poll
 
 
 def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinition:

@@ -6,14 +6,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import names
 from dagster_project.definitions import compose
+from rota.dagster.assets import names
+from rota.dagster.sensors.alerts import Alert
 from rota.pipeline import load
-from sensors.alerts import Alert
 
 FILE = """
 from rota import Pipeline, delta, files
-from sensors.alerts import make_alert_sensor
+from rota.dagster.sensors.alerts import make_alert_sensor
 
 heard = []
 pipeline = Pipeline(source=files("{folder}/p", format="json", schema="n int"), table=delta("{folder}/t"))

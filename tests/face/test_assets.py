@@ -13,8 +13,6 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
 
-from assets import names
-from assets.look import Memory, look
 from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -24,6 +22,7 @@ from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
 from rota.dagster.assets import names
+from rota.dagster.assets.look import Memory, look
 from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
 from rota.pipeline import load

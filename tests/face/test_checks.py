@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from assets.checks import find_gaps, find_parked, find_stale
-from assets.look import BEHIND, Lag, Memory, find_behind, load_memory, remember_behind, remember_unowned
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read
+from rota.dagster.assets.checks import find_gaps, find_parked, find_stale
+from rota.dagster.assets.look import BEHIND, Lag, Memory, find_behind, load_memory, remember_behind, remember_unowned
 from rota.eligibility import Facts
 from rota.pipeline import Pipeline, delta, files
 

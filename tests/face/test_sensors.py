@@ -11,7 +11,6 @@ import pytest
 from dagster import DagsterRunStatus as Status
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from assets import checks, names
 from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -20,13 +19,15 @@ from rota.coordination.membership import join
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
+from rota.dagster.assets import checks, names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import polling, runs
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
 from rota.errors import Unavailable
 from rota.ids import dagster_name
 from rota.pipeline import load
 from rota.rebalance import rebalance
-from sensors import polling, runs
 from tests.waiting import wait_until
 
 FILE = """
@@ -282,7 +283,7 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
         store.close()
     told, cursor = report(desk, cursor)
     assert told == {}, "a hand-over has its time"
-    monkeypatch.setattr("assets.look.UNOWNED", 0.0)
+    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
 
