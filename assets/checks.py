@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from rota.dagster.assets import names
+from rota.dagster.assets.names import Names
 from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 
@@ -27,7 +27,7 @@ SERVED = "every_file_served"  # of a group's membership
 MOST = 100  # partitions that a result names; `rota status` shows all
 
 
-def list_checks(pipeline: Pipeline) -> list[dg.AssetCheckSpec]:
+def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
     """The checks of a pipeline's three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
     said = {

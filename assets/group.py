@@ -4,13 +4,17 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, names, picture
+from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 
 
-def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str]) -> dg.AssetSpec:
+def make_membership(
+    group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str], names: Names
+) -> dg.AssetSpec:
     """The external asset that the membership sensor observes. It shows the files that were refused."""
     lines = "".join(f"\n\n**Refused: `{file}`.** {why}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
@@ -25,7 +29,7 @@ def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapp
     )
 
 
-def make_files_check(group: Group, refused: Mapping[str, str]) -> dg.AssetChecksDefinition:
+def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> dg.AssetChecksDefinition:
     """The check that fails while a file of the folder is refused. The membership sensor reports it by itself, too."""
     key = names.membership(group.name)
 
@@ -37,7 +41,7 @@ def make_files_check(group: Group, refused: Mapping[str, str]) -> dg.AssetChecks
     return check
 
 
-def make_assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
+def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
     """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation."""
     key = names.assignment(group.name)
 
@@ -53,10 +57,10 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsD
         description=f"Which worker of group `{group.name}` should own which partition, by assignor "
         f"`{group.assignor}`. Each materialization is an epoch and begins with what happened and why.",
     )
-    def rebalance(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
+    def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
 
-        with zookeeper.tree(group.name) as tree:
+        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})

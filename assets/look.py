@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from rota.dagster.assets import checks
+from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def load_memory(text: str | None) -> Memory:
         return Memory()
 
 
-def look(tree: "GroupState", pipeline: Pipeline, memory: Memory) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
+def look(
+    tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory
+) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
     """The evaluations in the order of `checks.list_checks`, and the memory for the next look. Raises RotaError."""
     from rota.backlog import lags
     from rota.eligibility import judge, read_facts
@@ -85,7 +88,7 @@ def look(tree: "GroupState", pipeline: Pipeline, memory: Memory) -> tuple[list[d
         (checks.find_ahead(facts.checkpoints, main.read_positions(ids)), checks.ERROR),
         ({**growing, **standing}, checks.ERROR if standing else checks.WARN),
     ]
-    specs = checks.list_checks(pipeline)
+    specs = checks.list_checks(pipeline, names)
     said = [checks.evaluate(spec, found, ids, severity) for spec, (found, severity) in zip(specs, wrong, strict=True)]
     left = Memory(
         newest,
@@ -141,20 +144,20 @@ def find_behind(behind: Mapping[str, Lag], facts: "Facts", now: float) -> tuple[
     return growing, standing
 
 
-def make_checks(pipeline: Pipeline) -> dg.AssetChecksDefinition:
+def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:
     """The checks of a pipeline, for those who click on them. The sensor of the pipeline's checks reports them by itself.
 
     The step reads no asset of its run, so a click on "Materialize" does not skip it where nothing is new.
     """
-    specs = checks.list_checks(pipeline)
+    specs = checks.list_checks(pipeline, names)
 
     @dg.op(
-        name=dagster_name(pipeline.name, "checks"),
+        name=names.checks(pipeline.name),
         out={spec.get_python_identifier(): dg.Out(dg.Nothing, is_required=False) for spec in specs},
     )
-    def check(context: dg.OpExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
-        with zookeeper.tree(pipeline.group) as tree:
-            said, _ = look(tree, pipeline, Memory())
+    def check(context: dg.OpExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
+        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
+            said, _ = look(tree, pipeline, names, Memory())
         for one in said:
             if one.asset_check_key in context.selected_asset_check_keys:
                 yield checks.make_result(one)

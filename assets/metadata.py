@@ -84,12 +84,16 @@ def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping
     )
 
 
-def describe_idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a partition with nothing new, for the three assets."""
+def describe_idle(
+    at: "IdlePartition", incarnation: str, last: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a partition with nothing new, for the three assets: the numbers of the `last` batch stay."""
+    owner = _describe_owner(incarnation, at.token, at.epoch)
+    _, records, checkpoint = last
     return (
-        _describe_owner(incarnation, at.token, at.epoch),
-        {"rows": 0, "nothing new": True, "token": at.token, "worker": worker_of(incarnation)},
-        {"offset": at.offset, "lag": 0, "rows": 0, "token": at.token, "epoch": at.epoch},
+        owner,
+        {"rows": 0, "token": at.token, "worker": worker_of(incarnation), **records, "nothing new": True},
+        {"rows": 0, **checkpoint, "offset": at.offset, "lag": 0, "token": at.token, "epoch": at.epoch},
     )
 
 

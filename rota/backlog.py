@@ -12,7 +12,7 @@ from rota.coordination.parking import unreadable
 from rota.coordination.records import Checkpoint
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
-from rota.ids import worker_of
+from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
 
 
@@ -31,6 +31,7 @@ class Owners:
 
     by_incarnation: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, str]
+    busy: frozenset[str]  # of `skipped`: a run works on them now
 
 
 def lags(tree: GroupState, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -51,14 +52,15 @@ def _lags(
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 
-def backlog(tree: GroupState, pipeline: Pipeline, source: Source) -> tuple[Work, ...]:
-    """What each live incarnation could consume now: the partitions that it may work on and that lag. An incarnation with
-    nothing to do is left out.
+def backlog(tree: GroupState, pipeline: Pipeline, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
+    """What each live incarnation, or the one that is named, could consume now: the partitions that it may work on and that
+    lag. An incarnation with nothing to do is left out.
 
     A source that cannot be read counts as behind by one, and so does a partition that was parked until now: the run that
     looks says why it waits, or that it no longer does."""
-    facts = read_facts(tree, _known(tree, pipeline))
-    owners = judge(facts).owners
+    asked = _known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
+    facts = read_facts(tree, asked, incarnation)
+    owners = judge(facts, incarnation).owners
     seen = _lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
@@ -90,10 +92,17 @@ def owners(tree: GroupState, pipeline: Pipeline, partitions: Iterable[str]) -> O
     for p, incarnation in judged.owners.items():
         found.setdefault(incarnation, []).append(p)
     unknown = {p: "nobody owns it" for p in wanted if p not in known}
-    return Owners({i: tuple(ps) for i, ps in sorted(found.items())}, {**judged.obstacles, **unknown})
+    shares = {i: tuple(ps) for i, ps in sorted(found.items())}
+    return Owners(shares, {**judged.obstacles, **unknown}, judged.busy)
 
 
 def _known(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
+
+
+def _list_target(tree: GroupState, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
+    """The partitions of the pipeline in the target of the incarnation's worker."""
+    target = tree.target(worker_of(incarnation))
+    return tuple(sorted(p for p in target.partitions if pipeline_of(p) == pipeline.name)) if target else ()

@@ -34,10 +34,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Each partition is in one of the two: `owners` says which incarnation may work on it, `obstacles` why nobody may."""
+    """Each partition is in one of the two: `owners` says which incarnation may work on it, `obstacles` why nobody may. Of
+    these, `busy` are those that a run works on."""
 
     owners: Mapping[str, str]
     obstacles: Mapping[str, str]
+    busy: frozenset[str]
 
 
 def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligibility:
@@ -46,15 +48,18 @@ def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligib
     owners = {p: own.incarnation for p, own in facts.owns.items() if own.incarnation}
     busy = _find_busy(facts, run)
     obstacles: dict[str, str] = {}
+    worked_on: set[str] = set()
     for p in facts.partitions:
         owner = owners.get(p, "")
         if reason := _explain_owner(facts, p, owner, incarnation):
             obstacles[p] = reason
         elif (p, owner) in busy:
             obstacles[p] = f"run {busy[p, owner]} works on it"
+            worked_on.add(p)
         elif reason := _explain_hold(facts, p):
             obstacles[p] = reason
-    return Eligibility({p: owners[p] for p in facts.partitions if p not in obstacles}, obstacles)
+    free = {p: owners[p] for p in facts.partitions if p not in obstacles}
+    return Eligibility(free, obstacles, frozenset(worked_on))
 
 
 def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | None) -> str:

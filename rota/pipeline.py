@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet"]
 Start = Literal["earliest", "latest"] | int
+STAMP = "__rota_stamp__"
 WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
 
@@ -132,6 +133,8 @@ class Pipeline:
     `max_bad_ratio` is the greatest ratio of bad records in a batch. Above it the partition is parked with the reason.
     `deadline` is in seconds: a Spark job that takes longer is ended, and the partition on which it hangs is parked.
     `requires` are the labels that a worker must have for the partitions.
+    `owners` (mail addresses or `team:NAME`), `tags`, `kinds`, `freshness` (a `dg.FreshnessPolicy`) and `automation` (a
+    `dg.AutomationCondition`) are Dagster's own, for the pipeline's assets; `kinds` and `freshness` for `records` alone.
     `load` fills in `name` and `module` from the file.
     """
 
@@ -142,6 +145,11 @@ class Pipeline:
     max_bad_ratio: float = 0.1
     deadline: float = 600.0
     requires: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
+    freshness: Any = None
+    automation: Any = None
     name: str = ""
     module: ModuleType | None = field(default=None, compare=False, repr=False)
 
@@ -169,7 +177,9 @@ class Pipeline:
 class Group:
     """A group of workers that is balanced together, and how.
 
-    `assignor` decides who gets which partition; `options` are its own (docs/protocol.md).
+    `protocol`: "assigned", where Dagster decides who gets which partition, by the `assignor`; or one in which the workers
+    decide alone, without assignor, budget, cooldown and grace (docs/protocols.md).
+    `options` are the assignor's own, or the protocol's.
     `budget` is the greatest number of voluntary moves in one epoch (None: no limit).
     `cooldown` is the least time between two voluntary plans, in seconds.
     `grace` is how long the partitions of a lost worker wait for it, in seconds.
@@ -181,9 +191,21 @@ class Group:
     budget: int | None = None
     cooldown: float = 0.0
     grace: float = 0.0
+    protocol: str = "assigned"
 
     def __post_init__(self) -> None:
         checked_id("group", self.name)
+        if self.protocol == "assigned":
+            return
+        from rota.core.protocols.registry import check_protocol
+
+        check_protocol(self.protocol, self.options)
+        plain = {"assignor": "sticky", "budget": None, "cooldown": 0.0, "grace": 0.0}
+        if given := [name for name, default in plain.items() if getattr(self, name) != default]:
+            raise ConfigError(
+                f"Group {self.name!r}: protocol {self.protocol!r} knows no {', '.join(given)}. Leave them out, or take "
+                f"protocol 'assigned'"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +260,20 @@ def load(folder: Path) -> Catalog:
     return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
 
 
+def has_changed(pipeline: Pipeline) -> bool:
+    """Whether the file that declares the pipeline is gone or another one since it was loaded."""
+    module = pipeline.module
+    return module is not None and getattr(module, STAMP) != _read_stamp(Path(str(module.__file__)))
+
+
+def _read_stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
 def _import_file(path: Path) -> ModuleType:
     """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
     name = f"rota_pipelines_{path.stem}"
@@ -246,6 +282,7 @@ def _import_file(path: Path) -> ModuleType:
         raise ConfigError(f"{path} cannot be read as Python. Check the file's name and rights")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    setattr(module, STAMP, _read_stamp(path))  # before it is read: a change meanwhile is a change
     try:
         spec.loader.exec_module(module)
     except ConfigError:

@@ -199,6 +199,7 @@ def _follow(tree: GroupState, declared: Group) -> str:
     """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
     that each put back their own would ask for a rebalance for ever: what stands is left, and both are named."""
     wanted: dict[str, object] = {
+        "protocol": declared.protocol,
         "assignor": declared.assignor,
         "options": dict(declared.options),
         "budget": declared.budget,

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 import dagster as dg
 
 from rota.dagster.assets.look import load_memory, look
+from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.ids import dagster_name
 from rota.pipeline import Pipeline
 
 PAUSE = 30  # seconds between two looks
 
 
-def make_checks_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
+def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
     """The sensor. Law: a pipeline at which nobody works is looked at as well: a file that was rewritten, a partition that is
     parked or that nobody owns is on the page within two ticks of when it counts.
 
@@ -20,16 +20,18 @@ def make_checks_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
     """
 
     @dg.sensor(
-        name=dagster_name(pipeline.name, "checks"),
+        name=names.checks(pipeline.name),
         minimum_interval_seconds=PAUSE,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Reports the checks of pipeline {pipeline.name} when their results change.",
     )
-    def report(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        with zookeeper.tree(pipeline.group) as tree:
+    def report(
+        context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        with rota_zookeeper.tree(pipeline.group) as tree:
             if not tree.there():
                 return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-            said, memory = look(tree, pipeline, load_memory(context.cursor))
+            said, memory = look(tree, pipeline, names, load_memory(context.cursor))
         told = find_unshown(context.instance, said)
         wrong = ", ".join(one.check_name for one in said if not one.passed)
         return dg.SensorResult(

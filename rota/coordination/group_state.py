@@ -41,6 +41,8 @@ class GroupState(GroupReader):
         if seen is None:
             raise self._missing()
         changed = _meta(seen.record.model_dump() | wanted)
+        if changed.protocol != "assigned":
+            self.store.ensure(self.paths.grabs)  # a group that an older rota founded has none
         if changed != seen.record:
             return self.update(self.paths.meta, Meta, lambda now: _meta((now or changed).model_dump() | wanted))
         return seen.record

@@ -67,6 +67,7 @@ class Meta(Record):
     format: Literal[1] = 1
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     token_base: Whole = 0
+    protocol: Id = "assigned"
     assignor: Id = "sticky"
     options: Options = {}
     budget: Whole | None = None
@@ -92,7 +93,8 @@ class GroupOverrides(Record):
 
 
 class Live(Record):
-    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
+    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session. `protocol`: the one of
+    the group when it joined; it keeps to that."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
@@ -100,6 +102,7 @@ class Live(Record):
     labels: Labels = {}
     max_partitions: Whole | None = None
     usage: Annotated[Mapping[Id, Amount], Field(max_length=16)] | None = None
+    protocol: Id = "assigned"
     leaving: bool = False
     host: Annotated[str, Field(max_length=256)] = ""
     pid: Whole = 0
@@ -215,6 +218,12 @@ class Own(Record):
     """Who owns a partition; None: free. Its dataVersion is checked at commit, the mzxid of its claim is the token."""
 
     incarnation: Incarnation | None = None
+
+
+class Grab(Record):
+    """Which incarnation asks for a partition, or has an ordinal."""
+
+    incarnation: Incarnation
 
 
 class Checkpoint(Record):

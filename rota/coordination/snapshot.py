@@ -72,7 +72,7 @@ def read_basis(tree: GroupState) -> Basis:
     people = tree.worker_overrides()
     unreadable = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
     workers = tuple(
-        _worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
+        merge_worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
         for w in sorted(live, key=str.encode)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
@@ -102,7 +102,7 @@ def read_snapshot(tree: GroupState) -> GroupSnapshot:
     return GroupSnapshot(seen, snapshot, targets, absences, now)
 
 
-def _worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
+def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
     """What is announced, with what people override."""
     live = view.record or Live()
     state = "active"

@@ -1,1 +1,10 @@
-"""Rota as a library of Dagster: the assets, sensors and resources that this repository keeps at its root."""
+"""rota as a library of Dagster's: `dg.Definitions.merge(mine, rota.dagster.definitions("pipelines/"))`.
+
+`assets`, `sensors` and `resources` here are the folders of these names at the root of the repository.
+"""
+
+from rota.dagster.location import definitions
+from rota.dagster.resources.spark import SparkResource
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+
+__all__ = ["SparkResource", "ZooKeeperResource", "definitions"]

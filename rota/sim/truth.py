@@ -28,6 +28,7 @@ class Changes:
     checkpoints: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     parks: list[tuple[str, dict[str, object] | None]] = field(default_factory=list)
     published: bool = False
+    chosen: bool = False  # somebody's target was written
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Truth:
             kind, name = folder(path), path.rpartition("/")[2]
             if kind == "head":
                 changes.published = True
+            changes.chosen |= kind == "assign"
             if kind not in ("own", "live", "checkpoints", "parked"):
                 continue
             node = server.node(path)

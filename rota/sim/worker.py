@@ -35,6 +35,7 @@ class WorkerProcess:
             session_timeout=stage.timing.session,
             clock=lambda: stage.clock(spec.id),
             machine=stage.parts.machine,
+            draw=stage.rng.random,
         )
         self.process = Process(self.life())
 

@@ -85,10 +85,10 @@ def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("block", find_blocks("yaml"), ids=name_block)
 def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
-    from rota.dagster.assets.names import consume_op
+    from rota.dagster.assets.names import Names
     from rota.dagster.assets.pipeline import Batch
 
-    config = yaml.safe_load(block.text)["ops"][consume_op("flights")]["config"]
+    config = yaml.safe_load(block.text)["ops"][Names().consume_op("flights")]["config"]
     replay = Batch(**config).replay
     assert replay is not None
     assert (replay.start, replay.end) == (3, 5)

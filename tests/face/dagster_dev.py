@@ -40,7 +40,8 @@ class DagsterDev:
 
     def start(self) -> None:
         """Returns when the page answers and the code location is loaded."""
-        command = ["-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(self.port)]
+        workspace = str(ROOT / "dagster_project" / "workspace.yaml")
+        command = ["-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(self.port)]
         with (self.home / "dev.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command],

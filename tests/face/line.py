@@ -50,6 +50,7 @@ class Line:
             "ROTA_LANDING": str(self.landing),
             "ROTA_TABLES": str(self.tables),
             "ROTA_SESSION_TIMEOUT": f"{SESSION:g}",
+            "ROTA_REPORT": "6",
             "PYTHONPATH": str(ROOT),
         }
         self.dev = DagsterDev(self.folder / "dagster", self.environ)

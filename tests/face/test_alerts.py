@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dagster_project.definitions import compose
-from rota.dagster.assets import names
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
 from rota.pipeline import load
 
@@ -71,7 +71,7 @@ class Listener:
 
     def say(self, check: str, passed: bool, severity: dg.AssetCheckSeverity = ERROR, why: str = "why") -> None:
         """The result of a check of `p/records`, as the sensor of the checks reports it."""
-        said = dg.AssetCheckEvaluation(names.records("p"), check, passed, severity=severity, description=why)
+        said = dg.AssetCheckEvaluation(Names().records("p"), check, passed, severity=severity, description=why)
         self.instance.report_runless_asset_event(said)
 
 

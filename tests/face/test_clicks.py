@@ -17,4 +17,4 @@ def test_a_backfill_of_any_keys_consumes_what_is_new_and_says_so_of_those_with_n
     after = newest(line, "c", "checkpoints")
     assert {k for k in after if after[k]["run"] != before.get(k, {}).get("run")} == {"c:k1", "c:k3"}
     assert [(k, v) for k, v in line.rows("c") if k in ("c:k1", "c:k3")] == [("c:k1", 1), ("c:k3", 1)]
-    assert after["c:k1"]["rows"] == 0
+    assert after["c:k1"]["rows"] == before["c:k1"]["rows"] == 1

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from dagster import DagsterRunStatus as Status
-from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from rota.dagster.sensors import runs
 
@@ -29,21 +28,21 @@ class Instance:
 def run(status: Status, at: float, where: str = "") -> Any:
     """A run that ended, or was last heard of, at a time of this machine's clock."""
     moment = SimpleNamespace(timestamp=lambda: at)
-    ran = SimpleNamespace(status=status, tags={GRPC_INFO_TAG: where} if where else {})
+    ran = SimpleNamespace(status=status, tags={runs.GRPC_INFO_TAG: where} if where else {})
     return SimpleNamespace(dagster_run=ran, end_time=at, update_timestamp=moment)
 
 
 @pytest.mark.parametrize("off", [-BACK, 0.0, BACK])
 def test_a_failed_job_rests_no_longer_than_it_is_to(off: float) -> None:
     failures = [run(Status.FAILURE, time.time() + off)] * 3
-    assert runs.read_pause(Instance(*failures), "job") <= 8  # type: ignore[arg-type]
+    assert runs.Runs(Instance(*failures), "job", {}).read_pause() <= 8  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("off", [-BACK, BACK])
 def test_a_run_whose_server_went_down_is_over_whatever_the_clock_says(off: float) -> None:
     lost = run(Status.STARTED, time.time() + off, '{"host": "127.0.0.1", "port": 1}')
     instance = Instance(lost)
-    assert runs.list_unfinished(instance, "job") == []  # type: ignore[arg-type]
+    assert runs.Runs(instance, "job", {}).list_unfinished() == []  # type: ignore[arg-type]
     assert instance.failed == [lost.dagster_run]
 
 
@@ -51,5 +50,5 @@ def test_a_run_whose_server_went_down_is_over_whatever_the_clock_says(off: float
 def test_a_host_without_an_address_is_not_known_to_be_gone(host: str) -> None:
     there = run(Status.STARTED, 0.0, f'{{"host": "{host}", "port": 1}}')
     instance = Instance(there)
-    assert runs.list_unfinished(instance, "job") == [there.dagster_run]  # type: ignore[arg-type]
+    assert runs.Runs(instance, "job", {}).list_unfinished() == [there.dagster_run]  # type: ignore[arg-type]
     assert instance.failed == []

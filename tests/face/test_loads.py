@@ -8,10 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dagster_project.definitions import compose
-from rota.dagster.assets import names
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.ids import dagster_name
 from rota.pipeline import load
+
+names = Names()
 
 ROOT = Path(__file__).parents[2]
 FILE = """
@@ -38,17 +40,19 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
         *(f"{p}/{asset}" for p in "abc" for asset in ("ownership", "records", "checkpoints")),
     }
     assert {s.name for s in repository.sensor_defs} == {
-        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog", "automation"),
+        *("day__membership", "night_2dshift__membership", "rota__automation"),
+        *(f"{p}__{sensor}" for p in "abc" for sensor in ("backlog", "checks")),
     }
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
-        *("day__rebalance", "night_2dshift__rebalance", "a__consume", "b__consume", "c__consume"),
+        *("day__rebalance", "night_2dshift__rebalance", "rota__purge"),
+        *(f"{p}__{job}" for p in "abc" for job in ("consume", "replay")),
     }
     assert not repository.schedule_defs
     for key in ("a/ownership", "b/ownership", "c/ownership"):
         node = repository.asset_graph.get(dg.AssetKey.from_user_string(key))
         assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition)
         assert node.partitions_def.name == f"{key[0]}/partitions"
-        assert node.group_name == ("night_2dshift" if key[0] == "c" else "day")
+        assert node.group_name == key[0]
 
 
 def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Path) -> None:
@@ -56,7 +60,7 @@ def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Pat
     for node in graph.asset_nodes:
         assert node.owners, node.key
         assert node.kinds, node.key
-        assert node.group_name == "day"
+        assert node.group_name == node.key.path[0]
         assert node.description, node.key
 
 
@@ -93,6 +97,6 @@ def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp
 
 def test_loading_the_face_imports_nothing_heavy() -> None:
     heavy = ["pyspark", "pandas", "deltalake", "matplotlib", "kazoo", "pyarrow", "ortools"]
-    code = f"import sys, dagster_project.definitions; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, dagster_project.own; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -20,15 +20,17 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from dagster_project.definitions import compose
 from rota.coordination import client
 from rota.coordination.group_state import GroupState
-from rota.dagster.assets import names
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.pipeline import load
 from rota.rebalance import observe
 from rota.settings import Settings
 from tests.guarded import ROLES, Authority, Guarded, jaas, password, served
 from tests.waiting import wait_until
+
+names = Names()
 
 ROOT = Path(__file__).parents[2]
 MARKS = {

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
-from dagster._core.storage.tags import GRPC_INFO_TAG
 
-from dagster_project.definitions import compose
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -19,7 +17,9 @@ from rota.coordination.membership import join
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
-from rota.dagster.assets import checks, names
+from rota.dagster.assets import checks
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -29,6 +29,8 @@ from rota.ids import dagster_name
 from rota.pipeline import load
 from rota.rebalance import rebalance
 from tests.waiting import wait_until
+
+names = Names()
 
 FILE = """
 from rota import Pipeline, delta, files
@@ -79,7 +81,7 @@ class Desk:
             instance=self.instance,
             cursor=cursor,
             repository_def=self.repository,
-            resources={"zookeeper": ZooKeeperResource(hosts=self.hosts)},
+            resources={"rota_zookeeper": ZooKeeperResource(hosts=self.hosts)},
         ) as context:
             return self.repository.get_sensor_def(sensor)(context)
 
@@ -87,7 +89,8 @@ class Desk:
         return self.tick(dagster_name(self.group, "membership"))
 
     def run(self, job: str, status: Status, **tags: str) -> dg.DagsterRun:
-        return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=tags)
+        given = {name.replace("__", "/"): value for name, value in tags.items()}
+        return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=given)
 
 
 @pytest.fixture
@@ -185,7 +188,7 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -
     assert isinstance(skipped, dg.SkipReason)
     assert f"{run.run_id} has not finished" in str(skipped.skip_message)
     desk.instance.report_run_failed(run)
-    assert 0 < runs.read_pause(desk.instance, job) <= 2
+    assert 0 < runs.Runs(desk.instance, job, {}).read_pause() <= 2
     resting = desk.membership()
     assert isinstance(resting, dg.SkipReason)
     assert "failed" in str(resting.skip_message)
@@ -216,11 +219,11 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert {c["incarnation"] for c in configs} == set(incarnations.values())
     assert sorted(p for c in configs for p in c["partitions"]) == ["p:a", "p:b", "p:c"]
     assert all(r.run_key is None and r.partition_key is None for r in asked.run_requests)
-    assert {r.tags["worker"] for r in asked.run_requests} == {"w1", "w2"}
-    desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"])
+    assert {r.tags["rota/worker"] for r in asked.run_requests} == {"w1", "w2"}
+    desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"])
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
-    assert [r.tags["incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
     assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
 
 
@@ -228,8 +231,8 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     incarnations = ready(desk)
-    dead = desk.run("p__consume", Status.STARTED, incarnation="w2@00000000000000ff")
-    alive = desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"])
+    dead = desk.run("p__consume", Status.STARTED, rota__incarnation="w2@00000000000000ff")
+    alive = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"])
     clicked = desk.run("p__consume", Status.STARTED)
     cancelled: list[str] = []
     monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
@@ -241,17 +244,17 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
-    lost = desk.run("p__consume", Status.STARTED, incarnation=incarnations["w1"], **{GRPC_INFO_TAG: where})
+    lost = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **{runs.GRPC_INFO_TAG: where})
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
-    assert [r.tags["incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
     monkeypatch.setattr(runs, "SETTLING", -1e9)
     desk.tick("p__backlog")
     assert desk.instance.get_run_by_id(lost.run_id).status == Status.FAILURE
-    monkeypatch.setattr(runs, "read_pause", lambda *_, **__: 0.0)
+    monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
-    assert {r.tags["incarnation"] for r in again.run_requests} == set(incarnations.values())
+    assert {r.tags["rota/incarnation"] for r in again.run_requests} == set(incarnations.values())
 
 
 def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
@@ -271,7 +274,7 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
     """No run looks: runs of a pipeline at which nobody works do not come."""
     ready(desk)
     first, cursor = report(desk)
-    assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"])}
+    assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"], names)}
     assert all(passed for passed, _ in first.values())
     assert report(desk, cursor)[0] == {}, "what the page shows is not told again"
     park(desk.tree, "p:a", "the transform raised", retry_after=5)
