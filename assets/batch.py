@@ -152,7 +152,7 @@ class RunOutput:
 
     def run_checks(self, tree: "GroupState", ports: "Ports", asked: Sequence[str]) -> Iterator[Output]:
         """Yields the result of each check, from the table's log and the checkpoints, for all that the run worked on."""
-        from rota.rewritten import rewritten
+        from rota.rewritten import explain_rewritten
 
         mine = sorted(self.touched.union(asked))
         source, main = ports.source, ports.main
@@ -167,5 +167,5 @@ class RunOutput:
             yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
         waiting = checks.find_parked(tree.parked(), self.pipeline)
         yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
+        yield checks.make_result(unchanged, explain_rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
         yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.backlog import backlog
+from rota.backlog import find_work
 from rota.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
@@ -74,7 +74,7 @@ def serve(
         yield Rest()
         wait(pause)
         looked = ports.clock()
-        found = backlog(tree, pipeline, ports.source, incarnation)
+        found = find_work(tree, pipeline, ports.source, incarnation)
         if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
             yield RunEnd(reason)
             return
@@ -90,8 +90,9 @@ def _find_end(began: float, came: float, now: float, terms: Terms) -> str:
 
 
 def _find_leave(tree: GroupState, incarnation: str) -> str:
-    """Whether the worker is on its way out; empty where it stays. Raises Undecodable."""
-    seen = tree.read(tree.paths.live(incarnation), Live)
+    """Whether the worker is on its way out; empty where it stays."""
+    path = tree.paths.live(incarnation)
+    seen = tree.read_many([path], Live).get(path)
     if seen is None:
-        return f"{incarnation} is gone"
+        return f"{incarnation} is gone, or what it announces cannot be read"
     return f"{worker_of(incarnation)} leaves" if seen.record.leaving else ""

@@ -140,14 +140,16 @@ class DagsterDev:
         )["terminateRuns"]
         assert [one["__typename"] for one in found["terminateRunResults"]] == ["TerminateRunSuccess"], found
 
-    def backfill(self, assets: list[list[str]], partitions: list[str], config: Mapping[str, Any] | None = None) -> str:
-        """A backfill of the assets' partitions as the page's dialog asks for it; its id."""
+    def backfill(
+        self, assets: list[list[str]], partitions: list[str] | None, config: Mapping[str, Any] | None = None
+    ) -> str:
+        """A backfill of the assets' partitions, or of all with None, as the page's dialog asks for it; its id."""
         found = self.query(
             """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
                  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
             params={
                 "assetSelection": [{"path": path} for path in assets],
-                "partitionNames": partitions,
+                **({"allPartitions": True} if partitions is None else {"partitionNames": partitions}),
                 **({"runConfigData": config} if config else {}),
             },
         )["launchPartitionBackfill"]
