@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
@@ -64,7 +65,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
 
-        with rota_zookeeper.tree(group.name) as tree:
+        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})

@@ -45,7 +45,10 @@ def load(folder: Path) -> Catalog:
     files that declare it are refused.
     """
     if not folder.is_dir():
-        raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
+        raise ConfigError(
+            f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES, or `pipelines` in your code location, to the "
+            "folder that holds them"
+        )
     pipelines: dict[str, Pipeline] = {}
     groups: dict[str, Group] = {}
     modules: list[ModuleType] = []
