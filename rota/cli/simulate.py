@@ -67,12 +67,12 @@ def command(
         view.print_document(compare.document(cells))
         return
     view.print_parts(
-        view.make_table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND
+        view.make_table("", ["", *compare.COLUMNS[2:]], _group_rows(cells), right=compare.COLUMNS[2:]), compare.LEGEND
     )
-    _picture_and_page(cells, png, write, progress.seconds)
+    _write_picture_and_page(cells, png, write, progress.seconds)
 
 
-def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
+def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     """A heading row a world, then a row an assignor."""
     rows: list[tuple[object, ...]] = []
     last = None
@@ -85,7 +85,7 @@ def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
+def _write_picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
     from rota.sim.compare import markdown
     from rota.sim.pages import write_section
     from rota.sim.picture import draw

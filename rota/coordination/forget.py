@@ -66,7 +66,7 @@ def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
         gone = {key_of(p) for p in partitions if ids[p] == pipeline}
         tree.update(tree.paths.pipeline(pipeline), Partitions, lambda now, gone=gone: _without(now, gone))  # type: ignore[misc]
         if tree.store.get(tree.paths.load(pipeline)) is not None:
-            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _unloaded(now, gone))  # type: ignore[misc]
+            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _drop_loads(now, gone))  # type: ignore[misc]
     _clear(tree, partitions)
 
 
@@ -75,7 +75,7 @@ def _without(now: Partitions | None, gone: set[str]) -> Partitions:
     return Partitions(keys=tuple(key for key in now.keys if key not in gone), requires=now.requires)
 
 
-def _unloaded(now: Loads | None, gone: set[str]) -> Loads:
+def _drop_loads(now: Loads | None, gone: set[str]) -> Loads:
     now = now or Loads()
     return Loads(rates={key: rate for key, rate in now.rates.items() if key not in gone}, upto=now.upto)
 

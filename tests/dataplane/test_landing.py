@@ -222,7 +222,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         land(tmp_path, f"x/{name}.json")
         one.assign_offsets(("p:x",))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
-    real, armed = file_index.FileIndex._replaced, [True]
+    real, armed = file_index.FileIndex._rewrite_renewed, [True]
 
     def meanwhile(*args: object) -> object:
         found = real(*args)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
                 one.assign_offsets(("p:x",))
         return found
 
-    monkeypatch.setattr(file_index.FileIndex, "_replaced", meanwhile)
+    monkeypatch.setattr(file_index.FileIndex, "_rewrite_renewed", meanwhile)
     one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
     files = open_table(one.index.path).file_uris()
