@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -22,7 +23,6 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
 from rota.errors import Unavailable
 from rota.ids import dagster_name
-from rota.pipeline import load
 from rota.rebalance import rebalance
 
 names = Names()
@@ -100,12 +100,40 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
     monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
     for seconds in (0.01, 1.0, 6.0, 15.0, 18.0):
         began = now[0]
-        polling.poll(lambda: passed(now, seconds), lambda _: False)  # noqa: B023 (called at once)
+        polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
         assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
 
 
 def passed(now: list[float], seconds: float) -> None:
     now[0] += seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [("", 0), ("sensors: {use_threads: false}", 0), ("sensors: {use_threads: true, num_workers: 8}", 4)],
+)
+def test_a_tick_waits_only_where_nobody_waits_for_it(
+    settings: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Dagster evaluates sensors one after another a group and three pipelines held up everybody's for 75 s."""
+    (tmp_path / "dagster.yaml").write_text(settings)
+    for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
+        monkeypatch.setenv(server, "24")
+    now, looks = [0.0], list[int]()
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
+
+    def look_inside(left: int) -> bool:
+        """A look during which as many ticks begin as may wait, and one more."""
+        looks.append(left)
+        if left and looks.count(left) == 2:
+            polling.poll(lambda: look_inside(left - 1), bool, places)
+        return False
+
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert polling.count_places(instance) == places
+    polling.poll(lambda: look_inside(places), bool, places)
+    assert looks.count(0) == 1, "one beyond the places looks once"
+    assert all(looks.count(left) >= 2 for left in range(1, places + 1))
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,6 +256,28 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     desk.tick("p__backlog")
     assert cancelled == [dead.run_id]
     assert {alive.run_id, clicked.run_id}.isdisjoint(cancelled)
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["by location", "by job alone"])
+def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, guard: bool
+) -> None:
+    """Another code location of the instance has a pipeline of this name, and workers in another ZooKeeper. Found by job name
+    alone, its runs are for workers that are gone, and its failures are ours."""
+    incarnations = ready(desk)
+    theirs = {runs.LOCATION_TAG: "__repository__@theirs"}
+    started = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@00000000000000ff", **theirs)
+    failed = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **theirs)
+    desk.instance.report_run_failed(failed)
+    here = SimpleNamespace(location_name="ours") if guard else None
+    monkeypatch.setattr(dg.SensorEvaluationContext, "code_location_origin", here)
+    cancelled: list[str] = []
+    monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
+    launched = desk.tick("p__backlog")
+    assert isinstance(launched, dg.SensorResult)
+    served = {request.tags["rota/incarnation"] for request in launched.run_requests}
+    damage = [*cancelled, *(set(incarnations.values()) - served)]
+    assert damage == ([] if guard else [started.run_id, incarnations["w1"]])
 
 
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
