@@ -24,7 +24,12 @@ def make_membership(
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
         f"Observed when a worker joins or leaves, and when overrides or partitions change.{lines}",
-        metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
+        metadata={
+            "protocol": group.protocol,
+            "assignor": group.assignor,
+            "pipelines": served,
+            "refused": dict(refused),
+        },
     )
 
 
@@ -43,6 +48,8 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
     """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation."""
     key = names.assignment(group.name)
+    alone = group.protocol != "assigned"
+    how = f"protocol `{group.protocol}`" if alone else f"assignor `{group.assignor}`"
 
     @dg.asset(
         key=key,
@@ -53,8 +60,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         code_version="1",
         output_required=False,
         check_specs=checks.list_group_checks(key),
-        description=f"Which worker of group `{group.name}` should own which partition, by assignor "
-        f"`{group.assignor}`. Each materialization is an epoch and begins with what happened and why.",
+        description=f"Which worker of group `{group.name}` should own which partition, by {how}. "
+        "Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb

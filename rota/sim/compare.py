@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.core.assignors.registry import ASSIGNORS
+from rota.core.protocols.registry import ASSIGNED
 from rota.errors import ConfigError
 from rota.sim.simulation import Result, Simulation
 from rota.sim.worlds import world
@@ -39,6 +40,7 @@ class Task:
     world: str
     assignor: str
     seed: int
+    protocol: str = ASSIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def check_contestant(name: str) -> str:
 
 def run_one(task: Task) -> Result:
     """One simulation. Raises Violation."""
-    return Simulation(world(task.world), task.assignor, task.seed).run()
+    return Simulation(world(task.world), task.assignor, task.seed, protocol=task.protocol).run()
 
 
 def run_all(tasks: Sequence[Task], jobs: int | None = None) -> Iterator[Result]:
@@ -98,9 +100,10 @@ def grid(
     seeds: Sequence[int],
     jobs: int | None = None,
     told: Callable[[Result], None] = lambda _: None,
+    protocol: str = ASSIGNED,
 ) -> list[Cell]:
     """Every assignor in every world with every seed; `told` hears of each result. Raises Violation."""
-    tasks = [Task(w, a, s) for w in worlds for a in assignors for s in seeds]
+    tasks = [Task(w, a, s, protocol) for w in worlds for a in assignors for s in seeds]
     found: dict[tuple[str, str], list[Result]] = {}
     for result in run_all(tasks, jobs):
         told(result)
