@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, provenance
+from rota.dagster.assets import metadata, provenance
 from rota.dagster.assets.names import Names
+from rota.errors import printable
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rota.untold import Shown
 
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
-Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
+Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
@@ -31,8 +32,8 @@ class RunOutput:
         self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
+        self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
-        self.touched: set[str] = set()
         self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
 
     def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
@@ -69,7 +70,6 @@ class RunOutput:
                 if isinstance(event, RunEnd):
                     self.context.log.info(f"the run ends: {event.reason}")
                 elif not isinstance(event, Rest):
-                    self.touched.add(event.partition)
                     yield from self.show_event(event, incarnation, report)
                 yield from self.tell(report.take_due())
         except GeneratorExit:
@@ -139,9 +139,26 @@ class RunOutput:
             self.refused[partition] = f"{partition} was not replayed: {event.reason}"
             yield from self.show_skipped(partition, event.reason)
             return
+        self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        yield from self.materialize(partition, offset, metadata.describe_replay(event, own.get(partition), offset))
+        shown = metadata.describe_replay(event, own.get(partition), offset)
+        for made in self.materialize(partition, offset, shown):
+            fresh = {"dagster/data_version": f"{offset}, replayed in version {event.table_version}"}
+            yield made if made.asset_key != self.assets[1] else made._replace(tags={**(made.tags or {}), **fresh})
+
+    def show_unreplayed(self, partitions: Iterable[str]) -> Iterator[Output]:
+        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them on the page
+        is shown the newest materialization again."""
+        nothing = tuple(partitions)
+        for partition in nothing if self.clicked else ():
+            for asset in self.assets:
+                filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
+                for record in self.context.instance.fetch_materializations(filters, limit=1).records:
+                    if made := record.asset_materialization:
+                        yield made.with_metadata({**made.metadata, "nothing to replay": True})
+        said = ", ".join(f"{partition}: {count} offsets replayed" for partition, count in self.replayed.items())
+        self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:
         """Whoever asks for partitions is told of those that could not be: the run fails, and they are red. Nothing of them
@@ -149,23 +166,3 @@ class RunOutput:
         if self.refused:
             provenance.announce(self.context, self.assets, self.refused)
             raise dg.Failure("; ".join(self.refused.values()), allow_retries=False)
-
-    def run_checks(self, tree: "GroupState", ports: "Ports", asked: Sequence[str]) -> Iterator[Output]:
-        """Yields the result of each check, from the table's log and the checkpoints, for all that the run worked on."""
-        from rota.rewritten import rewritten
-
-        mine = sorted(self.touched.union(asked))
-        source, main = ports.source, ports.main
-        past = main.read_recent_log()
-        wrong = (
-            checks.find_stale(past),
-            checks.find_gaps(past),
-            checks.find_ahead(tree.checkpoints(mine), main.read_positions(tuple(mine))),
-        )
-        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline, self.names)
-        for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.find_parked(tree.parked(), self.pipeline)
-        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

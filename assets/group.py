@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
+
+BACKFILL = "dagster/backfill"  # Dagster's tag of a run that a backfill launched
 
 
 def make_membership(
@@ -46,7 +49,10 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 
 
 def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
-    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation."""
+    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation.
+
+    In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
+    """
     key = names.assignment(group.name)
     alone = group.protocol != "assigned"
     how = f"protocol `{group.protocol}`" if alone else f"assignor `{group.assignor}`"
@@ -66,12 +72,17 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
 
-        with rota_zookeeper.tree(group.name) as tree:
+        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+        elif BACKFILL in context.run.tags:
+            last = context.instance.fetch_materializations(key, limit=1).records
+            told = last[0].asset_materialization if last else None
+            kept = {**(told.metadata if told else shown), "nothing new": True}
+            yield dg.MaterializeResult(asset_key=key, metadata=kept, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)
         yield from checks.check_epoch(key, done)

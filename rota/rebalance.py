@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rota.catalog import Catalog
 from rota.coordination.alone import find_own_targets, found_own_records
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
@@ -26,7 +27,7 @@ from rota.core.values import Codes
 from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
 from rota.observed import count_before, find_unsettled, see
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight

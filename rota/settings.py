@@ -29,6 +29,7 @@ class Settings:
 
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
+    dagster: str = "http://127.0.0.1:3000"
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
     linger: timedelta = timedelta(seconds=10)
@@ -61,6 +62,8 @@ class Settings:
             chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
         if "ROTA_PIPELINES" in environ:
             chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
+        if "ROTA_DAGSTER" in environ:
+            chosen["dagster"] = environ["ROTA_DAGSTER"]
         for one in ("session_timeout", "max_shutdown", "linger", "max_run", "report"):
             if (name := f"ROTA_{one.upper()}") in environ:
                 chosen[one] = _seconds(name, environ[name])

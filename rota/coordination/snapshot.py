@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from rota.coordination.group_state import GroupState
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
@@ -63,7 +63,7 @@ class GroupSnapshot:
     now: float
 
 
-def read_basis(tree: GroupState) -> Basis:
+def read_basis(tree: GroupReader) -> Basis:
     """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
     meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
     pipelines = tree.pipelines()
@@ -89,7 +89,7 @@ def read_basis(tree: GroupState) -> Basis:
     )
 
 
-def read_snapshot(tree: GroupState, known: Mapping[str, str] | None = None) -> GroupSnapshot:
+def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> GroupSnapshot:
     """Everything the planner reads. `known` are the owners, where they are not to be read."""
     seen = read_basis(tree)
     head, targets = tree.targets()
@@ -134,7 +134,7 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
     )
 
 
-def _chosen(tree: GroupState, live: Mapping[str, LiveView]) -> dict[str, str]:
+def _chosen(tree: GroupReader, live: Mapping[str, LiveView]) -> dict[str, str]:
     """Worker -> a digest of the target that it chose for itself."""
     return {w: sha256(read.node.data).hexdigest() for w, read in sorted(tree.assigns().items()) if w in live}
 
@@ -157,7 +157,7 @@ def _digest(
 
 
 def _owners(
-    tree: GroupState, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
+    tree: GroupReader, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
 ) -> tuple[dict[str, str], set[str]]:
     """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
     owners: dict[str, str] = {}
@@ -177,7 +177,7 @@ def _owners(
     return owners, {w for w in owners.values() if w not in here}
 
 
-def _partitions(tree: GroupState, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
+def _partitions(tree: GroupReader, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
     """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
     loads = tree.loads()
     rates = {p: dict(read.record.rates) for p, read in loads.items()}
