@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 @click.command("simulate")
 @click.option("--world", "worlds", multiple=True, help="Only this world (again for more). Default: all.")
 @click.option("--assignor", "assignors", multiple=True, help="Only this assignor (again for more). Default: all.")
+@click.option("--protocol", help="Workers that decide alone under this protocol, instead of the assignors.")
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only this seed (again for more). Default: 1.")
 @click.option("--seeds", "count", type=click.IntRange(1, 1_000), help="Seeds 1 to N; the table shows medians.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes. Default: one a core.")
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def command(
     worlds: tuple[str, ...],
     assignors: tuple[str, ...],
+    protocol: str | None,
     seeds: tuple[int, ...],
     count: int | None,
     jobs: int | None,
@@ -41,11 +43,15 @@ def command(
     A broken invariant ends it with exit code 1 and the line that shows it again.
     """
     from rota.cli import view
+    from rota.core.protocols.registry import ASSIGNED, find_protocol
     from rota.sim import compare
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
 
     chosen = [world(w).name for w in worlds] or list(WORLDS)
+    if protocol is not None:
+        find_protocol(protocol)
+        assignors = assignors or ("sticky",)  # named, and not used
     names = [compare.check_contestant(a) for a in assignors] or list(compare.contestants())
     numbers = list(seeds or range(1, (count or 1) + 1))
     progress = view.Progress(silent=as_json)
@@ -59,7 +65,7 @@ def command(
 
     try:
         with progress.show_spinner():
-            cells = compare.grid(chosen, names, numbers, jobs, show_result)
+            cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)

@@ -130,7 +130,7 @@ class Simulation(Stage):
         meter = self.meter
         return Result(
             world=self.world.name,
-            assignor=self.assignor,
+            assignor=self.assignor if self.protocol == ASSIGNED else self.protocol,
             seed=self.seed,
             duration=self.world.duration,
             imbalance_p50=meter.percentile(0.5),
@@ -203,9 +203,9 @@ class Simulation(Stage):
     def is_quiet(self, worker: WorkerProcess) -> bool:
         """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
         state = worker.agent.state
-        nothing_new = (
-            worker.seen == self.server.stirred and state.suspended is None and not worker.agent.chooser.pending
-        )
+        chooser = worker.agent.chooser
+        nothing_new = worker.seen == self.server.stirred and state.suspended is None and not chooser.pending
+        nothing_new = nothing_new and (chooser.due is None or chooser.due > worker.agent.clock())
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:
