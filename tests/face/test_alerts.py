@@ -6,10 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
-from rota.pipeline import load
 
 FILE = """
 from rota import Pipeline, delta, files
