@@ -51,7 +51,7 @@ def command(
     progress = view.Progress(silent=as_json)
     total, done = len(chosen) * len(names) * len(numbers), 0
 
-    def told(result: object) -> None:
+    def show_result(result: object) -> None:
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
@@ -59,7 +59,7 @@ def command(
 
     try:
         with progress.show_spinner():
-            cells = compare.grid(chosen, names, numbers, jobs, told)
+            cells = compare.grid(chosen, names, numbers, jobs, show_result)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)

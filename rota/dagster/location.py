@@ -114,15 +114,14 @@ def _merge(
     base = _make_definitions(catalog, names, resources)
     with warnings.catch_warnings():  # some of what this calls is a preview of Dagster's
         warnings.simplefilter("ignore")
-        files = [pipeline_files.load_file(module) for module in modules]
+        own = dg.Definitions.merge(*map(pipeline_files.load_file, modules))
         if names.prefix:
-            theirs = pipeline_files.list_keys(asset for own in files for asset in own.assets or ())
-            longer = {key: key.with_prefix(names.prefix) for key in (*theirs, *_list_plain_keys(catalog))}
-            files = [pipeline_files.rename(own, longer) for own in files]
-    merged = dg.Definitions.merge(base, *files)
+            theirs = (*pipeline_files.list_keys(own.assets or ()), *_list_plain_keys(catalog))
+            own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs})
+    merged = dg.Definitions.merge(base, own)
     if automated := pipeline_files.find_automated(merged.assets or ()):
         merged = dg.Definitions.merge(merged, _automate(automated, names))
-    if any(own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors for own in files):
+    if own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors:
         dg.Definitions.validate_loadable(merged)
     return merged
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from rota import rename as verb
 from rota.adopt import adopt
-from rota.backlog import lags
+from rota.backlog import read_lags
 from rota.catalog import load
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
@@ -144,7 +144,7 @@ def settled(world: World, old: str, new: str, end: int) -> None:
         (p for p in past if p.op == "commit"),
     )
     assert counts(f"{new}:a", 0, made.attempt)
-    assert lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
+    assert read_lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
     assert world.tree.overrides().pins == {f"{new}:a": "w1"}

@@ -272,6 +272,23 @@ def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench:
     assert bench.rows() == rows
 
 
+def test_an_asset_of_ones_own_has_a_session_too(spark: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTS", "3")
+    monkeypatch.setenv("SPARK_AT", spark.url)
+    seen: list[object] = []
+
+    @dg.asset
+    def mine(rota_spark: SparkResource) -> None:
+        session = rota_spark.spark_session
+        assert session is rota_spark.spark_session
+        seen.extend((session.range(5).count(), session.conf.get("spark.sql.shuffle.partitions")))
+
+    config = {"spark.sql.shuffle.partitions": dg.EnvVar("PARTS")}
+    given = {"rota_spark": SparkResource(remote=dg.EnvVar("SPARK_AT"), config=config)}  # type: ignore[dict-item]
+    assert dg.materialize([mine], resources=given).success
+    assert seen == [5, "3"]
+
+
 def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsynced(bench: Bench) -> None:
     """A backfill is a replay of what changed; a partition in which nothing did is green as well."""
     for number in (1, 2, 3):
@@ -313,23 +330,6 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
 
 def read(file: Path) -> int:
     return int(json.loads(file.read_text())["n"])
-
-
-def test_an_asset_of_ones_own_has_a_session_too(spark: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARTS", "3")
-    monkeypatch.setenv("SPARK_AT", spark.url)
-    seen: list[object] = []
-
-    @dg.asset
-    def mine(rota_spark: SparkResource) -> None:
-        session = rota_spark.spark_session
-        assert session is rota_spark.spark_session
-        seen.extend((session.range(5).count(), session.conf.get("spark.sql.shuffle.partitions")))
-
-    config = {"spark.sql.shuffle.partitions": dg.EnvVar("PARTS")}
-    given = {"rota_spark": SparkResource(remote=dg.EnvVar("SPARK_AT"), config=config)}  # type: ignore[dict-item]
-    assert dg.materialize([mine], resources=given).success
-    assert seen == [5, "3"]
 
 
 def test_a_run_that_fails_shows_its_keys_as_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

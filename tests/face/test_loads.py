@@ -167,6 +167,19 @@ def test_a_file_that_dagster_refuses_is_refused_alone(tmp_path: Path, more: str,
     assert "\n" not in refused["m.py"]
 
 
+def test_what_two_files_import_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "elsewhere"
+    shared.mkdir()
+    (shared / "both_need.py").write_text("import dagster as dg\n\n@dg.asset\ndef common() -> None: ...\n")
+    monkeypatch.syspath_prepend(str(shared))
+    for name in ("a", "b"):
+        declare(tmp_path, name, OWN + "from both_need import common\n")
+    for prefix in (None, "staging"):
+        graph = definitions(tmp_path, key_prefix=prefix).get_repository_def().asset_graph
+        assert graph.has(dg.AssetKey([*filter(None, [prefix]), "common"]))
+        assert graph.has(dg.AssetKey([*filter(None, [prefix]), "b", "late"]))
+
+
 def test_a_resource_of_the_location_is_there_for_the_files(tmp_path: Path) -> None:
     declare(tmp_path, "p", OWN + "@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...")
     served = definitions(tmp_path, resources={"warehouse": "w"})

@@ -269,6 +269,28 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     assert {alive.run_id, clicked.run_id}.isdisjoint(cancelled)
 
 
+@pytest.mark.parametrize("guard", [True, False], ids=["by location", "by job alone"])
+def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, guard: bool
+) -> None:
+    """Another code location of the instance has a pipeline of this name, and workers in another ZooKeeper. Found by job name
+    alone, its runs are for workers that are gone, and its failures are ours."""
+    incarnations = ready(desk)
+    theirs = {runs.LOCATION_TAG: "__repository__@theirs"}
+    started = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@00000000000000ff", **theirs)
+    failed = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **theirs)
+    desk.instance.report_run_failed(failed)
+    here = SimpleNamespace(location_name="ours") if guard else None
+    monkeypatch.setattr(dg.SensorEvaluationContext, "code_location_origin", here)
+    cancelled: list[str] = []
+    monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
+    launched = desk.tick("p__backlog")
+    assert isinstance(launched, dg.SensorResult)
+    served = {request.tags["rota/incarnation"] for request in launched.run_requests}
+    damage = [*cancelled, *(set(incarnations.values()) - served)]
+    assert damage == ([] if guard else [started.run_id, incarnations["w1"]])
+
+
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
