@@ -1,32 +1,48 @@
-"""Turns the events of a consuming run into Dagster's: for each committed partition a materialization of each asset."""
+"""Turns the events of a consuming run into Dagster's: for each partition a materialization of each asset, now and then."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, metadata, names, provenance
+from rota.dagster.assets import metadata, provenance
+from rota.dagster.assets.names import Names
+from rota.errors import printable
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.backlog import Owners
-    from rota.consume import Event
+    from rota.consume import CommittedBatch, Event
     from rota.coordination.group_state import GroupState
+    from rota.dagster.assets.report import Report
     from rota.dataplane.ports import Ports
     from rota.replay import RefusedReplay, ReplayedRange
+    from rota.serve import Rest, RunEnd
+    from rota.untold import Shown
 
-Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
+REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
+Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
-    """The output of one run. Law: a commit is shown even if the run fails later, and only commits are shown."""
+    """The output of one run. Laws: a commit is shown even if the run fails later, and only commits are shown. Whoever asked
+    for a partition gets an answer for it, and what was not consumed is red with its reason."""
 
-    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline) -> None:
-        self.context, self.pipeline = context, pipeline
+    def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
+        self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
-        self.refused: dict[str, str] = {}  # the partitions that a replay left as they were
-        self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
+        self.replayed: dict[str, int] = {}  # offsets by partition
+        self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
+        self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
+        self.epoch = -1
+        self.read_lineage()
+
+    def read_lineage(self) -> None:
+        """Notes from which epoch's materialization the next `ownership` is made."""
+        assignment = self.names.assignment(self.pipeline.group)
+        self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
     def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
         """The partitions of this run: those in its config, else those selected on the page, else all there are."""
@@ -38,7 +54,9 @@ class RunOutput:
         self.clicked = True
         if self.context.has_partition_key or self.context.has_partition_key_range:
             return tuple(self.context.partition_keys)
-        return tuple(self.context.instance.get_dynamic_partitions(str(names.partition_set(self.pipeline.name).name)))
+        return tuple(
+            self.context.instance.get_dynamic_partitions(str(self.names.partition_set(self.pipeline.name).name))
+        )
 
     def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
         """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
@@ -46,21 +64,81 @@ class RunOutput:
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
             yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(entries), tags=tags)
 
-    def show_event(self, event: "Event", incarnation: str) -> Iterator[Output]:
-        """Yields what Dagster shows for one event of `rota.consume`."""
+    def show_work(
+        self, events: "Iterable[tuple[str, Event | Rest | RunEnd]]", ports: "Ports", seconds: float
+    ) -> Iterator[Output]:
+        """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
+        always the last one, also where the run is cancelled or fails."""
+        from rota.dagster.assets.report import Report
+        from rota.serve import Rest, RunEnd
+
+        report = Report(self.read_shown, ports.main, seconds, time.monotonic)
+        try:
+            for incarnation, event in events:
+                if isinstance(event, RunEnd):
+                    self.context.log.info(f"the run ends: {event.reason}")
+                elif not isinstance(event, Rest):
+                    yield from self.show_event(event, incarnation, report)
+                yield from self.tell(report.take_due())
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self.tell(report.take_all())
+            raise
+        yield from self.tell(report.take_all())
+
+    def show_event(self, event: "Event", incarnation: str, report: "Report") -> Iterator[Output]:
+        """Yields what Dagster shows for one event of `rota.consume`; of a batch the report tells."""
         from rota import consume
+        from rota.untold import find_untold_before
 
         partition = event.partition
         if isinstance(event, consume.CommittedBatch):
-            yield from self.materialize(partition, str(event.end), metadata.describe_batch(event, incarnation))
+            report.add(incarnation, event)
         elif isinstance(event, consume.IdlePartition):
+            if untold := find_untold_before(event, self.read_shown(partition), report.main):
+                report.add(incarnation, untold)
             # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
-            if self.clicked:
-                yield from self.materialize(partition, str(event.offset), metadata.describe_idle(event, incarnation))
-        elif isinstance(event, consume.ParkedPartition):
-            yield from self.show_skipped(partition, f"parked: {event.reason}")
+            elif self.clicked:
+                last = [self.read_last(asset, partition) for asset in self.assets]
+                shown = metadata.describe_idle(event, incarnation, last)
+                yield from self.materialize(partition, str(event.offset), shown)
         else:
-            yield from self.show_skipped(partition, event.reason)
+            parked = isinstance(event, consume.ParkedPartition)
+            reason = f"parked: {event.reason}" if parked else event.reason
+            if self.clicked:
+                self.refused[partition] = f"{partition} was not consumed: {reason}"
+            yield from self.show_skipped(partition, reason)
+
+    def tell(self, told: "Iterable[tuple[str, CommittedBatch]]") -> Iterator[Output]:
+        """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
+        owner, its token or the epoch changed."""
+        for incarnation, batch in told:
+            if batch.epoch != self.epoch:
+                self.epoch = batch.epoch
+                self.read_lineage()
+            owner = incarnation, batch.token, batch.epoch
+            known = self.told_owners.get(batch.partition) == owner
+            self.told_owners[batch.partition] = owner
+            made = self.materialize(batch.partition, str(batch.end), metadata.describe_batch(batch, incarnation))
+            yield from itertools.islice(made, int(known), None)
+
+    def read_last(self, asset: dg.AssetKey, partition: str) -> Mapping[str, Any]:
+        """The metadata of the newest materialization that tells of a batch; empty where there is none."""
+        filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
+        for record in self.context.instance.fetch_materializations(filters, limit=REPLAYS).records:
+            made = record.asset_materialization
+            if made and "replayed" not in made.metadata:
+                return dict(made.metadata)
+        return {}
+
+    def read_shown(self, partition: str) -> "Shown | None":
+        """Where the page stands with the partition."""
+        from rota.untold import Shown
+
+        last = self.read_last(self.assets[-1], partition)
+        offset, token = (getattr(last.get(name), "value", None) for name in ("offset", "token"))
+        return Shown(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
 
     def show_skipped(self, partition: str, reason: str) -> Iterator[Output]:
         """A partition that was not consumed, with its reason on the page."""
@@ -73,43 +151,33 @@ class RunOutput:
 
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):
-            self.refused[partition] = event.reason
+            self.refused[partition] = f"{partition} was not replayed: {event.reason}"
             yield from self.show_skipped(partition, event.reason)
             return
+        self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        yield from self.materialize(partition, offset, metadata.describe_replay(event, own.get(partition), offset))
+        shown = metadata.describe_replay(event, own.get(partition), offset)
+        for made in self.materialize(partition, offset, shown):
+            fresh = {"dagster/data_version": f"{offset}, replayed in version {event.table_version}"}
+            yield made if made.asset_key != self.assets[1] else made._replace(tags={**(made.tags or {}), **fresh})
+
+    def show_unreplayed(self, partitions: Iterable[str]) -> Iterator[Output]:
+        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them on the page
+        is shown the newest materialization again."""
+        nothing = tuple(partitions)
+        for partition in nothing if self.clicked else ():
+            for asset in self.assets:
+                filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
+                for record in self.context.instance.fetch_materializations(filters, limit=1).records:
+                    if made := record.asset_materialization:
+                        yield made.with_metadata({**made.metadata, "nothing to replay": True})
+        said = ", ".join(f"{partition}: {count} offsets replayed" for partition, count in self.replayed.items())
+        self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:
-        """Whoever asks for a replay is told when it could not be: the run fails. Nothing of those partitions was changed."""
+        """Whoever asks for partitions is told of those that could not be: the run fails, and they are red. Nothing of them
+        was changed."""
         if self.refused:
-            raise dg.Failure(
-                "; ".join(f"{one} was not replayed: {why}" for one, why in self.refused.items()), allow_retries=False
-            )
-
-    def divide_among_owners(self, tree: "GroupState", incarnation: str, partitions: Sequence[str]) -> "Owners":
-        """The partitions of this run by incarnation, and those to skip. Without `incarnation`: by their present owners."""
-        from rota.backlog import Owners, owners
-
-        if incarnation:
-            return Owners({incarnation: tuple(partitions)}, {})
-        return owners(tree, self.pipeline, partitions)
-
-    def run_checks(self, tree: "GroupState", ports: "Ports", mine: Sequence[str]) -> Iterator[Output]:
-        """Yields the result of each check, from the table's log and the checkpoints."""
-        from rota.rewritten import rewritten
-
-        source, main = ports.source, ports.main
-        past = main.read_recent_log()
-        wrong = (
-            checks.find_stale(past),
-            checks.find_gaps(past),
-            checks.find_ahead(tree.checkpoints(mine), main.read_positions(mine)),
-        )
-        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline)
-        for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.find_parked(tree.parked(), self.pipeline)
-        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)
+            provenance.announce(self.context, self.assets, self.refused)
+            raise dg.Failure("; ".join(self.refused.values()), allow_retries=False)

@@ -4,13 +4,19 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from assets import checks, metadata, names, picture
-from resources.zookeeper import ZooKeeperResource
+from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.names import Names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 
+BACKFILL = "dagster/backfill"  # Dagster's tag of a run that a backfill launched
 
-def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str]) -> dg.AssetSpec:
+
+def make_membership(
+    group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str], names: Names
+) -> dg.AssetSpec:
     """The external asset that the membership sensor observes. It shows the files that were refused."""
     lines = "".join(f"\n\n**Refused: `{file}`.** {why}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
@@ -21,11 +27,16 @@ def make_membership(group: Group, pipelines: tuple[Pipeline, ...], refused: Mapp
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
         f"Observed when a worker joins or leaves, and when overrides or partitions change.{lines}",
-        metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
+        metadata={
+            "protocol": group.protocol,
+            "assignor": group.assignor,
+            "pipelines": served,
+            "refused": dict(refused),
+        },
     )
 
 
-def make_files_check(group: Group, refused: Mapping[str, str]) -> dg.AssetChecksDefinition:
+def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> dg.AssetChecksDefinition:
     """The check that fails while a file of the folder is refused. The membership sensor reports it by itself, too."""
     key = names.membership(group.name)
 
@@ -37,9 +48,14 @@ def make_files_check(group: Group, refused: Mapping[str, str]) -> dg.AssetChecks
     return check
 
 
-def make_assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsDefinition:
-    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation."""
+def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
+    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation.
+
+    In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
+    """
     key = names.assignment(group.name)
+    alone = group.protocol != "assigned"
+    how = f"protocol `{group.protocol}`" if alone else f"assignor `{group.assignor}`"
 
     @dg.asset(
         key=key,
@@ -50,18 +66,23 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...]) -> dg.AssetsD
         code_version="1",
         output_required=False,
         check_specs=checks.list_group_checks(key),
-        description=f"Which worker of group `{group.name}` should own which partition, by assignor "
-        f"`{group.assignor}`. Each materialization is an epoch and begins with what happened and why.",
+        description=f"Which worker of group `{group.name}` should own which partition, by {how}. "
+        "Each materialization is an epoch and begins with what happened and why.",
     )
-    def rebalance(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource) -> Iterator[object]:
+    def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
 
-        with zookeeper.tree(group.name) as tree:
+        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
+        elif BACKFILL in context.run.tags:
+            last = context.instance.fetch_materializations(key, limit=1).records
+            told = last[0].asset_materialization if last else None
+            kept = {**(told.metadata if told else shown), "nothing new": True}
+            yield dg.MaterializeResult(asset_key=key, metadata=kept, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)
         yield from checks.check_epoch(key, done)

@@ -9,7 +9,7 @@ from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.consume import CommittedBatch, IdlePartition
-    from rota.coordination.group_state import OwnView
+    from rota.coordination.views import OwnView
     from rota.rebalance import Rebalanced
     from rota.replay import ReplayedRange
 
@@ -33,8 +33,8 @@ def describe_epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, 
     moves = [
         {
             "partition": m.partition,
-            "from": m.giver or "nobody",
-            "to": m.taker,
+            "from": m.from_worker or "nobody",
+            "to": m.to_worker,
             "load": round(m.load, 3),
             "reason": m.reason,
         }
@@ -84,12 +84,16 @@ def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping
     )
 
 
-def describe_idle(at: "IdlePartition", incarnation: str) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a partition with nothing new, for the three assets."""
+def describe_idle(
+    at: "IdlePartition", incarnation: str, last: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a partition with nothing new, for the three assets: the numbers of the `last` batch stay."""
+    owner = _describe_owner(incarnation, at.token, at.epoch)
+    _, records, checkpoint = last
     return (
-        _describe_owner(incarnation, at.token, at.epoch),
-        {"rows": 0, "nothing new": True, "token": at.token, "worker": worker_of(incarnation)},
-        {"offset": at.offset, "lag": 0, "rows": 0, "token": at.token, "epoch": at.epoch},
+        owner,
+        {"rows": 0, "token": at.token, "worker": worker_of(incarnation), **records, "nothing new": True},
+        {"rows": 0, **checkpoint, "offset": at.offset, "lag": 0, "token": at.token, "epoch": at.epoch},
     )
 
 

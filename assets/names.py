@@ -1,57 +1,106 @@
-"""The names of the face, as Dagster's objects. Law: each comes from the id of a group or pipeline alone, and no two ids
-share one; `rota.ids` has the grammar.
+"""The names of the face, as Dagster's objects. Law: each comes from the prefix and the id of a group or pipeline alone, and
+no two ids share one; `rota.ids` has the grammar.
 """
+
+from dataclasses import dataclass
 
 import dagster as dg
 
 from rota import ids
 
 
-def membership(group: str) -> dg.AssetKey:
-    """Who is live; observed by the sensor of that name."""
-    return dg.AssetKey(ids.asset_key(group, "membership"))
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one `rota.dagster.definitions`. `prefix` begins all of them: two deployments of the same pipelines on one
+    instance of Dagster differ in it."""
 
+    prefix: tuple[str, ...] = ()
 
-def assignment(group: str) -> dg.AssetKey:
-    """Who shall work on what; its history holds the epochs."""
-    return dg.AssetKey(ids.asset_key(group, "assignment"))
+    def membership(self, group: str) -> dg.AssetKey:
+        """Who is live; observed by the sensor of that name."""
+        return self._asset_key(group, "membership")
 
+    def assignment(self, group: str) -> dg.AssetKey:
+        """Who shall work on what; its history holds the epochs."""
+        return self._asset_key(group, "assignment")
 
-def ownership(pipeline: str) -> dg.AssetKey:
-    """Who worked on a partition, under which token."""
-    return dg.AssetKey(ids.asset_key(pipeline, "ownership"))
+    def ownership(self, pipeline: str) -> dg.AssetKey:
+        """Who worked on a partition, under which token."""
+        return self._asset_key(pipeline, "ownership")
 
+    def records(self, pipeline: str) -> dg.AssetKey:
+        """The rows that a batch put into the table."""
+        return self._asset_key(pipeline, "records")
 
-def records(pipeline: str) -> dg.AssetKey:
-    """The rows that a batch put into the table."""
-    return dg.AssetKey(ids.asset_key(pipeline, "records"))
+    def checkpoints(self, pipeline: str) -> dg.AssetKey:
+        """How far a partition got."""
+        return self._asset_key(pipeline, "checkpoints")
 
+    def consumed(self, pipeline: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
+        """The three assets of a pipeline, in the order of the line."""
+        return self.ownership(pipeline), self.records(pipeline), self.checkpoints(pipeline)
 
-def checkpoints(pipeline: str) -> dg.AssetKey:
-    """How far a partition got."""
-    return dg.AssetKey(ids.asset_key(pipeline, "checkpoints"))
+    def partition_set(self, pipeline: str) -> dg.DynamicPartitionsDefinition:
+        """The partition ids of a pipeline, as Dagster's partition keys."""
+        return dg.DynamicPartitionsDefinition(name="/".join((*self.prefix, ids.partition_set(pipeline))))
 
+    def membership_sensor(self, group: str) -> str:
+        """The sensor that asks for a rebalance."""
+        return self._dagster_name(group, "membership")
 
-def consumed(pipeline: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
-    """The three assets of a pipeline, in the order of the line."""
-    return ownership(pipeline), records(pipeline), checkpoints(pipeline)
+    def backlog_sensor(self, pipeline: str) -> str:
+        """The sensor that launches runs for what is new."""
+        return self._dagster_name(pipeline, "backlog")
 
+    def checks(self, pipeline: str) -> str:
+        """The sensor that reports the pipeline's checks, and the op that evaluates them for a click."""
+        return self._dagster_name(pipeline, "checks")
 
-def partition_set(pipeline: str) -> dg.DynamicPartitionsDefinition:
-    """The partition ids of a pipeline, as Dagster's partition keys."""
-    return dg.DynamicPartitionsDefinition(name=ids.partition_set(pipeline))
+    def automation_sensor(self) -> str:
+        """The sensor that evaluates the automation conditions of the user's own assets."""
+        return self._dagster_name("rota", "automation")
 
+    def rebalance_job(self, group: str) -> str:
+        """The job that makes `<group>/assignment`."""
+        return self._dagster_name(group, "rebalance")
 
-def rebalance_job(group: str) -> str:
-    """The job that makes `<group>/assignment`."""
-    return ids.dagster_name(group, "rebalance")
+    def consume_job(self, pipeline: str) -> str:
+        """The job that makes the pipeline's three assets."""
+        return self._dagster_name(pipeline, "consume")
 
+    def replay_job(self, pipeline: str) -> str:
+        """The job that reads consumed offsets again."""
+        return self._dagster_name(pipeline, "replay")
 
-def consume_job(pipeline: str) -> str:
-    """The job that makes the pipeline's three assets."""
-    return ids.dagster_name(pipeline, "consume")
+    def purge_job(self) -> str:
+        """The job that removes old runs."""
+        return self._dagster_name("rota", "purge")
 
+    def purge_op(self) -> str:
+        """The one step of that job."""
+        return self._dagster_name("rota", "remove")
 
-def consume_op(pipeline: str) -> str:
-    """The one step of that job: whose config a run carries."""
-    return ids.dagster_name(pipeline, "batch")
+    def consume_op(self, pipeline: str) -> str:
+        """The one step of that job: whose config a run carries."""
+        return self._dagster_name(pipeline, "batch")
+
+    def rebalance_tags(self, group: str) -> dict[str, str]:
+        """What a run of the rebalance job carries: the limits of an instance count by them."""
+        return {"rota/rebalance": self._path(group)}
+
+    def consume_tags(self, pipeline: str) -> dict[str, str]:
+        """What a run of the consume job carries: the limits of an instance count by them."""
+        return {"rota/consume": self._path(pipeline)}
+
+    def replay_tags(self, pipeline: str) -> dict[str, str]:
+        """What a run of the replay job carries."""
+        return {"rota/replay": self._path(pipeline)}
+
+    def _asset_key(self, of: str, kind: str) -> dg.AssetKey:
+        return dg.AssetKey([*self.prefix, *ids.asset_key(of, kind)])
+
+    def _dagster_name(self, *parts: str) -> str:
+        return ids.dagster_name(*self.prefix, *parts)
+
+    def _path(self, of: str) -> str:
+        return "/".join((*self.prefix, of))

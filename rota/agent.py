@@ -9,13 +9,16 @@ its id is live. What it decides, and why it does not, it says in one line.
 happen there.
 """
 
+import random
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
+from rota.chooser import Chooser
 from rota.coordination import membership, overrides, ownership
-from rota.coordination.group_state import GroupState, Target
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
+from rota.coordination.views import Target
 from rota.core.reconcile import (
     Announce,
     Batch,
@@ -44,6 +47,7 @@ from rota.ids import is_incarnation, worker_of
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
 LINES = 100  # partitions that are told one by one; more of them are counted
 AT_A_LOOK = 5_000  # own records that one look reads at most: with more it would be old before it is acted upon
+SHORTEST = 0.02  # seconds of rest between two rounds
 PROOF = 5.0  # seconds after which own records that are as they should be are read again
 
 Facts = dict[str, object]
@@ -69,6 +73,9 @@ class Agent:
         session_timeout: float,
         clock: Callable[[], float] = time.monotonic,
         machine: Machine = assigned,
+        draw: Callable[[], float] = random.random,
+        ordinal: int | None = None,
+        replicas: int | None = None,
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
@@ -76,6 +83,7 @@ class Agent:
         self.state = State(worker, max_shutdown)
         self.done: Exit | None = None
         self._machine = machine
+        self.chooser = Chooser(tree, worker, say, clock, draw, ordinal=ordinal, replicas=replicas)
         self._session = 0
         self._assign_version: int | None = None  # of the target last read: a claim checks it
         self._pending = False  # a slot waits for the head to reach it
@@ -83,6 +91,7 @@ class Agent:
         self._settled: set[str] = set()  # those that were as they should be then
         self._unread: frozenset[str] = frozenset()  # those that had no room in the last look
         self._unreadable: frozenset[str] = frozenset()
+        self._there: frozenset[str] = frozenset()  # the live names that the last look saw
         self._silent = False  # whether ZooKeeper's silence was said, and not yet its end
         self._idle = ""  # why it does not work, as last said
         self._waiting: frozenset[str] = frozenset()  # processes that wait until this one is gone, as last said
@@ -137,7 +146,14 @@ class Agent:
     def unsettled(self) -> bool:
         """Whether something is on its way, so that the next look should come soon."""
         state = self.state
-        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or self._pending
+        eager = self._pending or self.chooser.eager
+        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or eager
+
+    def find_pause(self, soon: float, later: float) -> float:
+        """How many seconds to rest until the next round."""
+        pause = soon if self.unsettled or self.state.incarnation is None else later
+        due = self.chooser.due
+        return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
 
     # --- the round
 
@@ -152,10 +168,15 @@ class Agent:
         session = self.store.session
         if (other := membership.rival(self.tree, self.worker, self.live)) is not None:
             return self._waits(other)
+        if why := self.chooser.join(meta := self.tree.meta()):
+            self._idles("refused", reason=why)
+            return
+        self.live = self.live.model_copy(update={"protocol": meta.protocol})
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._silent, self._idle = False, ""
         self._session, self._read, self._settled = session, {}, set()
         self.say("joined", incarnation=incarnation)
+        self._there = frozenset()
         yield from self._feed(Joined(incarnation))
 
     def _waits(self, other: str) -> None:
@@ -180,6 +201,7 @@ class Agent:
         self._silent = True
 
     def _round(self) -> Generator[None, None, None]:
+        yield from self.chooser.choose(self.state, self._there, frozenset(self._settled))
         looked = yield from self.look()
         if self.store.session != self._session:
             yield from self._feed(Lost(self.store.lost_why))
@@ -199,11 +221,13 @@ class Agent:
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)
+        if seen is not None and self.chooser.protocol != "assigned":  # it counts what it wrote itself
+            epoch, previous = seen.version, seen.version - 1
         yield
         owners = self._own(target)
         yield
         there = self.store.children(self.paths.lives)
-        names = frozenset(n for n in there if is_incarnation(n))
+        names = self._there = frozenset(n for n in there if is_incarnation(n))
         self._hear(there)
         yield
         newest = self._newest(names)
@@ -311,7 +335,7 @@ class Agent:
         told: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.giver}
+                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
         self._say_each("claimed", told)
         self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 

@@ -6,13 +6,14 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, Read
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
-from rota.coordination.parking import unreadable
+from rota.coordination.parking import explain_unreadable
 from rota.coordination.records import Checkpoint
+from rota.coordination.views import Read
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
-from rota.ids import worker_of
+from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
 
 
@@ -31,17 +32,18 @@ class Owners:
 
     by_incarnation: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, str]
+    busy: frozenset[str]  # of `skipped`: a run works on them now
 
 
-def lags(tree: GroupState, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, end offset). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
-    return _lags(source, checkpoints, (p for p in asked if not unreadable(tree, p)))
+    return _measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
 
 
-def _lags(
+def _measure_lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
     wanted = tuple(partitions)
@@ -51,15 +53,18 @@ def _lags(
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 
-def backlog(tree: GroupState, pipeline: Pipeline, source: Source) -> tuple[Work, ...]:
-    """What each live incarnation could consume now: the partitions that it may work on and that lag. An incarnation with
-    nothing to do is left out.
+def find_work(
+    tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
+) -> tuple[Work, ...]:
+    """What each live incarnation, or the one that is named, could consume now: the partitions that it may work on and that
+    lag. An incarnation with nothing to do is left out.
 
     A source that cannot be read counts as behind by one, and so does a partition that was parked until now: the run that
     looks says why it waits, or that it no longer does."""
-    facts = read_facts(tree, _known(tree, pipeline))
-    owners = judge(facts).owners
-    seen = _lags(source, facts.checkpoints, owners)
+    asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
+    facts = read_facts(tree, asked, incarnation)
+    owners = judge(facts, incarnation).owners
+    seen = _measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
         at, end = seen.get(p, (0, 0))
@@ -82,18 +87,25 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: GroupState, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+def read_owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
     """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
-    wanted, known = tuple(dict.fromkeys(partitions)), set(_known(tree, pipeline))
+    wanted, known = tuple(dict.fromkeys(partitions)), set(_list_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
     found: dict[str, list[str]] = {}
     for p, incarnation in judged.owners.items():
         found.setdefault(incarnation, []).append(p)
     unknown = {p: "nobody owns it" for p in wanted if p not in known}
-    return Owners({i: tuple(ps) for i, ps in sorted(found.items())}, {**judged.obstacles, **unknown})
+    shares = {i: tuple(ps) for i, ps in sorted(found.items())}
+    return Owners(shares, {**judged.obstacles, **unknown}, judged.busy)
 
 
-def _known(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
+def _list_known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
+
+
+def _list_target(tree: GroupReader, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
+    """The partitions of the pipeline in the target of the incarnation's worker."""
+    target = tree.target(worker_of(incarnation))
+    return tuple(sorted(p for p in target.partitions if pipeline_of(p) == pipeline.name)) if target else ()

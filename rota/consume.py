@@ -9,6 +9,7 @@ in jobs, each bounded and committed: a backlog of any length drains, whenever it
 """
 
 import logging
+import math
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,16 +21,7 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import (
-    Batch,
-    FailedPartition,
-    LogEntry,
-    Ports,
-    Position,
-    Ranges,
-    TableClaim,
-    WrittenFiles,
-)
+from rota.dataplane.ports import Batch, FailedPartition, LogEntry, Ports, Position, Ranges, TableClaim, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.pipeline import Pipeline
 from rota.restored import find_lost_offsets
@@ -97,13 +89,15 @@ def consume(
     partitions: Sequence[str],
     run_id: str,
     ports: Ports,
+    seconds: float = math.inf,
 ) -> Iterator[Event]:
-    """One event or more for each partition, after what it tells of is in the table.
+    """One event or more for each partition, after what it tells of is in the table. After so many `seconds` it begins no
+    further job.
 
     Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
     """
     for some in portions(partitions):
-        yield from _consume_portion(tree, pipeline, incarnation, some, run_id, ports)
+        yield from _consume_portion(tree, pipeline, incarnation, some, run_id, ports, seconds)
 
 
 def _consume_portion(
@@ -113,6 +107,7 @@ def _consume_portion(
     partitions: tuple[str, ...],
     run_id: str,
     ports: Ports,
+    seconds: float,
 ) -> Iterator[Event]:
     """As many as one run's node may name."""
     node = register_run(tree, run_id, incarnation, partitions)
@@ -124,7 +119,7 @@ def _consume_portion(
         for partition, reason in held.dropped.items():
             yield DroppedPartition(partition, reason)
         if held.held:
-            yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation).run()
+            yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation, seconds).run()
     finally:
         with suppress(CoordinationError):
             end_run(tree, node)
@@ -141,6 +136,7 @@ class ConsumingRun:
     run_id: str
     node: str
     incarnation: str
+    seconds: float = math.inf
 
     def run(self) -> Iterator[Event]:
         """What became of each partition."""
@@ -230,12 +226,12 @@ class ConsumingRun:
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
         for p, at in sorted(known.items()):
             untold = [one for one in past if one.goes_beyond(p, at)]
-            yield from (_make_event(one, p, latest[p]) for one in reversed(untold))
+            yield from (make_event(one, p, latest[p]) for one in reversed(untold))
             self._write_checkpoints({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
 
     def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
-        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock)
+        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock, self.seconds)
         pieces = self.ports.job.run(
             jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=shift.recheck
         )
@@ -276,7 +272,7 @@ class ConsumingRun:
                 for p in kept:
                     if p in self.rights.parked:
                         self._unpark(p)
-                    yield _make_event(committed, p, latest[p], healed=False)
+                    yield make_event(committed, p, latest[p], healed=False)
                 self._write_checkpoints({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
                 for table in (self.ports.main, self.ports.quarantine):
                     table.compact(committed.version)
@@ -380,7 +376,8 @@ class ConsumingRun:
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
-def _make_event(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
+def make_event(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
+    """What a commit in the table's log did for one partition, whose source ends at `latest` now."""
     start, end = batch.ranges[partition]
     return CommittedBatch(
         partition=partition,

@@ -10,9 +10,10 @@ way round, one that joined between the two reads would be taken for gone.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, OwnView, Read, RunView
-from rota.coordination.parking import unreadable, waiting
+from rota.coordination.group_reader import GroupReader
+from rota.coordination.parking import explain_unreadable, is_waiting
 from rota.coordination.records import Checkpoint, Live, Parked
+from rota.coordination.views import OwnView, Read, RunView
 from rota.ids import worker_of
 
 
@@ -34,10 +35,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Each partition is in one of the two: `owners` says which incarnation may work on it, `obstacles` why nobody may."""
+    """Each partition is in one of the two: `owners` says which incarnation may work on it, `obstacles` why nobody may. Of
+    these, `busy` are those that a run works on."""
 
     owners: Mapping[str, str]
     obstacles: Mapping[str, str]
+    busy: frozenset[str]
 
 
 def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligibility:
@@ -46,15 +49,18 @@ def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligib
     owners = {p: own.incarnation for p, own in facts.owns.items() if own.incarnation}
     busy = _find_busy(facts, run)
     obstacles: dict[str, str] = {}
+    worked_on: set[str] = set()
     for p in facts.partitions:
         owner = owners.get(p, "")
         if reason := _explain_owner(facts, p, owner, incarnation):
             obstacles[p] = reason
         elif (p, owner) in busy:
             obstacles[p] = f"run {busy[p, owner]} works on it"
+            worked_on.add(p)
         elif reason := _explain_hold(facts, p):
             obstacles[p] = reason
-    return Eligibility({p: owners[p] for p in facts.partitions if p not in obstacles}, obstacles)
+    free = {p: owners[p] for p in facts.partitions if p not in obstacles}
+    return Eligibility(free, obstacles, frozenset(worked_on))
 
 
 def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | None) -> str:
@@ -75,7 +81,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
 
 def _explain_hold(facts: Facts, partition: str) -> str:
     """Why the partition is left alone for now, whoever owns it."""
-    if partition in facts.parked and waiting(facts.parked[partition], facts.now):
+    if partition in facts.parked and is_waiting(facts.parked[partition], facts.now):
         return f"it is parked: {facts.parked[partition].reason}"
     return facts.unreadable.get(partition, "")
 
@@ -87,7 +93,7 @@ def _find_busy(facts: Facts, run: str) -> dict[tuple[str, str], str]:
     return {(p, one.incarnation): one.run_id for one in others for p in one.partitions}
 
 
-def read_facts(tree: GroupState, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
+def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
     """Reads what `judge` needs, in the order that its law asks for; for a run, of its `incarnation` alone.
 
     A run calls it after it made its own node: whoever takes a partition over by force sees that a run is there, and whoever
@@ -109,7 +115,7 @@ def _owners(owns: Mapping[str, OwnView]) -> Container[str]:
     return {one.incarnation for one in owns.values() if one.incarnation}
 
 
-def _read_targets(tree: GroupState, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
+def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
     """The epoch in force and the target of the incarnation's worker, or of all."""
     if incarnation is None:
         head, targets = tree.targets()
@@ -119,6 +125,6 @@ def _read_targets(tree: GroupState, incarnation: str | None) -> tuple[int, Mappi
     return (tree.head().record.epoch, {worker: target.partitions}) if target else (0, {})
 
 
-def _find_unreadable(tree: GroupState, partitions: Iterable[str]) -> dict[str, str]:
+def _find_unreadable(tree: GroupReader, partitions: Iterable[str]) -> dict[str, str]:
     """Partition -> which of the records read so far cannot be read."""
-    return {p: why for p in partitions if (why := unreadable(tree, p))}
+    return {p: why for p in partitions if (why := explain_unreadable(tree, p))} if tree.unreadable else {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from rota.coordination.group_state import GroupState
+    from rota.coordination.group_reader import GroupReader
     from rota.coordination.records import Epoch
     from rota.pipeline import Pipeline
 
@@ -33,16 +33,16 @@ STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 4
 
 @dataclass(frozen=True, slots=True)
 class HistoryMove:
-    """A partition that changed its owner in an epoch. `giver` None: it had no owner. `taker` None: it has none now."""
+    """A partition that changed its owner in an epoch. `from_worker` None: it had none. `to_worker` None: it has none now."""
 
     partition: str
-    giver: str | None
-    taker: str | None
+    from_worker: str | None
+    to_worker: str | None
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
         """The move as JSON values; see docs/protocol.md."""
-        return {"partition": self.partition, "from": self.giver, "to": self.taker, "reason": self.reason}
+        return {"partition": self.partition, "from": self.from_worker, "to": self.to_worker, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Span:
     end: float
 
 
-def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
+def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
     """Reads epochs and refused writes from ZooKeeper and joins them with the given commits.
 
     `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
@@ -129,9 +129,9 @@ def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Mo
     )
 
 
-def read_story_with_commits(tree: "GroupState") -> Story:
+def read_story_with_commits(tree: "GroupReader") -> Story:
     """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     meta, commits = tree.meta().id, []
@@ -157,16 +157,16 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
     """Reads the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row a move; see `list_moves` for the columns.
     Raises CoordinationError."""
     from rota.coordination.client import opened
-    from rota.coordination.group_state import GroupState
+    from rota.coordination.group_reader import GroupReader
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with opened(settings) as store:
-        return list_moves(read_story(GroupState(store, group), ()))
+        return list_moves(read_story(GroupReader(store, group), ()))
 
 
 def _convert_epoch(record: "Epoch") -> EpochSeen:
-    moves = tuple(HistoryMove(m.partition, m.giver, m.taker, m.reason) for m in record.moves)
+    moves = tuple(HistoryMove(m.partition, m.from_worker, m.to_worker, m.reason) for m in record.moves)
     return EpochSeen(
         record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
         record.before, record.after, record.measures,
@@ -189,7 +189,10 @@ def list_moves(story: Story) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        (e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.giver, m.taker, m.reason, e.sentence, e.run_id)
+        (
+            e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason, e.sentence,
+            e.run_id,
+        )
         for e in story.epochs for m in e.moves
     ]  # fmt: skip
     columns = ["epoch", "at", "partition", "from", "to", "reason", "sentence", "run_id"]
@@ -201,7 +204,7 @@ def find_spans(story: Story) -> dict[str, list[Span]]:
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
-            changes.setdefault(move.partition, []).append((epoch.at, move.giver, move.taker))
+            changes.setdefault(move.partition, []).append((epoch.at, move.from_worker, move.to_worker))
     ribbons: dict[str, list[Span]] = {}
     for partition, seen in sorted(changes.items()):
         start, owner = story.since, seen[0][1]  # older epochs may be gone: the first giver held it until then

@@ -24,12 +24,17 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Law: 1 s <= `session_timeout` < `max_shutdown`. Raises ConfigError at construction, never later."""
+    """Laws: 1 s <= `session_timeout` < `max_shutdown`; `linger`, `max_run` and `report` are from 0 to 3000 s, for Dagster
+    ends a run after an hour. Raises ConfigError at construction, never later."""
 
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
+    dagster: str = "http://127.0.0.1:3000"
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
+    linger: timedelta = timedelta(seconds=10)
+    max_run: timedelta = timedelta(seconds=300)
+    report: timedelta = timedelta(seconds=30)
     zookeeper_auth: str = field(default="", repr=False)
     zookeeper_acl: str = ""
     zookeeper_ca_file: str = ""
@@ -44,6 +49,10 @@ class Settings:
                 f"ROTA_SESSION_TIMEOUT ({self.session_timeout.total_seconds():g} s) must be at least 1 s and below "
                 f"ROTA_MAX_SHUTDOWN ({self.max_shutdown.total_seconds():g} s). Change one of the two."
             )
+        for one in ("linger", "max_run", "report"):
+            if not timedelta(0) <= getattr(self, one) <= timedelta(seconds=3000):
+                given = f"{getattr(self, one).total_seconds():g}"
+                raise ConfigError(f"ROTA_{one.upper()}={given} is not from 0 to 3000 seconds. Change it")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
@@ -53,7 +62,9 @@ class Settings:
             chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
         if "ROTA_PIPELINES" in environ:
             chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
-        for one in ("session_timeout", "max_shutdown"):
+        if "ROTA_DAGSTER" in environ:
+            chosen["dagster"] = environ["ROTA_DAGSTER"]
+        for one in ("session_timeout", "max_shutdown", "linger", "max_run", "report"):
             if (name := f"ROTA_{one.upper()}") in environ:
                 chosen[one] = _seconds(name, environ[name])
         for one in ("zookeeper_acl", "zookeeper_ca_file", "zookeeper_cert_file", "zookeeper_key_file"):
@@ -98,7 +109,7 @@ def checked_endpoint(text: str) -> str:
     raise ConfigError(f"{shown(text)} is no Spark Connect address. Give one like sc://host:15002")
 
 
-def known(kind: str, name: str, names: Collection[str]) -> str:
+def check_known(kind: str, name: str, names: Collection[str]) -> str:
     """Returns `name` if it is one of `names`. Raises ConfigError, which lists them."""
     if name in names:
         return name
@@ -106,7 +117,7 @@ def known(kind: str, name: str, names: Collection[str]) -> str:
     raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {there}{' ...' if len(names) > 20 else ''}")
 
 
-def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
+def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Replaces every `${VAR}` in the text, in the process that uses it, so that no secret is sent elsewhere. Raises
     ConfigError if a variable is not set."""
 
@@ -118,9 +129,9 @@ def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return VARIABLE.sub(value, text)
 
 
-def folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
+def resolve_folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The absolute path of a declared folder, with every `${VAR}` replaced. Raises ConfigError if it is an address."""
-    return Path(local(expanded(text, environ))).absolute()
+    return Path(local(expand(text, environ))).absolute()
 
 
 def local(path: str) -> str:

@@ -4,7 +4,8 @@ Laws:
 1. The partition that was consumed longest ago comes first, so that no partition starves when runs are ended halfway.
 2. Before each job the run reads its rights again. A partition that was given to another worker is left to that worker.
 3. The run's node no longer names a partition that is done or that is not begun any more.
-4. After `SHIFT` seconds a run that committed something begins no further job: the rest has its turn in the next run.
+4. After `SHIFT` seconds, or sooner if its caller has less time, a run that committed something begins no further job: the
+   rest has its turn later.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,8 @@ def sort_by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
 
 
 class Shift:
-    """The jobs of one run. `held` are its rights as read when it began. `clock` gives monotonic seconds."""
+    """The jobs of one run. `held` are its rights as read when it began. `clock` gives monotonic seconds. `seconds` is how
+    long the caller wants it to begin jobs."""
 
     def __init__(
         self,
@@ -36,8 +38,10 @@ class Shift:
         held: Rights,
         jobs: Iterable[Ranges],
         clock: Callable[[], float],
+        seconds: float,
     ) -> None:
         self.tree, self.node, self.incarnation, self.held, self.clock = tree, node, incarnation, held, clock
+        self.seconds = seconds
         self._left = {p for ranges in jobs for p in ranges}
         self.lost: dict[str, str] = {}  # partition -> why it was not begun
         self._began: float | None = None
@@ -53,7 +57,7 @@ class Shift:
         if self._began is None:
             self._began = self.clock()
             return ranges  # its rights were read a moment ago
-        if self._fruitful and self.clock() - self._began > SHIFT:
+        if self._fruitful and self.clock() - self._began > min(SHIFT, self.seconds):
             lost = dict.fromkeys(ranges, "left to the next run: this one has worked long enough")
         else:
             now = read_rights(self.tree, self.incarnation, self.node, ranges)

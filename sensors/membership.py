@@ -2,29 +2,32 @@
 
 import dagster as dg
 
-from assets import checks, names
-from resources.zookeeper import ZooKeeperResource
-from rota.ids import dagster_name, partition_id
-from rota.pipeline import Catalog, Group
-from sensors import runs
-from sensors.polling import poll
+from rota.catalog import Catalog
+from rota.dagster.assets import checks
+from rota.dagster.assets.names import Names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import runs
+from rota.dagster.sensors.checks import find_unshown
+from rota.dagster.sensors.polling import count_places, poll
+from rota.ids import partition_id
+from rota.pipeline import Group
 
 
-def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinition:
+def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
     """The sensor. Law: it compares the group with what the published epoch was made from. It remembers only the settings
     that it wrote, so that it does not write them again over somebody else's."""
-    job = names.rebalance_job(group.name)
 
     @dg.sensor(
-        name=dagster_name(group.name, "membership"),
-        job_name=job,
+        name=names.membership_sensor(group.name),
+        job_name=names.rebalance_job(group.name),
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Watches group {group.name}: its workers, overrides and partitions. Asks for one rebalance at a time.",
     )
-    def look(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        found = decide(context, zookeeper)
-        if not (told := find_unshown_check(context.instance, group, catalog)):
+    def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+        found = decide(context, rota_zookeeper)
+        files = checks.check_files(names.membership(group.name), catalog.refused)
+        if not (told := find_unshown(context.instance, [files])):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
@@ -33,22 +36,26 @@ def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinitio
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.rebalance import Look, observe
 
-        if (seconds := runs.read_pause(context.instance, job)) > 0:
+        mine = runs.Runs.of(context, names.rebalance_job(group.name))
+        if (seconds := mine.read_pause()) > 0:
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
         def look_once() -> tuple[list[dg.DagsterRun], Look]:
-            unfinished = runs.list_unfinished(context.instance, job)  # before the look, never after
+            unfinished = mine.list_unfinished()  # before the look, never after
             seen = observe(store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
-                    add_partitions(context.instance, pipeline, keys)  # before any epoch can name them
+                    add_partitions(context.instance, names, pipeline, keys)  # before any epoch can name them
                     known[pipeline] = keys
             return unfinished, seen
+
+        def is_due(found: tuple[list[dg.DagsterRun], Look]) -> bool:
+            return found[1].needed and not found[0]
 
         known: dict[str, tuple[str, ...]] = {}
 
         with zookeeper.store() as store:
-            unfinished, seen = poll(look_once, lambda found: found[1].needed and not found[0])
+            unfinished, seen = poll(look_once, is_due, count_places(context.instance))
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:
@@ -73,17 +80,7 @@ def make_membership_sensor(group: Group, catalog: Catalog) -> dg.SensorDefinitio
     return look
 
 
-def find_unshown_check(instance: dg.DagsterInstance, group: Group, catalog: Catalog) -> list[dg.AssetCheckEvaluation]:
-    """The check of the pipeline files if its result differs from the one on the page; empty if it does not, or if it passes
-    and has no result yet."""
-    now = checks.check_files(names.membership(group.name), catalog.refused)
-    last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
-    shown = last.evaluation if last else None
-    same = now.passed if shown is None else (shown.passed, shown.metadata) == (now.passed, now.metadata)
-    return [] if same else [now]
-
-
-def add_partitions(instance: dg.DagsterInstance, pipeline: str, keys: tuple[str, ...]) -> None:
+def add_partitions(instance: dg.DagsterInstance, names: Names, pipeline: str, keys: tuple[str, ...]) -> None:
     """The ids of new source keys become Dagster's partition keys, in order, by difference; none is ever taken away."""
     name = str(names.partition_set(pipeline).name)
     if new := sorted({partition_id(pipeline, key) for key in keys}.difference(instance.get_dynamic_partitions(name))):

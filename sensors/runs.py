@@ -4,11 +4,16 @@ import json
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
 
 import dagster as dg
-from dagster._core.storage.tags import GRPC_INFO_TAG  # private: the address of the code server that started a run
 
+# Dagster's own tags of a run: the address of the code server that started it, and its repository and code location.
+GRPC_INFO_TAG = ".dagster/grpc_info"
+LOCATION_TAG = ".dagster/repository"
+INCARNATION = "rota/incarnation"  # whom the run works for
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -19,54 +24,75 @@ UNFINISHED = [
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
 
 
-def list_unfinished(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
-    """The job's runs that have not finished, whoever launched them.
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a job that carry these tags. Law: two code locations of one instance never see each other's runs, whatever
+    their jobs are called."""
 
-    Reports a run as failed whose process ended with its code server: Dagster's default launcher does not notice, and the run
-    would be "started" for ever.
-    """
-    going: list[dg.DagsterRun] = []
-    for record in instance.get_run_records(dg.RunsFilter(job_name=job, statuses=UNFINISHED)):
-        age = abs(time.time() - record.update_timestamp.timestamp())  # the clock may have gone back
-        if age > SETTLING and _orphaned(record.dagster_run.tags):
-            instance.report_run_failed(record.dagster_run, "Its process ended with Dagster's code server.")
-        else:
-            going.append(record.dagster_run)
-    return going
+    instance: dg.DagsterInstance
+    job: str
+    tags: Mapping[str, str]
+
+    @classmethod
+    def of(cls, context: dg.SensorEvaluationContext, job: str) -> Self:
+        """The runs of the job of the sensor's own code location."""
+        origin = context.code_location_origin  # none without a code server
+        here = {LOCATION_TAG: f"{context.repository_name}@{origin.location_name}"} if origin else {}
+        return cls(context.instance, job, here)
+
+    def list_unfinished(self) -> list[dg.DagsterRun]:
+        """The runs that have not finished, whoever launched them.
+
+        Reports a run as failed whose process ended with its code server: Dagster's default launcher does not notice, and the
+        run would be "started" for ever.
+        """
+        going: list[dg.DagsterRun] = []
+        for record in self.instance.get_run_records(
+            dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
+        ):
+            age = abs(time.time() - record.update_timestamp.timestamp())  # the clock may have gone back
+            if age > SETTLING and _orphaned(record.dagster_run.tags):
+                self.instance.report_run_failed(record.dagster_run, "Its process ended with Dagster's code server.")
+            else:
+                going.append(record.dagster_run)
+        return going
+
+    def cancel(self, run: dg.DagsterRun) -> bool:
+        """Asks the run to end. It need not obey: the token in the table refuses its write."""
+        if run.status == dg.DagsterRunStatus.CANCELING:
+            return False
+        return bool(self.instance.run_coordinator.cancel_run(run.run_id))
+
+    def read_pause(self, tags: Mapping[str, str] = MappingProxyType({})) -> float:
+        """Seconds until another may be launched, with these tags besides: 2, 4, ... 60 after as many failures in a row, at
+        most, else 0."""
+        ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+        over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ended)
+        records = self.instance.get_run_records(over, limit=6)
+        failures = 0
+        while failures < len(records) and records[failures].dagster_run.status == dg.DagsterRunStatus.FAILURE:
+            failures += 1
+        if not failures:
+            return 0.0
+        pause = min(60.0, 2.0**failures)
+        return max(0.0, min(pause, (records[0].end_time or 0.0) + pause - time.time()))
 
 
 def _orphaned(tags: Mapping[str, str]) -> bool:
-    """Whether the server that launched the run is gone. False for a queued run, which has none yet, and for a host without
-    an address now."""
+    """Whether the server that launched the run is gone: nobody listens at its address. False for a queued run, which has
+    none yet, and where nobody can tell: a slow server, a host without an address or a way to it now."""
     where = json.loads(tags.get(GRPC_INFO_TAG, "{}"))
     if not where:
         return False
-    family = socket.AF_UNIX if where.get("socket") else socket.AF_INET
-    address = where.get("socket") or (where.get("host") or "localhost", int(where.get("port") or 0))
-    with (
-        socket.socket(family) as probe,
-        suppress(TimeoutError, socket.gaierror, UnicodeError),
-    ):  # a slow server is not gone
-        probe.settimeout(1.0)
-        return probe.connect_ex(address) != 0
-    return False
-
-
-def cancel(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Asks the run to end. It need not obey: the token in the table refuses its write."""
-    if run.status == dg.DagsterRunStatus.CANCELING:
+    try:
+        if where.get("socket"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(1.0)
+                probe.connect(where["socket"])
+        else:
+            socket.create_connection((where.get("host") or "localhost", int(where.get("port") or 0)), 1.0).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except (OSError, UnicodeError):
         return False
-    return bool(instance.run_coordinator.cancel_run(run.run_id))
-
-
-def read_pause(instance: dg.DagsterInstance, job: str, **tags: str) -> float:
-    """Seconds until the job may be launched again: 2, 4, ... 60 after as many failures in a row, at most, else 0."""
-    over = dg.RunsFilter(job_name=job, tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
-    records = instance.get_run_records(over, limit=6)
-    failures = 0
-    while failures < len(records) and records[failures].dagster_run.status == dg.DagsterRunStatus.FAILURE:
-        failures += 1
-    if not failures:
-        return 0.0
-    pause = min(60.0, 2.0**failures)
-    return max(0.0, min(pause, (records[0].end_time or 0.0) + pause - time.time()))
+    return False

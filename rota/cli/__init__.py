@@ -1,6 +1,7 @@
 """The commands, one module for each. Law: `rota --help` imports nothing heavy, so a command imports inside its function."""
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -27,13 +28,16 @@ VERBS: dict[str, str] = {
     "retry": "retry",
     "repair": "repair",
     "skip": "skip",
+    "replay": "replay",
     "adopt": "adopt",
     "rename": "rename",
     "vacuum": "vacuum",
+    "purge": "purge",
     "forget": "forget",
     "protect": "protect",
     "plan": "plan",
     "simulate": "simulate",
+    "completion": "completion",
 }
 
 
@@ -49,8 +53,24 @@ class Verbs(click.Group):
         command: click.Command = getattr(import_module(f"rota.cli.{VERBS[cmd_name]}"), "command")  # noqa: B009
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f" Did you mean `rota {near[0]}`?" if near else ""
+            raise click.UsageError(f"{error.format_message()}{hint}", ctx) from None
 
-@click.command(cls=Verbs)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence; click's own cuts it at the width of the page."""
+        rows = [(verb, (self.get_command(ctx, verb) or cli).get_short_help_str(limit=1000)) for verb in VERBS]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.command(cls=Verbs, context_settings={"max_content_width": 110})
 @click.version_option(package_name="rota")
 def cli() -> None:
     """Balanced, sticky, fenced assignment of source partitions to live Spark workers."""

@@ -3,17 +3,22 @@
 Law: if ZooKeeper, a group, a worker or a partition is missing, a command says so in one line with the known names.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rota.cli.view import show_wait
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.catalog import Catalog
     from rota.coordination.group_state import GroupState
-    from rota.pipeline import Catalog
+    from rota.dataplane.ports import Source
+    from rota.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,14 +37,17 @@ def json_option(command: F) -> F:
 def open_group(group: str) -> "Iterator[GroupState]":
     """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
-    from rota.coordination.group_state import GroupState, groups
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
     from rota.ids import checked_id
     from rota.settings import Settings
 
     settings = Settings.from_environment()
-    with client.opened(settings) as store:
+    with show_wait(f"waiting for ZooKeeper at {settings.zookeeper}"):
+        store = client.opened(settings)
+    with store:
         tree = GroupState(store, checked_id("group", group))
-        if not tree.there():
+        if not tree.exists():
             raise ConfigError(
                 f"No group {group!r} in ZooKeeper at {settings.zookeeper}. Known: {', '.join(groups(store)) or 'none'}. "
                 f"Start a worker of it with `rota worker --group {group}`, or everything with `rota up`"
@@ -49,36 +57,62 @@ def open_group(group: str) -> "Iterator[GroupState]":
 
 def load_catalog() -> "Catalog":
     """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     return load(Settings.from_environment().pipelines)
 
 
-def read_lags(tree: "GroupState") -> dict[str, int]:
-    """Partition -> its lag in offsets. A pipeline whose source cannot be read here has no entries."""
-    from rota import backlog
-    from rota.registry import open_source
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What sources and tables say, by partition: its lag in offsets, its rows that are in the quarantine, which of its files
+    changed after they were consumed. Of the tables the newest commits were read."""
 
-    found: dict[str, int] = {}
+    lags: Mapping[str, int]
+    quarantined: Mapping[str, int]
+    rewritten: Mapping[str, str]
+
+
+def read_recent(tree: "GroupState") -> Recent:
+    """Reads the sources and the tables of the group. What cannot be read here has no entries."""
+    from rota import rewritten
+    from rota.registry import open_source, open_tables
+
+    lags: dict[str, int] = {}
+    bad: Counter[str] = Counter()
+    changed: dict[str, str] = {}
     with suppress(ConfigError):
         for pipeline in load_catalog().of_group(tree.group):
-            record = tree.partitions().get(pipeline.name)
-            ids = [pipeline.partition(key) for key in record.keys] if record else []
             with suppress(RotaError):
-                behind = backlog.lags(tree, open_source(pipeline), ids)
-                found.update({p: latest - offset for p, (offset, latest) in behind.items()})
-    return found
+                source = open_source(pipeline)
+                lags.update(read_lags(tree, pipeline, source))
+                past = open_tables(pipeline, tree.group, tree.meta().id).main.read_recent_log()
+                for entry in past:
+                    bad.update(entry.bad)
+                changed.update(rewritten.explain_rewritten(source, past))
+    return Recent(lags, bad, changed)
 
 
-def find_rewritten(tree: "GroupState", partition: str) -> str | None:
-    """Which files of the partition changed after they were consumed; None if none did or its source cannot be read here."""
+def read_lags(tree: "GroupState", pipeline: "Pipeline", source: "Source") -> dict[str, int]:
+    """Partition -> its lag in offsets. Raises RotaError."""
+    from rota import backlog
+
+    record = tree.partitions().get(pipeline.name)
+    behind = backlog.read_lags(tree, source, [pipeline.partition(key) for key in record.keys] if record else [])
+    return {p: latest - offset for p, (offset, latest) in behind.items()}
+
+
+def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str | None]:
+    """The partition's lag in offsets, and which of its files changed after they were consumed, all of them looked at. None
+    where its source cannot be read here, and None where no file changed."""
     from rota import rewritten
-    from rota.registry import open_ports
+    from rota.registry import open_source, open_tables
 
     with suppress(RotaError):
         for pipeline in load_catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
-                ports = open_ports(pipeline, tree.group, tree.meta().id)
-                return rewritten.rewritten(ports.source, ports.main.read_log(), partition, most=None).get(partition)
-    return None
+                source = open_source(pipeline)
+                past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
+                changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
+                return read_lags(tree, pipeline, source).get(partition), changed
+    return None, None

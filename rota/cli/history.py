@@ -1,50 +1,69 @@
-"""`rota history`: the epochs of a group with their moves and reasons; `--png` writes the picture."""
+"""`rota history`: what happened in a group, in order of time; `--png` writes the picture."""
 
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option
 
+if TYPE_CHECKING:
+    from rota.history import Story, Tick
+
+SHOWN = 4  # partitions that one line names
+
 
 @click.command("history")
 @group_option
 @json_option
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture to this file.")
-@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Epochs to show.")
+@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Events to show.")
 def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
-    """Show which partitions moved when and why.
+    """Show what happened: epochs with their moves, commits, refused writes.
 
-    The last epochs, and the writes that were refused.
+    The epochs tell which partitions moved and why, the commits who wrote how many rows.
     """
-    from dataclasses import asdict, replace
-
     from rota.cli.group import open_group
     from rota.history import draw_story, read_story_with_commits
 
-    with open_group(group) as tree:
+    with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
         story = read_story_with_commits(tree)
+        picture = draw_story(story) if png else b""
     if png:
-        png.write_bytes(draw_story(story))
+        png.write_bytes(picture)
     if as_json:
-        epochs = [
-            {**asdict(replace(e, moves=())), "moves": [m.to_dict() for m in e.moves]} for e in story.epochs[-last:]
-        ]
-        writes = [{"at": t.at, "partition": t.partition, "run_id": t.run_id} for t in story.refused]
-        view.print_document({"group": group, "epochs": epochs, "commits": len(story.commits), "refused": writes})
+        view.print_document(_format_story(story, last))
         return
-    rows = [
-        (e.epoch, view.format_time(e.at), e.measures.get("moves"), e.measures.get("unavoidable_moves"),
-         e.measures.get("placements"), e.measures.get("imbalance_after"),
-         e.sentence)
-        for e in story.epochs[-last:]
-    ]  # fmt: skip
-    view.print_parts("", view.make_table("", ["epoch", "at", "moves", "had to", "placed", "imbalance", "what"], rows,
-                             right=["epoch", "moves", "had to", "placed", "imbalance"]), "")  # fmt: skip
-    for refused in story.refused[-last:]:
-        view.print_parts(
-            f"{view.format_time(refused.at)}  refused: a write of {refused.partition} by run {refused.run_id}"
-        )
+    rows = sorted(_list_events(story), key=lambda row: row[0])[-last:]
+    view.print_parts(
+        "", view.make_table("", ["at", "", "what"], [(view.format_time(at), *rest) for at, *rest in rows]), ""
+    )
     if png:
         view.print_parts(f"Picture: {png}")
+
+
+def _list_events(story: "Story") -> Iterator[tuple[float, str, str]]:
+    """When, what kind of event, and a line about it."""
+    for epoch in story.epochs:
+        yield epoch.at, "epoch", epoch.sentence
+    batches: dict[tuple[float, str], list[Tick]] = {}
+    for tick in story.commits:
+        batches.setdefault((tick.at, tick.run_id), []).append(tick)
+    for (at, run), ticks in batches.items():
+        names = [tick.partition for tick in ticks]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        yield at, "commit", f"{sum(t.rows for t in ticks):,} rows of {', '.join(names[:SHOWN])}{more} by run {run}"
+    for tick in story.refused:
+        yield tick.at, "refused", f"a write of {tick.partition} by run {tick.run_id}"
+
+
+def _format_story(story: "Story", last: int) -> dict[str, object]:
+    """The story as JSON values; see docs/protocol.md."""
+    epochs = [{**asdict(replace(e, moves=())), "moves": [m.to_dict() for m in e.moves]} for e in story.epochs[-last:]]
+    commits, refused = ([asdict(tick) for tick in ticks[-last:]] for ticks in (story.commits, story.refused))
+    for one in refused:
+        del one["rows"]
+    return {"group": story.group, "epochs": epochs, "commits": commits, "refused": refused}

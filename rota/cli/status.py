@@ -1,58 +1,117 @@
-"""`rota status`: the workers of a group and its partitions."""
+"""`rota status`: the workers of a group, its partitions, and what of it needs a person."""
 
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, open_group, read_lags
-from rota.ids import worker_of
+from rota.cli.group import group_option, json_option, open_group, read_recent
+from rota.errors import Unavailable
+from rota.ids import pipeline_of, quote, worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
+
+PAUSE = 1.0  # seconds between two looks of `--watch`
 
 
 @click.command("status")
 @group_option
 @json_option
-@click.option("--watch", is_flag=True, help="Print again after each change, until Ctrl-C.")
-def command(group: str, as_json: bool, watch: bool) -> None:
+@click.option("--pipeline", help="Show the partitions of this pipeline only.")
+@click.option("--worker", help="Show this worker and the partitions that it has or is to get.")
+@click.option("--trouble", is_flag=True, help="Show the partitions with trouble only.")
+@click.option("--watch", is_flag=True, help="Draw again each second, until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something that is shown needs a person.")
+def command(
+    group: str, as_json: bool, pipeline: str | None, worker: str | None, trouble: bool, watch: bool, check: bool
+) -> None:
     """Show the workers and partitions of a group.
 
-    Of a partition: its owner, token, offset, lag, and why it is parked.
+    Of a partition: its owner, token, offset and lag, how many of its rows are in the quarantine (of the table's newest 500
+    commits), its pin, why it is parked, and what a person has to do.
     """
     with open_group(group) as tree:
-        last: Mapping[str, Any] = {}
+
+        def read() -> dict[str, Any]:
+            return _choose(read_status(tree), pipeline, worker, trouble)
+
+        if watch:
+            _watch(read, as_json)
+            return
+        with view.show_wait("reading the group, its sources and its tables"):
+            now = read()
+    view.print_document(now) if as_json else view.console.print(_draw(now), soft_wrap=False)
+    if check and (now["needs"] or any(p["needs"] for p in now["partitions"])):
+        sys.exit(1)
+
+
+def _watch(read: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    """Shows each look: in place on a terminal, else whenever something changed."""
+    last: object = None
+    in_place = view.console.is_terminal and not as_json
+    with Live(console=view.console, auto_refresh=False) if in_place else nullcontext() as live:
         while True:
-            now = read_status(tree)
-            if now != last:
-                view.print_document(now) if as_json else _print_status(now)
-                last = now
-            if not watch:
-                return
-            time.sleep(1)
+            try:
+                now = read()
+                shown: RenderableType = _draw(now)
+            except Unavailable as error:
+                now, shown = {"error": str(error)}, Text(str(error), "red")
+            if live is not None:
+                live.update(shown, refresh=True)
+            elif now != last:
+                view.print_document(now) if as_json else view.console.print(shown)
+            last = now
+            time.sleep(PAUSE)
 
 
 def read_status(tree: "GroupState") -> dict[str, Any]:
-    """The group as JSON values; see docs/protocol.md. `lag` is null if the source cannot be read here."""
+    """The group as JSON values; see docs/protocol.md. What a source or a table says is null if it cannot be read here."""
+    from rota.coordination.parking import explain_unreadable
+
     owned = tree.owned()  # own records before live nodes: see GroupState
     live = tree.newest(tree.live())
     head, targets = tree.targets()
     epochs = tree.epochs(last=1)
     checkpoints, parked, overrides = tree.checkpoints(), tree.parked(), tree.worker_overrides()
+    group = tree.overrides()
     holders = {p: own.incarnation for p, own in owned.items()}
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
-    behind = read_lags(tree)
+    recent = read_recent(tree)
     runs = tuple(tree.working().values())
     owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
     ids = sorted(tree.ids().keys() | owned_now)
+    partitions: list[dict[str, Any]] = [
+        {
+            "id": p,
+            "owner": worker_of(holder) if (holder := holders.get(p)) else None,
+            "incarnation": holders.get(p),
+            "target": wanted.get(p),
+            "pinned": group.pins.get(p),
+            "token": owned[p].token if p in owned else None,
+            "offset": checkpoints[p].record.offset if p in checkpoints else None,
+            "lag": recent.lags.get(p),
+            "rows": checkpoints[p].record.rows if p in checkpoints else None,
+            "quarantined": recent.quarantined.get(p),
+            "parked": view.describe_park(parked[p].record) if p in parked else None,
+            "retried_at": parked[p].record.retry_at if p in parked else None,
+            "rewritten": recent.rewritten.get(p),
+        }
+        for p in ids
+    ]
     return {
         "group": tree.group,
         "epoch": head.record.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
-        "paused": tree.overrides().paused,
+        "paused": group.paused,
+        "needs": ["no worker is live: start one with `rota worker`"] if ids and not live else [],
         "workers": [
             {
                 "id": worker,
@@ -68,21 +127,40 @@ def read_status(tree: "GroupState") -> dict[str, Any]:
             for worker, one in sorted(live.items())
         ],
         "partitions": [
-            {
-                "id": p,
-                "owner": worker_of(holder) if (holder := holders.get(p)) else None,
-                "incarnation": holders.get(p),
-                "target": wanted.get(p),
-                "token": owned[p].token if p in owned else None,
-                "offset": checkpoints[p].record.offset if p in checkpoints else None,
-                "lag": behind.get(p),
-                "rows": checkpoints[p].record.rows if p in checkpoints else None,
-                "parked": view.describe_park(parked[p].record) if p in parked else None,
-            }
-            for p in ids
+            {**one, "needs": "; ".join(list_needs(one, live, explain_unreadable(tree, one["id"])))}
+            for one in partitions
         ],
         "unreadable": dict(tree.unreadable),
     }
+
+
+def list_needs(one: Mapping[str, Any], live: Mapping[str, object], unreadable: str) -> Iterator[str]:
+    """What a person has to do about a partition. What heals by itself is not in it: lag, a park with a time at which it is
+    tried again, an owner that is gone while its target is live."""
+    name = quote(one["id"])
+    if one["parked"] and one["retried_at"] is None:
+        yield f"it is parked: mend what it says, then `rota retry {name}`"
+    if one["rewritten"]:
+        yield "a file changed after it was consumed: replay it"
+    if one["pinned"] and one["pinned"] not in live:
+        yield f"it is pinned to {one['pinned']}, which is not live: start that, or `rota pin {name} --clear`"
+    elif live and not one["owner"] and not one["target"]:
+        yield "no live worker may hold it: look at labels and caps"
+    if unreadable:
+        yield unreadable
+
+
+def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
+    """The part of a group that was asked for."""
+    partitions = [
+        p
+        for p in now["partitions"]
+        if (pipeline is None or pipeline_of(p["id"]) == pipeline)
+        and (worker is None or worker in (p["owner"], p["target"]))
+        and (not trouble or p["needs"] or p["parked"] or p["quarantined"] or not p["owner"])
+    ]
+    workers = [w for w in now["workers"] if worker in (None, w["id"])]
+    return {**now, "workers": workers, "partitions": partitions}
 
 
 def _describe_state(worker: str, one: Any, overrides: Mapping[str, Any]) -> str:
@@ -94,48 +172,33 @@ def _describe_state(worker: str, one: Any, overrides: Mapping[str, Any]) -> str:
     return "active"
 
 
-def _print_status(now: Mapping[str, Any]) -> None:
+def _draw(now: Mapping[str, Any]) -> RenderableType:
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
-    view.print_parts(
+    workers = view.make_table(
         "",
-        f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
-        f"{now['sentence'] or 'Nothing was assigned yet.'}",
-        "",
-        view.make_table(
-            "",
-            ["worker", "state", "owns", "of", "runs", "", "endpoint"],
-            [
-                (
-                    w["id"],
-                    w["state"],
-                    w["owned"],
-                    w["target"],
-                    w["runs"],
-                    view.draw_bar(w["owned"] / total),
-                    w["endpoint"],
-                )
-                for w in now["workers"]
-            ],
-            right=["owns", "of", "runs"],
-        ),
-        "",
-        view.make_table(
-            "",
-            ["partition", "owner", "target", "token", "offset", "lag", "note"],
-            [
-                (
-                    p["id"],
-                    p["owner"],
-                    p["target"],
-                    p["token"],
-                    p["offset"],
-                    p["lag"],
-                    p["parked"],
-                )
-                for p in now["partitions"]
-            ],
-            right=["token", "offset", "lag"],
-        ),
+        ["worker", "state", "owns", "of", "runs", "", "endpoint"],
+        [
+            (w["id"], w["state"], w["owned"], w["target"], w["runs"], view.draw_bar(w["owned"] / total), w["endpoint"])
+            for w in now["workers"]
+        ],
+        right=["owns", "of", "runs"],
     )
-    for path, why in now["unreadable"].items():
-        click.secho(f"{path}: {why}", fg="red")
+    partitions = view.make_table(
+        "",
+        ["partition", "owner", "target", "token", "offset", "lag", "bad rows", "note"],
+        [
+            (p["id"], p["owner"], p["target"], p["token"], p["offset"], p["lag"], p["quarantined"] or None, _note(p))
+            for p in now["partitions"]
+        ],
+        right=["token", "offset", "lag", "bad rows"],
+    )
+    first = f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
+    red = [
+        Text(line, "red") for line in (*now["needs"], *(f"{path}: {why}" for path, why in now["unreadable"].items()))
+    ]
+    return Group("", Text(first + (now["sentence"] or "Nothing was assigned yet.")), "", workers, "", partitions, *red)
+
+
+def _note(one: Mapping[str, Any]) -> str:
+    parts = (one["parked"], one["pinned"] and f"pinned to {one['pinned']}", one["needs"])
+    return "; ".join(part for part in parts if part)

@@ -1,6 +1,7 @@
 """How commands print. Law: with `--json` a command prints one JSON document and nothing else to standard output."""
 
 import json
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from rota.coordination.records import Parked
 
 BAR = 24
+PATIENCE = 1.0  # seconds without a word
 console = Console(highlight=False)
+errors = Console(highlight=False, stderr=True)
 
 
 def print_document(value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -84,6 +87,24 @@ def describe_park(record: "Parked") -> str:
     """Why a partition is parked, and when it is tried again by itself."""
     again = f" (failed {record.failures}x, tried again at {format_time(record.retry_at)})" if record.retry_at else ""
     return f"{format_value(record.reason)}{again}"
+
+
+@contextmanager
+def show_wait(text: str) -> Iterator[None]:
+    """On a terminal, says what the command waits for once it took longer than a second."""
+    if not errors.is_terminal:
+        yield
+        return
+    spinner = errors.status(f"[dim]{escape(text)}[/]")
+    timer = threading.Timer(PATIENCE, spinner.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        spinner.stop()
 
 
 def print_line(text: str) -> None:

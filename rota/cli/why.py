@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import find_rewritten, group_option, json_option, open_group, read_lags
+from rota.cli.group import group_option, json_option, open_group, read_source_of
 from rota.ids import quote, worker_of
-from rota.settings import known
+from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -33,9 +33,9 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
-    from rota.coordination.parking import unreadable
+    from rota.coordination.parking import explain_unreadable
 
-    known("partition", partition, tree.ids())
+    check_known("partition", partition, tree.ids())
     own = tree.owned([partition]).get(partition)
     live = tree.newest(tree.live())
     head, targets = tree.targets()
@@ -47,6 +47,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     parked = tree.parked().get(partition)
     counts = {w: len(targets[w].partitions) for w in targets if w in live}
     holder = worker_of(own.incarnation) if own and own.incarnation else None
+    lag, changed = read_source_of(tree, partition)
     return {
         "partition": partition,
         "group": tree.group,
@@ -60,7 +61,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         "since": since.at if since else None,
         "reason": move.reason if move else None,
         "offset": done.record.offset if done else None,
-        "lag": read_lags(tree).get(partition),
+        "lag": lag,
         "last_commit": {
             "run_id": done.record.run_id,
             "at": done.node.mtime / 1000,
@@ -70,8 +71,8 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": view.describe_park(parked.record) if parked else unreadable(tree, partition) or None,
-        "rewritten": find_rewritten(tree, partition),
+        "parked": view.describe_park(parked.record) if parked else explain_unreadable(tree, partition) or None,
+        "rewritten": changed,
         "would_move": list(_list_causes(tree, partition, target, counts)),
     }  # fmt: skip
 

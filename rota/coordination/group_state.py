@@ -10,11 +10,10 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rota.coordination.group_reader import GroupReader, groups
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import grow
 from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Record, Refusals, encode
 from rota.coordination.store import PATIENCE, Check, Create, Set, settle
-from rota.coordination.views import LiveView, OwnView, Read, RunView, Target
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 
 R = TypeVar("R", bound=Record)
@@ -35,12 +34,14 @@ class GroupState(GroupReader):
         given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
         self.store.wait_active(PATIENCE)
-        if not self.there():
+        if not self.exists():
             self._found(wanted)
         seen = self.read(self.paths.meta, Meta)
         if seen is None:
             raise self._missing()
         changed = _meta(seen.record.model_dump() | wanted)
+        if changed.protocol != "assigned":
+            self.store.ensure(self.paths.grabs)  # a group that an older rota founded has none
         if changed != seen.record:
             return self.update(self.paths.meta, Meta, lambda now: _meta((now or changed).model_dump() | wanted))
         return seen.record
@@ -64,7 +65,7 @@ class GroupState(GroupReader):
             except Conflict as conflict:
                 if conflict.cause != "exists":
                     raise
-                if not self.there():
+                if not self.exists():
                     ops = [Create(self.paths.meta, encode(meta))]
                     continue
             except Unknown:
@@ -123,6 +124,3 @@ def _meta(fields: Mapping[str, object]) -> Meta:
         raise ConfigError(
             f"Bad settings of the group: {' '.join(str(error).split())[:300]}. Mend its Group(...)"
         ) from None
-
-
-__all__ = ["GroupState", "LiveView", "OwnView", "Read", "RunView", "Target", "groups"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rota.errors import ConfigError
-from rota.ids import WAITING, checked_id, checked_incarnation, checked_partition, run_node
+from rota.ids import WAITING, checked_id, checked_incarnation, checked_partition, is_partition, run_node
 
 ROOT = "/rota"
 
@@ -28,7 +28,7 @@ class Paths:
 
     @property
     def meta(self) -> str:
-        """Format, random id, token base, assignor, options, policy."""
+        """Format, random id, token base, protocol, assignor, options, policy."""
         return f"{self.root}/meta"
 
     @property
@@ -105,6 +105,15 @@ class Paths:
         return f"{self.owns}/{checked_partition(partition)}"
 
     @property
+    def grabs(self) -> str:
+        """Folder of what workers that decide alone ask for."""
+        return f"{self.root}/grab"
+
+    def grab(self, name: str) -> str:
+        """The ephemeral node of the worker that asks for a partition, or has an ordinal."""
+        return f"{self.grabs}/{name if is_partition(name) else checked_id('grab', name)}"
+
+    @property
     def checkpoints(self) -> str:
         """Folder of the checkpoints."""
         return f"{self.root}/checkpoints"
@@ -155,6 +164,7 @@ class Paths:
             self.loads,
             self.assigns,
             self.owns,
+            self.grabs,
             self.checkpoints,
             self.runs,
             self.parked,

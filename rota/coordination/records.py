@@ -8,6 +8,7 @@ instead of overwriting what it does not understand.
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -39,6 +40,7 @@ Options = Annotated[Mapping[Id, JsonValue], Field(max_length=64)]
 MAX_MOVES = 500  # in the audit of one epoch
 MAX_REFUSALS = 200
 MAX_JSON = 16 << 20  # of a deflated record
+SMALL = 1_024  # bytes of a record that is not deflated, up to which it is kept decoded
 
 
 class Record(BaseModel):
@@ -67,6 +69,7 @@ class Meta(Record):
     format: Literal[1] = 1
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     token_base: Whole = 0
+    protocol: Id = "assigned"
     assignor: Id = "sticky"
     options: Options = {}
     budget: Whole | None = None
@@ -92,7 +95,8 @@ class GroupOverrides(Record):
 
 
 class Live(Record):
-    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session."""
+    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session. `protocol`: the one of
+    the group when it joined; it keeps to that."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
@@ -100,6 +104,7 @@ class Live(Record):
     labels: Labels = {}
     max_partitions: Whole | None = None
     usage: Annotated[Mapping[Id, Amount], Field(max_length=16)] | None = None
+    protocol: Id = "assigned"
     leaving: bool = False
     host: Annotated[str, Field(max_length=256)] = ""
     pid: Whole = 0
@@ -217,6 +222,12 @@ class Own(Record):
     incarnation: Incarnation | None = None
 
 
+class Grab(Record):
+    """Which incarnation asks for a partition, or has an ordinal."""
+
+    incarnation: Incarnation
+
+
 class Checkpoint(Record):
     """How far a partition got, as its table said when this was written. `table` is the table's id; `rows` and
     `seconds` are of the last batch."""
@@ -247,13 +258,13 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch, from `giver` (None: it had no owner) to `taker`; written as `from` and `to`."""
+    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
     partition: PartitionId
-    giver: Annotated[Id | None, Field(alias="from")]
-    taker: Annotated[Id, Field(alias="to")]
+    from_worker: Annotated[Id | None, Field(alias="from")]
+    to_worker: Annotated[Id, Field(alias="to")]
     reason: Annotated[str, Field(max_length=300)]
 
 
@@ -321,7 +332,11 @@ def repair_command(path: str) -> str:
 def decode(path: str, model: type[R], data: bytes) -> R:
     """The record at `path`. Raises Undecodable: nobody takes it for an empty one."""
     try:
-        return model.from_bytes(data)
+        if model.deflated or len(data) > SMALL:
+            return model.from_bytes(data)
+        record = _parse(model, data)
+        assert isinstance(record, model)
+        return record
     except (ValidationError, ValueError, RecursionError) as error:
         why = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         where = ".".join(str(p) for p in why["loc"])[:200]
@@ -330,6 +345,12 @@ def decode(path: str, model: type[R], data: bytes) -> R:
             f"It is left alone. To see what removing it does: {repair_command(path)}",
             path=path,
         ) from None
+
+
+@lru_cache(maxsize=1 << 11)
+def _parse(model: type[Record], data: bytes) -> Record:
+    """The record that these bytes hold. Small ones are read again and again, and no record ever changes."""
+    return model.from_bytes(data)
 
 
 def _line(data: bytes) -> tuple[bytes, bytes]:

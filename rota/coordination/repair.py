@@ -19,6 +19,7 @@ from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
+    Grab,
     GroupOverrides,
     Head,
     Live,
@@ -81,6 +82,7 @@ FOLDERS = {  # by the name of the folder
         Slots, "target of worker {name}", NEVER + "the next rebalance writes it anew; the sensor asks for one"
     ),
     "own": Kind(Own, "own record of partition {name}", "It becomes free, and its former owner is fenced"),
+    "grab": Kind(Grab, "grab of {name}", NEVER + "restart the worker that made it, and it goes with its session"),
     "checkpoints": Kind(
         Checkpoint, "checkpoint of partition {name}", "The next run writes the offset that the table has"
     ),

@@ -1,7 +1,7 @@
 """Causes the demo's faults where they could do most damage: in a batch that is being written and not yet committed.
 
-Law: a fault hits a run only while the run's node is in `/runs`, its attempt folder exists, and the table's log has no
-commit of it. The log is read again after the fault.
+Law: a fault hits a run only while the run's node is in `/runs`, the folder of its newest attempt exists, and the table's log
+has no commit of that. The log is read again after the fault.
 """
 
 import os
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 
 from rota.demo.observer import PATIENCE, CommitSeen, Observer, RunSeen
 from rota.errors import EnvironmentFailed
@@ -54,28 +55,30 @@ class ZombieFigures:
     refused: tuple[str, ...]
 
 
-def find_uncommitted(observer: Observer, begun: float = 3600.0) -> tuple[RunSeen, ...]:
-    """The runs of the last look with an attempt folder younger than `begun` seconds and no commit."""
-    fresh = [name for name, age in observer.attempts().items() if age < begun]
-    return tuple(
-        run
-        for run in observer.runs.values()
-        if not observer.has_committed(run.id) and any(name.startswith(f"{run.id}-") for name in fresh)
-    )
+def find_uncommitted(observer: Observer, begun: float = 3600.0) -> dict[str, RunSeen]:
+    """Attempt -> run, of the last look's runs whose newest attempt is younger than `begun` seconds and not committed."""
+    ages, found = observer.attempts(), {}
+    for run in observer.runs.values():
+        mine = [name for name in ages if name.startswith(f"{run.id}-")]
+        newest = min(mine, key=ages.__getitem__, default="")
+        if newest and ages[newest] < begun and not observer.has_committed(newest):
+            found[newest] = run
+    return found
 
 
 def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigures:
     """Sends SIGKILL to the process group of a worker in the middle of a batch; waits until another committed for it. Raises
     EnvironmentFailed."""
-    run = observer.wait_until(
-        lambda: next((r for r in find_uncommitted(observer, JUST_BEGUN) if r.worker in stack.children), None),
-        PATIENCE,
-        "a run in the middle of its batch",
-    )
+
+    def caught() -> tuple[str, RunSeen] | None:
+        found = find_uncommitted(observer, JUST_BEGUN)
+        return next(((attempt, run) for attempt, run in found.items() if run.worker in stack.children), None)
+
+    attempt, run = observer.wait_until(caught, PATIENCE, "a run in the middle of its batch")
     at = time.time()
     stack.kill(run.worker)
     observer.look()
-    if observer.has_committed(run.id):
+    if observer.has_committed(attempt):
         raise EnvironmentFailed(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
     owned = {p for p, owner in observer.owners().items() if owner == run.incarnation}
 
@@ -97,9 +100,10 @@ def _legs(
     rebalance = max((r.created for r in runs.values() if "rebalance" in r.job and r.created <= epoch), default=gone)
     created = runs[commit.run_id].created if commit.run_id in runs else epoch
     registered = observer.registered.get(commit.run_id, commit.at)
-    marks = [at, gone, rebalance, epoch, created, registered, commit.at]
+    # A run that was there before takes the partition over without a launch: those marks lie before the epoch.
+    marks = list(accumulate([at, gone, rebalance, epoch, created, registered, commit.at], max))
     names = ("expiry", "tick", "rebalance", "second tick", "launch", "query")
-    return {name: max(0.0, b - a) for name, a, b in zip(names, marks[:-1], marks[1:], strict=True)}
+    return {name: b - a for name, a, b in zip(names, marks[:-1], marks[1:], strict=True)}
 
 
 def wait_for_join(observer: Observer, worker: str) -> JoinFigures:
@@ -138,14 +142,14 @@ def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) 
         for run in observer.runs.values():  # asked early: a batch is short
             if run.id not in pids and (pid := page.find_pid(run.id)):
                 pids[run.id] = pid
-        caught = [r for r in find_uncommitted(observer) if r.id in pids]
+        caught = [(attempt, run) for attempt, run in find_uncommitted(observer).items() if run.id in pids]
         if not caught:
             return None
-        run = caught[0]
+        attempt, run = caught[0]
         os.kill(pids[run.id], signal.SIGSTOP)
         at = time.time()
         observer.look()
-        if not observer.has_committed(run.id):
+        if not observer.has_committed(attempt):
             return FrozenRun(run, pids[run.id], at)
         os.kill(pids[run.id], signal.SIGCONT)
         return None

@@ -44,6 +44,7 @@ class CommitSeen:
     version: int
     at: float
     run_id: str
+    attempt: str
     ranges: dict[str, tuple[int, int]]
 
 
@@ -76,7 +77,7 @@ class Observer:
         """Reads everything once. Raises what `check` raises, and CoordinationError."""
         self.check()
         now = time.time()
-        if not self.tree.there():
+        if not self.tree.exists():
             return  # the group's membership sensor has not founded it yet
         there = {live.incarnation for live in self.tree.live()}
         for incarnation in there - self.live.keys():
@@ -91,7 +92,8 @@ class Observer:
         for commit in deltalog.commits(self.main, self.version):
             self.version = commit.version
             if covered := ranges(commit):
-                self.commits.append(CommitSeen(commit.version, commit.at, str(commit.info.get("rota.run")), covered))
+                whose, attempt = (str(commit.info.get(f"rota.{one}")) for one in ("run", "attempt"))
+                self.commits.append(CommitSeen(commit.version, commit.at, whose, attempt, covered))
 
     def wait_until(self, what: Callable[[], T | None], timeout: float, waiting_for: str) -> T:
         """The first true value of `what()`. Raises EnvironmentFailed, which names `waiting_for`, after `timeout` seconds."""
@@ -136,9 +138,9 @@ class Observer:
         """How many files the table's log covers."""
         return sum(self.offsets().values())
 
-    def has_committed(self, run_id: str) -> bool:
-        """Whether a commit of this run is in the table."""
-        return any(c.run_id == run_id for c in self.commits)
+    def has_committed(self, attempt: str) -> bool:
+        """Whether the commit of this attempt is in the table."""
+        return any(c.attempt == attempt for c in self.commits)
 
     def attempts(self) -> dict[str, float]:
         """Attempt folder -> for how many seconds this observer has known it."""

@@ -103,7 +103,7 @@ class Stack:
         """Starts `dagster dev` with its daemon and sensors; returns its page, at port `wanted` if nobody listens there."""
         port = free_port(wanted)
         shutil.copyfile(self.root / "dagster_project" / "dagster.yaml", self.state.dagster / "dagster.yaml")
-        workspace = str(self.root / "workspace.yaml")
+        workspace = str(self.root / "dagster_project" / "workspace.yaml")
         command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
         self._start("dagster", command, signal.SIGINT)
         return DagsterPage(f"http://127.0.0.1:{port}")

@@ -1,5 +1,6 @@
 """A job that takes its time and writes nothing but the number of its rows."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from rota.dataplane.ports import DataFile, FailedPartition, Ranges, WrittenFiles
@@ -11,6 +12,7 @@ class TimedJob:
 
     def __init__(self, work: Callable[[Ranges], None], poison: Callable[[Ranges], str | None] = lambda _: None) -> None:
         self.work, self.poison = work, poison
+        self.attempts = itertools.count()
 
     def run(
         self,
@@ -23,7 +25,7 @@ class TimedJob:
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`."""
-        for number, job in enumerate(jobs):
+        for job in jobs:
             ranges = dict(recheck(job))
             if not ranges:
                 continue
@@ -32,7 +34,7 @@ class TimedJob:
                 del ranges[bad]
                 yield FailedPartition(bad, BadTransform(f"run {run_id} fails on {bad}", partition=bad))
             if ranges:
-                attempt = f"{run_id}-{number}"
+                attempt = f"{run_id}-{next(self.attempts)}"
                 files = tuple(
                     DataFile(f"data/{attempt}/{p}", p, end - start, end - start, 0, "{}", "{}")
                     for p, (start, end) in ranges.items()

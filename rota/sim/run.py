@@ -1,16 +1,17 @@
-"""The process of a run: the shipped `consume` or `replay`, over a session of its own, stepped through virtual time."""
+"""The process of a run: the shipped `serve` or `replay`, over a session of its own, stepped through virtual time."""
 
 import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition, consume
+from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Ports, Ranges
 from rota.errors import ForeignTable, RotaError
 from rota.ids import worker_of
 from rota.pipeline import Pipeline, delta, files
 from rota.replay import replay
+from rota.serve import Rest, RunEnd, serve
 from rota.sim.job import TimedJob
 from rota.sim.journal import SteppedStore
 from rota.sim.timeline import Process, steps, wait
@@ -60,7 +61,12 @@ class RunProcess:
 
     def events(self) -> Iterator[Event]:
         """What the run tells, one by one."""
-        return consume(self.tree(), PIPELINE, self.incarnation, self.partitions, self.run_id, self.ports())
+        stage = self.stage
+        served = serve(
+            self.tree(), stage.pipeline, self.incarnation, self.partitions, self.run_id, self.ports(), stage.terms,
+            wait=self.pause,
+        )  # fmt: skip
+        return (event for event in served if not isinstance(event, Rest | RunEnd))
 
     def _live(self) -> None:
         stage = self.stage
@@ -83,7 +89,7 @@ class RunProcess:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, CommittedBatch):
-            self.stage.checker.told(event.partition, event.start, event.end)
+            self.stage.checker.note_told(event.partition, event.start, event.end)
         elif isinstance(event, ParkedPartition) and "Type: rota adopt" in event.reason:
             self.stage.checker.note("restored", event.reason)
         self.stage.heard(self, event)

@@ -7,10 +7,13 @@ from random import Random
 from typing import Any
 
 from rota.coordination import overrides
+from rota.coordination.alone import found_own_records
 from rota.coordination.records import Loads, WorkerOverrides
 from rota.core import Worker
+from rota.core.protocols.registry import ASSIGNED
 from rota.errors import RotaError
 from rota.ids import key_of, pipeline_of, worker_of
+from rota.sim.alone_checker import AloneChecker
 from rota.sim.controller import Controller
 from rota.sim.meter import Meter
 from rota.sim.parts import SHIPPED, Parts
@@ -57,14 +60,18 @@ class Simulation(Stage):
         seed: int = 1,
         options: Mapping[str, Any] | None = None,
         parts: Parts = SHIPPED,
+        protocol: str = ASSIGNED,
     ) -> None:
-        self.world, self.assignor, self.seed = world, assignor, seed
+        self.world, self.assignor, self.seed, self.protocol = world, assignor, seed, protocol
         base = {p.id: p.load for p in world.partitions}
-        again = f"rota simulate --world {world.name} --assignor {assignor} --seed {seed}"
+        how = f"--assignor {assignor}" if protocol == ASSIGNED else f"--protocol {protocol}"
+        again = f"rota simulate --world {world.name} {how} --seed {seed}"
         super().__init__(base, world.team, world.timing, Random(f"{world.name}/{seed}"), parts, again)
+        if protocol != ASSIGNED:
+            self.checker = AloneChecker(self, strict=False)
         self.checker.strict = parts == SHIPPED
-        self.policy = world.policy
-        self._found(options or {})
+        self.policy, self.options = world.policy, options or {}
+        self._found_group(self.options)
         self.base = dict(base)
         self.truth.load = dict(base)
         self.reported = {p: load * ROWS for p, load in base.items()}
@@ -80,7 +87,7 @@ class Simulation(Stage):
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
 
-    def _found(self, options: Mapping[str, Any]) -> None:
+    def _found_group(self, options: Mapping[str, Any]) -> None:
         """The group, its policy and its partitions are there."""
         policy = self.world.policy
         keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
@@ -88,6 +95,7 @@ class Simulation(Stage):
             keys[partition.source].append(key_of(partition.id))
         self.reader.found(
             assignor=self.assignor,
+            protocol=self.protocol,
             options=options,
             budget=policy.budget,
             cooldown=float(policy.cooldown),
@@ -95,6 +103,8 @@ class Simulation(Stage):
         )
         for source, mine in keys.items():
             self.reader.grow(source, mine)
+        if self.protocol != ASSIGNED:
+            found_own_records(self.reader, [p.id for p in self.world.partitions])
 
     def run(self) -> Result:
         """Lets the world happen. Raises Violation."""
@@ -104,7 +114,8 @@ class Simulation(Stage):
         for worker in world.team:
             if worker.id not in world.later:
                 self._join(worker.id)
-        self.timeline.spawn(self.controller.life())
+        if self.protocol == ASSIGNED:
+            self.timeline.spawn(self.controller.life())
         self.timeline.spawn(self._backlog(), 3.0)
         self.timeline.spawn(self._loads(), 2.0)
         for happening in world.happenings:
@@ -119,7 +130,7 @@ class Simulation(Stage):
         meter = self.meter
         return Result(
             world=self.world.name,
-            assignor=self.assignor,
+            assignor=self.assignor if self.protocol == ASSIGNED else self.protocol,
             seed=self.seed,
             duration=self.world.duration,
             imbalance_p50=meter.percentile(0.5),
@@ -192,7 +203,9 @@ class Simulation(Stage):
     def is_quiet(self, worker: WorkerProcess) -> bool:
         """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
         state = worker.agent.state
-        nothing_new = worker.seen == self.server.stirred and state.suspended is None
+        chooser = worker.agent.chooser
+        nothing_new = worker.seen == self.server.stirred and state.suspended is None and not chooser.pending
+        nothing_new = nothing_new and (chooser.due is None or chooser.due > worker.agent.clock())
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:

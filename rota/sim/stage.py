@@ -11,12 +11,13 @@ from rota.coordination.memory import MemoryStore
 from rota.core import Policy, Worker
 from rota.dataplane.ports import Job, Ports, Ranges
 from rota.errors import RotaError
-from rota.ids import worker_of
+from rota.ids import key_of, worker_of
+from rota.serve import Terms
 from rota.sim.checker import Checker
 from rota.sim.journal import JournalServer
 from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
-from rota.sim.run import Event, RunProcess
+from rota.sim.run import PIPELINE, Event, RunProcess
 from rota.sim.source import MemorySource
 from rota.sim.timeline import Process, Timeline, wait
 from rota.sim.truth import Truth
@@ -28,6 +29,8 @@ class Stage:
     """The actors, their store and their table, and the clock that they share without knowing."""
 
     group = "sim"
+    pipeline = PIPELINE
+    terms: Terms = Terms(linger=0.0)  # a run is one batch, but where a world says otherwise
 
     def __init__(
         self, partitions: Iterable[str], team: Iterable[Worker], timing: Timing, rng: Random, parts: Parts, again: str
@@ -104,7 +107,9 @@ class Stage:
 
     def ports(self, job: Job) -> Ports:
         """What a run works with."""
-        source = MemorySource(self.read_end, self.batch_limit, lambda: wait(self.late("")))
+        source = MemorySource(
+            self.read_end, self.batch_limit, lambda: wait(self.late("")), lambda: map(key_of, self.truth.load)
+        )
         ports = Ports(source, self.table, MemoryTable(self.group), job, lambda _: ports, lambda: self.now)
         return ports
 

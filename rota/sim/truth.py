@@ -28,6 +28,10 @@ class Changes:
     checkpoints: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     parks: list[tuple[str, dict[str, object] | None]] = field(default_factory=list)
     published: bool = False
+    chosen: bool = False  # somebody's target was written
+
+
+UNCHANGED = Changes()
 
 
 @dataclass(slots=True)
@@ -46,11 +50,14 @@ class Truth:
 
     def take_in(self, server: JournalServer) -> Changes:
         """What changed since the last event; the journal is empty afterwards."""
+        if not server.journal:
+            return UNCHANGED
         changes = Changes()
         for path in dict.fromkeys(server.journal):
             kind, name = folder(path), path.rpartition("/")[2]
             if kind == "head":
                 changes.published = True
+            changes.chosen |= kind == "assign"
             if kind not in ("own", "live", "checkpoints", "parked"):
                 continue
             node = server.node(path)

@@ -35,6 +35,7 @@ class WorkerProcess:
             session_timeout=stage.timing.session,
             clock=lambda: stage.clock(spec.id),
             machine=stage.parts.machine,
+            draw=stage.rng.random,
         )
         self.process = Process(self.life())
 
@@ -76,8 +77,8 @@ class WorkerProcess:
 
     def _say(self, word: str, /, **facts: object) -> None:
         """One decision, in the same step as the write that it tells of."""
-        if word == "claimed":
-            self.stage.checker.claimed(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
+        if word == "claimed" and "partition" in facts:  # of many at a time none is forced
+            self.stage.checker.note_claim(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
         if word.endswith("-refused"):
             self.seen = -1  # somebody else was first
         self.stage.said(self, word, facts)

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from rota.agent import PROOF, Agent
-from rota.coordination import membership, overrides, ownership, repair
+from rota.coordination import alone, membership, overrides, ownership, repair
 from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
+from rota.coordination.parking import explain_unreadable as kept_back
 from rota.coordination.parking import note_refusal, park
-from rota.coordination.parking import unreadable as kept_back
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
@@ -40,6 +40,7 @@ class Life:
         park(tree, P, "bad")
         tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
         note_refusal(tree, Refusal(partition=P, token=1, newer=2))
+        alone.grab(tree, self.w1, [P])
 
     def commits(self) -> dict[str, object]:
         """The checkpoint of the run of w1."""
@@ -70,7 +71,7 @@ def test_every_record_that_cannot_be_read_is_listed_with_what_removing_it_does(l
     found = repair.find_unreadable(life.tree)
     assert [one.path for one in found] == sorted(everything)
     assert all(one.effect and "{" not in one.record + one.effect and one.why.startswith(one.path) for one in found)
-    assert {one.path.split("/")[3] for one in found if not one.removable} == {"live", "runs", "assign"}
+    assert {one.path.split("/")[3] for one in found if not one.removable} == {"live", "runs", "assign", "grab"}
     effects = {one.path: one.effect for one in found}
     assert f"rota adopt --group {life.tree.group}" in effects[life.tree.paths.meta]
     with pytest.raises(Undecodable, match=f"rota repair --group {life.tree.group}"):

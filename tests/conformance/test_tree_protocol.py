@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.coordination import membership, overrides, ownership
+from rota.coordination import alone, membership, overrides, ownership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -14,6 +14,7 @@ from rota.coordination.records import (
     Checkpoint,
     Controller,
     Epoch,
+    Grab,
     GroupOverrides,
     Head,
     Live,
@@ -47,6 +48,7 @@ MODELS: dict[str, type[Record]] = {
     "head": Head,
     "assign/<worker>": Slots,
     "own/<partition>": Own,
+    "grab/<name>": Grab,
     "checkpoints/<partition>": Checkpoint,
     "runs/<incarnation>@<run id>@<session>": RunNode,
     "parked/<partition>": Parked,
@@ -58,6 +60,7 @@ PATTERNS = {
     "<incarnation>": r"w1@[0-9a-f]{16}",
     "<pipeline>": "flights",
     "<partition>": "flights:AA",
+    "<name>": "flights:AA",
     "<run id>@<session>": r"run-1@[0-9a-f]{16}",
     "<epoch, 10 digits>": r"\d{10}",
 }
@@ -102,6 +105,8 @@ def life(store: MemoryStore) -> GroupState:
     park(tree, "flights:AA", "bad")
     tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
     note_refusal(tree, Refusal(partition="flights:AA", token=1, newer=2))
+    alone.grab(tree, incarnation, ["flights:AA"])
+    alone.write_target(tree, incarnation, ["flights:AA"], target.version)
     return tree
 
 
@@ -144,7 +149,19 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     tree = life(store)
     root = tree.paths.root
     rename_pipeline(tree, "flights", "planes", {"flights:AA": "planes:AA"}, {})
-    names = ("live", "runs", "own", "assign", "controller", "head", "epochs", "checkpoints", "partitions", "load")
+    names = (
+        "live",
+        "runs",
+        "own",
+        "assign",
+        "grab",
+        "controller",
+        "head",
+        "epochs",
+        "checkpoints",
+        "partitions",
+        "load",
+    )
     shapes = {
         tuple(re.sub(rf"(\w+) {root}/(\w+)[^ ]*", r"\1 \2", op).lower() for op in ops)
         for ops in store.sent
@@ -153,6 +170,8 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     assert {row[0]: row[1] for row in rows("multi")}.keys() == {
         "claim",
         "release",
+        "choose",
+        "grab",
         "checkpoint",
         "park",
         "slots",
@@ -161,6 +180,8 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     }
     assert shapes == {
         ("check live", "check assign at a version", "set own"),
+        ("check live", "set assign"),
+        ("check live", "create grab"),
         ("check runs", "check own at a version", "create checkpoints"),
         ("check controller at a version", "create own"),
         ("check controller at a version", "create assign"),

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CARD = ["resources", "assets", "sensors", "dagster_project"]  # each may import those before it, and rota
+# Each may import those before it, and rota. The first three are `rota.dagster.<folder>`, through links in `rota/dagster/`.
+CARD = ["resources", "assets", "sensors", "dagster_project"]
 ROOMS = {  # a room of rota -> the rooms that it may import
     "core": {"core"},
     "coordination": {"core", "coordination"},
@@ -22,10 +23,16 @@ ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
     "deltalake": {"rota/dataplane", "pipelines"},
-    "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines"},
+    "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines", "rota/dagster"},
     "dagster_pyspark": {"resources"},
     "ortools": {"rota/core"},
 }
+IMPLEMENTATIONS = (  # of the ports in rota/dataplane/ports.py
+    "rota.dataplane.delta",
+    "rota.dataplane.files",
+    "rota.dataplane.spark.spark_job",
+    "rota.dataplane.spark.spark_source",
+)
 CORE_LIBRARIES = {"numpy", "ortools"}
 
 
@@ -54,10 +61,17 @@ def test_imports_go_one_way(path: Path) -> None:
     here = room(path)
     for name in imports(path):
         top, *rest = name.split(".")
+        card = rest[1] if name.startswith("rota.dagster.") else top
         if here in CARD:
-            assert top not in CARD or CARD.index(top) <= CARD.index(here), f"{path} imports {name} upwards"
+            assert card not in CARD or CARD.index(card) <= CARD.index(here), f"{path} imports {name} upwards"
+            assert top not in CARD[:3], (
+                f"{path} imports {name}, which is {top} of whoever runs it: say rota.dagster.{top}"
+            )
             continue
-        assert top not in CARD, f"{path} of the engine imports {name} of the card"
+        if here == "dagster":
+            continue  # it puts the card together
+        of_the_card = card in CARD or name.startswith("rota.dagster")
+        assert not of_the_card, f"{path} of the engine imports {name} of the card"
         if top == "rota" and rest and here in ROOMS and (ROOT / "rota" / rest[0]).is_dir():
             assert rest[0] in ROOMS[here], f"room {here} imports {name}: {path}"
         if top == "rota" and rest and here in ROOMS and here not in DRIVES and not (ROOT / "rota" / rest[0]).is_dir():
@@ -73,6 +87,21 @@ def test_each_library_has_its_room(path: Path) -> None:
         top = name.split(".")[0]
         if top in ONLY_IN:
             assert any(where.startswith(prefix) for prefix in ONLY_IN[top]), f"{where} imports {name}"
+
+
+@pytest.mark.parametrize("path", sources("rota", *CARD), ids=lambda p: str(p.relative_to(ROOT)))
+def test_who_implements_a_port_is_named_in_the_registry_alone(path: Path) -> None:
+    """A source, a table or a job is found by its declaration: another one comes in by a folder and a line there."""
+    where = str(path.relative_to(ROOT))
+    if where.startswith("rota/dataplane/") or where == "rota/registry.py":
+        return
+    named = [name for name in imports(path) if name.startswith(IMPLEMENTATIONS)]
+    assert not named, f"{where} goes past the ports: {named}"
+
+
+def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:
+    rooms = {name.split(".")[1] for name in imports(ROOT / "rota/pipeline.py") if name.startswith("rota.")}
+    assert rooms <= LEAVES | {"core"}, "every room may import it"
 
 
 def test_core_needs_numpy_and_a_flow_solver_only() -> None:
@@ -98,3 +127,20 @@ def test_no_module_has_an_empty_name() -> None:
 
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize(
+    "module", ["eligibility", "rights", "backlog", "history", "coordination/snapshot", "coordination/group_reader"]
+)
+def test_who_only_reads_a_group_asks_for_a_reader(module: str) -> None:
+    named = [name for name in imports(ROOT / f"rota/{module}.py") if name.startswith("rota.coordination.group_state")]
+    assert not named, f"{module} could write: {named}"
+
+
+@pytest.mark.parametrize("path", sources("rota"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_name_is_imported_from_where_it_stands(path: Path) -> None:
+    """Only a package may pass on what its modules hold."""
+    if path.name == "__init__.py":
+        return
+    lists = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign) and "__all__" in ast.dump(n)]
+    assert not lists, f"{path} has an __all__"

@@ -43,8 +43,19 @@ def test_help_imports_nothing_heavy() -> None:
     modules = {name.split(".")[0] for name in said.splitlines()[-1].split()}
     assert "click" in modules
     assert not modules & HEAVY
+    assert "Show what happened: epochs with their moves, commits, refused writes." in " ".join(said.split()), "not cut"
     for verb in ("demo", "up", "status", "why", "history", "check"):
         assert f"  {verb} " in said
+
+
+def test_a_typo_is_answered_with_the_command_that_was_meant() -> None:
+    assert "Did you mean `rota status`?" in rota("staus").stderr
+    assert "Did you mean" not in rota("zzz").stderr
+
+
+def test_completion_prints_what_a_shell_reads() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_ROTA_COMPLETE" in rota("completion", shell).stdout
 
 
 def test_a_partition_of_any_script_is_printed_on_any_terminal() -> None:

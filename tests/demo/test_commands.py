@@ -1,114 +1,22 @@
 """The commands against a real ZooKeeper in which a small group stands."""
 
-import json
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
-import rota
-from rota.cli import cli
-from rota.coordination import membership, ownership
-from rota.coordination.client import connect
-from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.catalog import load
+from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
-from rota.coordination.publication import Audit, Publication, publish, take_control
-from rota.coordination.records import Checkpoint, Live, Loads, Parked, Refusal, Refusals, encode
-from rota.core import Move
+from rota.coordination.records import Checkpoint, Loads, Parked
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
 from rota.errors import RotaError
-from rota.pipeline import load
-from tests.demo.json_keys import documented, held
-
-KEYS = ("AA", "B6", "UA")
-
-
-@dataclass(frozen=True)
-class Group:
-    hosts: str
-    tree: GroupState
-    w1: str
-    w2: str
-
-
-@pytest.fixture(scope="module")
-def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    """w1 holds AA and B6, w2 got UA in epoch 2 and committed it; B6 is parked; a late write of UA was refused."""
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        with connect(server.hosts) as one, connect(server.hosts) as two:
-            tree = GroupState(one, "default")
-            tree.found()
-            tree.grow("flights", KEYS)
-            w1 = membership.join(tree, "w1", Live(endpoint="sc://127.0.0.1:1"))
-            w2 = membership.join(GroupState(two, "default"), "w2", Live(capacity=2.0))
-            term = take_control(tree)
-            first = {"w1": frozenset(f"flights:{k}" for k in KEYS)}
-            placed = tuple(Move(f"flights:{k}", None, "w1", 1.0, "it had no owner") for k in KEYS)
-            audit = Audit("w1 joined", ("w1",), (), placed, {"moves": 0, "placements": 3, "imbalance_after": 1.0}, "r1")
-            term = publish(tree, term, Publication(first, audit=audit)).term
-            second = {"w1": frozenset({"flights:AA", "flights:B6"}), "w2": frozenset({"flights:UA"})}
-            moved = (Move("flights:UA", "w1", "w2", 1.0, "w1 was 1 over its quota of 2"),)
-            audit = Audit("w2 joined", ("w2",), (), moved, {"moves": 1, "placements": 0, "imbalance_after": 1.3}, "r2")
-            publish(tree, term, Publication(second, audit=audit))
-            for incarnation, partition in ((w1, "flights:AA"), (w1, "flights:B6"), (w2, "flights:UA")):
-                holder = tree if incarnation == w1 else GroupState(two, "default")
-                ownership.claim(holder, incarnation, partition, tree.owned([partition])[partition].version)
-            token = tree.owned()["flights:UA"].token
-            done = Checkpoint(offset=3, token=token, run_id="run-7", rows=2500, seconds=1.5, epoch=2)
-            one.create(tree.paths.checkpoint("flights:UA"), encode(done))
-            one.create(
-                tree.paths.parking("flights:B6"), encode(Parked(reason="the transform raised ValueError: no", offset=1))
-            )
-            late = Refusal(partition="flights:UA", token=token - 1, newer=token, run_id="run-6", at=one.now())
-            tree.update(tree.paths.refused, Refusals, lambda was: Refusals(ring=(*(was.ring if was else ()), late)))
-            yield Group(server.hosts, tree, w1, w2)
-
-
-@pytest.fixture
-def run(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Run"]:
-    monkeypatch.setenv("ROTA_ZOOKEEPER", group.hosts)
-    monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path))
-    return Run()
-
-
-class Run:
-    """Calls a command in this process."""
-
-    def __call__(self, *arguments: str) -> Result:
-        result = CliRunner().invoke(cli, arguments, catch_exceptions=True)
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    def json(self, *arguments: str) -> dict[str, object]:
-        document = json.loads(self(*arguments, "--json").output)
-        said = documented(arguments[0])
-        assert set(held(document, said)) == said
-        return document
-
-
-def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) -> None:
-    seen = run.json("status")
-    assert seen["epoch"] == 2
-    assert seen["sentence"].startswith("Epoch 2: w2 joined")
-    workers = {w["id"]: w for w in seen["workers"]}
-    assert (workers["w1"]["owned"], workers["w1"]["target"], workers["w1"]["incarnation"]) == (2, 2, group.w1)
-    partitions = {p["id"]: p for p in seen["partitions"]}
-    ua = partitions["flights:UA"]
-    assert (ua["owner"], ua["incarnation"], ua["offset"]) == ("w2", group.w2, 3)
-    assert "ValueError" in partitions["flights:B6"]["parked"]
-    table = run("status").output
-    assert "flights:UA" in table
-    assert "w2" in table
+from tests.demo.small_group import KEYS, Group, Run
 
 
 def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
@@ -121,37 +29,6 @@ def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: 
     assert "w1 was 1 over its quota of 2" in text
     with pytest.raises(RotaError, match="flights:AA, flights:B6, flights:UA"):
         run("why", "flights:XX")
-
-
-def test_why_tells_of_a_file_that_grew_after_it_was_consumed(group: Group, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "flights.py").write_text(
-        "from rota import Pipeline, delta, files\n"
-        f"source = files({str(tmp_path / 'land')!r}, format='json', schema='n int', settle=0.0)\n"
-        f"pipeline = Pipeline(source=source, table=delta({str(tmp_path / 'table')!r}))\n"
-    )
-    file = tmp_path / "land" / "UA" / "1.json"
-    file.parent.mkdir(parents=True)
-    file.write_text('{"n": 1}\n')
-    pipeline = load(tmp_path).pipelines["flights"]
-    FilesSource.of(pipeline).assign_offsets(("flights:UA",))
-    main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
-    claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
-    main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}))
-    assert run.json("why", "flights:UA")["rewritten"] is None
-    file.write_text('{"n": 1}\n{"n": 2}\n')
-    assert "UA/1.json (offset 0) changed after being consumed" in str(run.json("why", "flights:UA")["rewritten"])
-    assert run.json("why", "flights:AA")["rewritten"] is None
-
-
-def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
-    seen = run.json("history")
-    assert [(e["epoch"], e["moved"]) for e in seen["epochs"]] == [(1, 3), (2, 1)]
-    assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights:UA", "run-6")]
-    assert "refused: a write of flights:UA by run run-6" in run("history", "--png", str(tmp_path / "h.png")).output
-    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
-    moves = rota.read_moves("default")
-    assert moves["partition"].tolist() == ["flights:AA", "flights:B6", "flights:UA", "flights:UA"]
-    assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
 
 
 def test_an_unknown_group_is_named_with_those_there_are(run: Run) -> None:
@@ -182,7 +59,10 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     run("pin", "flights:UA", "w1")
     assert group.tree.overrides().pins == {"flights:UA": "w1"}
     assert "pinned to w1" in run.json("why", "flights:UA")["would_move"][0]
-    assert "w9 is not live, so it waits; live: w1, w2" in run("pin", "flights:UA", "w9").output
+    with pytest.raises(RotaError, match=r"w9 is not live, .* Live: w1, w2. Choose one of them, or give --wait"):
+        run("pin", "flights:UA", "w9")
+    assert group.tree.overrides().pins == {"flights:UA": "w1"}
+    assert "pinned to w9: it waits until that is live" in run("pin", "flights:UA", "w9", "--wait").output
     assert "no longer pinned" in run("pin", "flights:UA", "--clear").output
     assert group.tree.overrides().pins == {}
     run("pause")

@@ -50,6 +50,7 @@ class Line:
             "ROTA_LANDING": str(self.landing),
             "ROTA_TABLES": str(self.tables),
             "ROTA_SESSION_TIMEOUT": f"{SESSION:g}",
+            "ROTA_REPORT": "6",
             "PYTHONPATH": str(ROOT),
         }
         self.dev = DagsterDev(self.folder / "dagster", self.environ)
@@ -121,7 +122,7 @@ class Line:
     def epoch(self, group: str) -> Any:
         """The audit of the group's last publication; None before the first."""
         with self.tree(group) as tree:
-            return (tree.epochs(1) or (None,))[-1] if tree.there() else None
+            return (tree.epochs(1) or (None,))[-1] if tree.exists() else None
 
     def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
         """The first last publication for which `true` holds."""

@@ -11,8 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import names
-from dagster_project.definitions import compose
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -23,8 +22,11 @@ from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.baselines import memoryless
 from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
-from rota.pipeline import load
+from rota.dagster.assets.names import Names
+from rota.dagster.location import compose
 from rota.rebalance import observe
+
+names = Names()
 
 FILE = """
 from rota import Group, Pipeline, delta, files

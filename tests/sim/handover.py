@@ -8,26 +8,28 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from rota.consume import DroppedPartition
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
-from rota.coordination.parking import waiting
+from rota.coordination.parking import is_waiting
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core import Worker
 from rota.dataplane.ports import Ranges
 from rota.errors import Conflict, RotaError
+from rota.serve import Terms
 from rota.sim.parts import SHIPPED, Parts
-from rota.sim.run import Event, ReplayProcess, RunProcess
+from rota.sim.run import PIPELINE, Event, ReplayProcess, RunProcess
 from rota.sim.stage import Stage
 from rota.sim.timeline import Life, Process
 from rota.sim.worker import WorkerProcess
 from rota.sim.world import Timing
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
+LASTING = Terms(linger=2.0, max_run=15.0)
 CAP = 3  # any two of the workers can hold everything
 TEAM = tuple(Worker(f"w{n}", max_partitions=CAP) for n in (1, 2, 3))
 PARTITIONS = tuple(f"s:{n}" for n in range(5))
@@ -55,6 +57,7 @@ class HandOver(Stage):
     fails on its data."""
 
     partitions = PARTITIONS
+    pipeline = replace(PIPELINE, name="s")
 
     def __init__(
         self,
@@ -67,7 +70,9 @@ class HandOver(Stage):
         longest_batch: float = 3.0,
         churn: float = 30.0,
         patience: float = 60.0,
+        terms: Terms = LASTING,
     ) -> None:
+        self.terms = terms
         self.seed, self.churn, self.patience = seed, churn, patience
         self.rate = 0.03 if faults else 0.0  # of a fault, at each step of an agent or a run
         self.restless, self.poisoned, self.longest_batch = restless, poisoned, longest_batch
@@ -296,7 +301,7 @@ class HandOver(Stage):
         while True:
             yield 0.5
             live, targets = self.reader.newest(self.reader.live()), self.reader.targets()[1]
-            parked = {p for p, one in self.reader.parked().items() if waiting(one.record, self.now)}
+            parked = {p for p, one in self.reader.parked().items() if is_waiting(one.record, self.now)}
             busy = {who.incarnation for _, _, who in self._alive() if isinstance(who, RunProcess)}
             for worker, view in live.items():
                 named = targets[worker].partitions if worker in targets else frozenset()

@@ -14,6 +14,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core.reconcile import Looked
+from rota.serve import Terms
 from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, changing, no_wait
@@ -75,7 +76,12 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "claims beyond the cap": ("cap", False, Parts(machine=NO_CAP), {"restless": RESTLESS}),
     "no wait before a forced claim": ("rude", False, Parts(machine=no_wait), {}),
     "two runs of one owner": ("misparked", False, Parts(run=RunWithoutElder), {}),
-    "release under a target that is no more": ("rude", False, Parts(connected=changing(NO_DROPPED)), {"restless": 0.5}),
+    "release under a target that is no more": (
+        "rude",
+        False,
+        Parts(connected=changing(NO_DROPPED)),
+        {"restless": 0.5, "terms": Terms(linger=0.0)},  # a run that looked a moment ago seldom meets it
+    ),
     "parks whoever owns it now": (
         "misparked",
         True,
@@ -100,7 +106,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
     table: type[MemoryTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
-    world = HandOver(0, parts=Parts(table=table), poisoned=0.0)
+    world = HandOver(0, parts=Parts(table=table), poisoned=0.0, terms=Terms(linger=0.0))
     tree, two = GroupState(world.server.connect(), world.group), world.partitions[:2]
     incarnation = join(tree, "w1", Live())
     slots = Slots(slots=(Slot(epoch=1, partitions=frozenset(two)),))

@@ -9,8 +9,9 @@ import pytest
 from rota.core.assignors import ASSIGNORS
 from rota.errors import ConfigError
 from rota.sim.simulation import Result, Simulation
-from rota.sim.world import Happening, World
+from rota.sim.world import Happening
 from rota.sim.worlds import WORLDS, world
+from tests.sim.small_worlds import smaller
 
 
 @cache
@@ -27,21 +28,6 @@ def test_sticky_settles_in_every_world_and_wastes_nothing(name: str) -> None:
     assert result.imbalance_p50 <= 1.25  # in cap-cut nothing better is possible for half of the time
     assert result.converge < 90
     assert 0 <= result.unavoidable_moves <= result.moves
-
-
-def smaller(name: str) -> World:
-    """A sixth of the partitions, looked at less often, and no longer than it takes to settle."""
-    whole = world(name)
-    struck = {happening.who for happening in whole.happenings}
-    parts = tuple(p for i, p in enumerate(whole.partitions) if i % 6 == 0 or p.id in struck)
-    ids, last = {p.id for p in parts}, max((happening.at for happening in whole.happenings), default=0.0)
-    return replace(
-        whole,
-        partitions=parts,
-        initial={p: owner for p, owner in whole.initial.items() if p in ids},
-        duration=min(whole.duration, last + 300),
-        timing=replace(whole.timing, backlog=30.0, poll=3.0, report=60.0),
-    )
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
@@ -65,7 +51,7 @@ def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
     simulation = Simulation(replace(world("crash"), happenings=(Happening(120, "crash", dead),)))
     result = simulation.run()
     first, second = simulation.reader.epochs()
-    held = {m.partition for m in first.moves if m.taker == dead}
+    held = {m.partition for m in first.moves if m.to_worker == dead}
     assert len(held) == (9 if dead == "w05" else 10)
     assert {m.partition for m in second.moves} == held
     assert result.moves == result.unavoidable_moves == len(held)
@@ -88,7 +74,7 @@ def test_a_policy_paces_what_is_voluntary_and_waits_for_who_may_return() -> None
     simulation.run()
     moved = [e for e in simulation.reader.epochs() if e.epoch > 1 and e.moves]
     assert not [e for e in moved if 240 <= e.at < 400]
-    at_once = [(e.moves[0].giver, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
+    at_once = [(e.moves[0].from_worker, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
     assert at_once == [("w03", 6), ("w05", 6)]
     paced = [e for e in moved if not e.measures["unavoidable_moves"]]
     assert [len(e.moves) for e in paced] == [1] * len(paced)
@@ -142,11 +128,11 @@ def rounds(assignor: str, seed: int) -> list[Round]:
     found = []
     for epoch in simulation.reader.epochs():
         if epoch.epoch > 1 and epoch.moves:
-            owner |= {m.partition: m.taker for m in epoch.moves}
+            owner |= {m.partition: m.to_worker for m in epoch.moves}
             used: Counter[str] = Counter()
             for partition, worker in owner.items():
                 used[worker] += load[partition]
-            givers, takers = {m.giver for m in epoch.moves}, {m.taker for m in epoch.moves}
+            givers, takers = {m.from_worker for m in epoch.moves}, {m.to_worker for m in epoch.moves}
             found.append(Round(givers, takers, len(epoch.moves), used.most_common(1)[0][0]))
     return found
 

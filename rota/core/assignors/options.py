@@ -15,16 +15,21 @@ MOST = 1e15  # the largest whole number that an option may be
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The default and the valid values of an option: true and false, or numbers from `least` to `most`, whole ones only if
-    `whole`."""
+    """The default and the valid values of an option: one of `words`, true and false, or numbers from `least` to `most`,
+    whole ones only if `whole`."""
 
     default: Any
     least: float = 0.0
     most: float | None = None
     whole: bool = False
+    words: tuple[str, ...] = ()
 
     def check(self, where: str, value: Any) -> Any:
         """Returns `value` if it is valid. Raises ConfigError."""
+        if self.words:
+            if value not in self.words:
+                raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {', '.join(self.words)}")
+            return value
         if isinstance(self.default, bool):
             if not isinstance(value, bool):
                 raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: true, false")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rota.dataplane.ports import Batch, LogEntry
-from rota.ids import key_of, partition_id, pipeline_of
+from rota.ids import rename_id
 
 T = TypeVar("T")
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
@@ -48,23 +48,18 @@ def parse_entries(entries: Iterable[Mapping[str, object]]) -> Iterator[LogEntry]
     renamed: list[tuple[str, str]] = []  # the former first
     for entry in entries:
         if one := parse_entry(entry):
-            yield _renamed(one, renamed) if renamed else one
+            yield _rename_entry(one, renamed) if renamed else one
             if one.op == "rename":
                 renamed[:0] = json.loads(str(entry["rota.renamed"])).items()
 
 
-def _renamed(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
+def _rename_entry(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
     def named(by_partition: Mapping[str, T]) -> Mapping[str, T]:
         for old, new in renamed:
             by_partition = {rename_id(p, old, new): value for p, value in by_partition.items()}
         return by_partition
 
     return replace(one, tokens=named(one.tokens), ranges=named(one.ranges), rows=named(one.rows), bad=named(one.bad))
-
-
-def rename_id(partition: str, old: str, new: str) -> str:
-    """The partition's id after its pipeline `old` was renamed to `new`."""
-    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:

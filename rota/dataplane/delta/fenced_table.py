@@ -7,8 +7,9 @@ any failure the table is opened again and history, token and offset decide what 
 """
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -120,7 +121,7 @@ class FencedTable:
         past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
         spans = {p: join_ranges(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
-        said = self._said(found)
+        said = self._explain_foreign(found)
         return {
             p: f"{said} (of {p}: {', '.join(f'{start} to {end}' for start, end in of)})" if of else said
             for p, of in spans.items()
@@ -129,7 +130,7 @@ class FencedTable:
     def _find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
         return None if self.editable else find_foreign_commit(self.path, table)
 
-    def _said(self, found: ForeignCommit) -> str:
+    def _explain_foreign(self, found: ForeignCommit) -> str:
         return (
             f"{self.path}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at it, "
             f"then: rota adopt; rows that are gone come back by a replay of their offsets"
@@ -191,17 +192,10 @@ class FencedTable:
             assert isinstance(table, DeltaTable)
             self._check_same_copy(claimed)
             self.check_on_disk(batch.files)
-            try:
-                said = self.describe(batch, claimed.tokens)
-                self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
-                error: Exception | None = None
-            except (DeltaError, OSError) as caught:
-                error = caught
-            if (version := self.find_commit(batch.id, since)) is not None:
+            said, moves = self.describe(batch, claimed.tokens), self._moves(batch, claimed.tokens)
+            write = partial(self._write, table, batch.files, moves, said)
+            if (version := self.try_commit(batch.id, since, write)) is not None:
                 return version
-            if error is None:
-                return int(self.open_existing().version())
-            check_lost_race(self.path, error)
             claimed = self.renew(claimed, partitions)
         raise EnvironmentFailed(
             f"{self.path}: no commit in {TRIES} tries. Nothing of this batch was written; try again"
@@ -319,7 +313,7 @@ class FencedTable:
 
     def _check_untouched(self, table: DeltaTable) -> None:
         if found := self._find_foreign_commit(table):
-            raise ForeignTable(f"{self._said(found)}. Nothing was written")
+            raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
 
     def _widen(self, claimed: TableClaim, batch: Batch) -> TableClaim:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
@@ -335,6 +329,18 @@ class FencedTable:
         except (DeltaError, OSError) as error:
             check_lost_race(self.path, error)
         return self._widen(self.renew(claimed, tuple(batch.ranges)), batch)
+
+    def try_commit(self, commit: str, since: int, write: Callable[[], None]) -> int | None:
+        """Calls `write`, and returns the version after `since` that carries this commit id: the log says whether it went in,
+        whatever `write` says. None where it lost a race. Raises EnvironmentFailed where the disk or the store fails."""
+        error: Exception = OSError("the commit is not in the log")
+        try:
+            write()
+        except (DeltaError, OSError) as caught:
+            error = caught
+        if (version := self.find_commit(commit, since)) is None:
+            check_lost_race(self.path, error)
+        return version
 
     def find_commit(self, commit: str, since: int) -> int | None:
         """The version after `since` that carries this commit id."""

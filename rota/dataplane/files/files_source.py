@@ -28,7 +28,7 @@ from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
-from rota.settings import folder
+from rota.settings import resolve_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,8 +76,9 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        root, table = folder(pipeline.source.path), folder(pipeline.table.path)
-        return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
+        declared, table = pipeline.source, resolve_folder(pipeline.table.path)
+        assert isinstance(declared, Files)
+        return cls(pipeline.name, resolve_folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
 
     @property
     def can_replay(self) -> bool:
@@ -88,6 +89,14 @@ class FilesSource:
     def corruptible(self) -> bool:
         """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
         return self.declared.format != "parquet"
+
+    def find_place(self) -> str:
+        """See `Source.find_place`: the landing folder."""
+        if not self.root.is_dir():
+            raise ConfigError(
+                f"{self.root} is not there. Make the folder, mount its disk, or mend the path of files(...)"
+            )
+        return str(self.root)
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""

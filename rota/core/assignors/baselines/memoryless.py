@@ -45,15 +45,14 @@ def assign_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mappi
     such a number, then by the number: q-2 comes before q-10.
     """
     spread = read_options("ordinal", options, {"spread": Option(False)})["spread"]
+    return assign_slices(snapshot, "spread" if spread else "published")
 
-    def slices(partitions: int, workers: int, before: int) -> Ints:
-        if spread:
-            return _deal_evenly(partitions, workers, before)
-        able = min(workers, partitions)
-        return np.minimum(np.arange(partitions) // (partitions // able), able - 1)
 
+def assign_slices(snapshot: Snapshot, slices: str) -> Proposal:
+    """The slices of ordinals: `published` or `spread` as `assign_ordinal` says, or `sticky`: see `deal_sticky`."""
+    rule: DealRule = {"published": _deal_slices, "spread": _deal_evenly, "sticky": deal_sticky}[slices]
     return _deal(
-        snapshot, slices, "its slice belongs to {taker}", _order_by_ordinal(snapshot), _order_by_number(snapshot)
+        snapshot, rule, "its slice belongs to {taker}", _order_by_ordinal(snapshot), _order_by_number(snapshot)
     )
 
 
@@ -95,6 +94,29 @@ def _deal_evenly(partitions: int, workers: int, before: int) -> Ints:  # noqa: A
     return np.repeat(np.arange(workers), quota + (np.arange(workers) < rest))
 
 
+def _deal_slices(partitions: int, workers: int, before: int) -> Ints:  # noqa: ARG001
+    able = min(workers, partitions)
+    return np.minimum(np.arange(partitions) // (partitions // able), able - 1)
+
+
+def deal_sticky(partitions: int, workers: int, before: int) -> Ints:  # noqa: ARG001
+    """The place of each partition. Law: even as `spread`, and one worker more moves only what the newcomer gets, which is
+    the fewest possible: the slices of W + 1 are those of W, each without what it has too many at its end."""
+    held: list[list[int]] = [list(range(partitions))]
+    for team in range(2, workers + 1):
+        quota, rest = divmod(partitions, team)
+        given: list[int] = []
+        for place, mine in enumerate(held):
+            keeps = quota + (place < rest)
+            given += mine[keeps:]
+            del mine[keeps:]
+        held.append(sorted(given))
+    places = np.zeros(partitions, np.int64)
+    for place, mine in enumerate(held):
+        places[mine] = place
+    return places
+
+
 def _order_by_id(snapshot: Snapshot) -> Ints:
     return np.arange(len(snapshot.workers))
 
@@ -108,10 +130,15 @@ def _order_by_ordinal(snapshot: Snapshot) -> Ints:
 
 
 def _order_by_number(snapshot: Snapshot) -> Ints:
-    """The partitions ordered by the text before the number at the end of the id, then by that number."""
-    ends = [(name.rstrip("0123456789"), name) for name in snapshot.partition_ids]
-    keys = [(start.encode(), int(name[len(start) :] or -1)) for start, name in ends]
+    """The partitions in the order of `number_key`."""
+    keys = [number_key(name) for name in snapshot.partition_ids]
     return np.array(sorted(range(len(keys)), key=lambda i: (*keys[i], i)), np.int64)
+
+
+def number_key(name: str) -> tuple[bytes, int]:
+    """The text before the number at the end of an id, then that number: q-2 comes before q-10."""
+    start = name.rstrip("0123456789")
+    return start.encode(), int(name[len(start) :] or -1)
 
 
 def _find_kept(snapshot: Snapshot, match: Bools) -> Codes:

@@ -1,0 +1,49 @@
+"""Bundles what a run has to tell.
+
+Law: of each partition the first batch is told at once, then at most one sum in `seconds`, and always the last one. What a
+run that was killed could not tell is told by the next that works on the partition.
+"""
+
+from collections.abc import Callable, Iterator
+
+from rota.consume import CommittedBatch
+from rota.dataplane.ports import Table
+from rota.untold import Shown, find_untold, join
+
+Told = tuple[str, CommittedBatch]  # the incarnation that it concerns, and what is told
+
+
+class Report:
+    """The batches of a run that nobody was told of yet. `read_shown` tells where the page stands with a partition; `clock`
+    gives monotonic seconds."""
+
+    def __init__(
+        self, read_shown: Callable[[str], Shown | None], main: Table, seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self.read_shown, self.main, self.seconds, self.clock = read_shown, main, seconds, clock
+        self._untold: dict[str, list[Told]] = {}
+        self._told_at: dict[str, float] = {}
+
+    def add(self, incarnation: str, batch: CommittedBatch) -> None:
+        """Notes a batch. It joins the one before it, unless somebody else worked on the partition in between."""
+        before = self._untold.setdefault(batch.partition, [])
+        if before and before[-1][1].end == batch.start:
+            batch = join(before.pop()[1], batch)
+        before.append((incarnation, batch))
+
+    def take_due(self) -> Iterator[Told]:
+        """What is to be told now."""
+        now = self.clock()
+        for partition in [p for p in self._untold if now - self._told_at.get(p, -self.seconds) >= self.seconds]:
+            yield from self._take(partition)
+
+    def take_all(self) -> Iterator[Told]:
+        """What is left to be told when the run ends."""
+        for partition in list(self._untold):
+            yield from self._take(partition)
+
+    def _take(self, partition: str) -> Iterator[Told]:
+        self._told_at[partition] = self.clock()
+        for incarnation, batch in self._untold.pop(partition):
+            if untold := find_untold(batch, self.read_shown(partition), self.main):
+                yield incarnation, untold

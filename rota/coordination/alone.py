@@ -1,0 +1,169 @@
+"""What a worker that decides alone reads of its group, and writes: its own target and its grabs.
+
+Laws:
+1. The target that a live worker wrote in this life counts; what its former life or a controller left does not.
+2. A worker writes its own target only, at the version read, and only while its live node is there.
+3. A grab is made where there is none: of any number of workers that ask for a partition one has the grab, as long as it
+   lives. Grabs of who is not live count for nothing.
+4. What cannot be read is never taken for less: a worker whose record is unreadable is there and takes nothing new, and an
+   unreadable target or pipeline stops the look (Undecodable).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Grab, Meta, Own, Partitions, Slot, Slots, WorkerOverrides, encode
+from rota.coordination.snapshot import merge_worker
+from rota.coordination.store import MAX_OPS, Check, Create, Delete, Op, Set
+from rota.coordination.views import LiveView, Read, target_of
+from rota.core import Partition
+from rota.core.assignors.baselines.memoryless import number_key
+from rota.core.protocols.observation import Member
+from rota.errors import Conflict, Undecodable
+from rota.ids import is_id, is_partition, partition_id, worker_of
+
+AT_ONCE = MAX_OPS - 100  # grabs in one multi
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What one look of a worker shows of its group. `version` is that of its own target's node, None without one; `written`
+    says whether it wrote that in this life."""
+
+    meta: Meta
+    paused: bool
+    members: Mapping[str, Member]
+    partitions: tuple[Partition, ...]
+    grabs: Mapping[str, str]
+    version: int | None
+    written: bool
+
+
+def list_grabs(tree: GroupState) -> tuple[str, ...]:
+    """The names of all grabs that there are."""
+    return tuple(n for n in tree.store.children(tree.paths.grabs) if is_partition(n) or is_id(n))
+
+
+def read_others(tree: GroupState, worker: str) -> Others:
+    """The look of `worker`. Raises NoGroup, Unavailable, Undecodable."""
+    meta, head, overrides = tree.meta(), tree.head().record.epoch, tree.overrides()
+    partitions = list_partitions(tree.pipelines(), overrides.pins)
+    grabbed = list_grabs(tree)
+    grabs = {p.rpartition("/")[2]: r for p, r in tree.read_many([tree.paths.grab(n) for n in grabbed], Grab).items()}
+    live, people, slots = tree.newest(tree.live()), tree.worker_overrides(), tree.assigns()
+    _check_readable(tree, live)
+    doubtful = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
+    members: dict[str, Member] = {}
+    for name, view in live.items():
+        merged = merge_worker(
+            view, people[name].record if name in people else WorkerOverrides(), doubtful=name in doubtful
+        )
+        targets = _read_target(slots.get(name), view, head, whoever=name == worker)
+        members[name] = Member(replace(merged, usage=None), targets)
+    mine = slots.get(worker)
+    here = {view.incarnation for view in live.values()}
+    return Others(
+        meta,
+        overrides.paused,
+        members,
+        partitions,
+        {n: worker_of(r.record.incarnation) for n, r in grabs.items() if r.record.incarnation in here},
+        mine.version if mine is not None else None,
+        mine is not None and worker in live and mine.node.mzxid > live[worker].czxid,
+    )
+
+
+def find_own_targets(tree: GroupState) -> dict[str, frozenset[str]]:
+    """Worker -> the target that it wrote in this life, of every live worker. Raises Unavailable, Undecodable."""
+    live, head, slots = tree.newest(tree.live()), tree.head().record.epoch, tree.assigns()
+    _check_readable(tree, live)
+    return {name: _read_target(slots.get(name), view, head, whoever=False) for name, view in live.items()}
+
+
+def find_silent(tree: GroupState) -> frozenset[str]:
+    """The live workers that wrote no target in this life yet."""
+    live, slots = tree.newest(tree.live()), tree.assigns()
+    return frozenset(w for w, view in live.items() if w not in slots or slots[w].node.mzxid < view.czxid)
+
+
+def _check_readable(tree: GroupState, live: Collection[str]) -> None:
+    """Raises Undecodable where the target of a live worker cannot be read: nobody knows what it names."""
+    for path in tree.unreadable:
+        if path.startswith(f"{tree.paths.assigns}/") and path.rpartition("/")[2] in live:
+            raise Undecodable(tree.unreadable[path], path=path)
+
+
+def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, whoever: bool) -> frozenset[str]:
+    """The target of a worker, if it wrote that in this life, or `whoever` wrote it."""
+    if slots is None or not (whoever or slots.node.mzxid > view.czxid):
+        return frozenset()
+    target = target_of(slots.record, head, slots.version)
+    return target.partitions if target is not None else frozenset()
+
+
+def list_partitions(pipelines: Mapping[str, Read[Partitions]], pins: Mapping[str, str]) -> tuple[Partition, ...]:
+    """The partitions of the group, in the order of the numbers in their ids."""
+    found = [
+        Partition(one, source=name, requires=read.record.requires, pin=pins.get(one))
+        for name, read in pipelines.items()
+        for one in (partition_id(name, key) for key in read.record.keys)
+    ]
+    return tuple(sorted(found, key=lambda one: number_key(one.id)))
+
+
+def write_target(tree: GroupState, incarnation: str, partitions: Iterable[str], version: int | None) -> None:
+    """Makes the partitions the worker's own target. Raises Conflict where the node is not at the version (None: there is
+    one), or the incarnation is not live; Unavailable, Unknown."""
+    path = tree.paths.assign(worker_of(incarnation))
+    data = encode(Slots(slots=(Slot(epoch=0, partitions=frozenset(partitions)),)))
+    write = Create(path, data) if version is None else Set(path, data, version)
+    tree.store.multi([Check(tree.paths.live(incarnation)), write])
+
+
+def found_own_records(tree: GroupState, partitions: Iterable[str]) -> None:
+    """Makes a free own record for each of the partitions that has none. Raises Unavailable, Unknown."""
+    wanted, free = set(partitions), encode(Own())
+    while missing := sorted(wanted.difference(tree.store.children(tree.paths.owns)))[:AT_ONCE]:
+        try:
+            tree.store.multi([Create(tree.paths.own(partition), free) for partition in missing])
+        except Conflict as conflict:
+            if conflict.cause != "exists":  # somebody else makes them too
+                raise
+
+
+def grab(tree: GroupState, incarnation: str, names: Iterable[str]) -> frozenset[str]:
+    """Asks for the names; those that somebody else asks for. Raises Conflict where the incarnation is not live;
+    Unavailable, Unknown."""
+    data = encode(Grab(incarnation=incarnation))
+    return _write_each(
+        tree, incarnation, sorted(names), lambda path: Create(path, data, ephemeral=True), among=("exists",)
+    )
+
+
+def let_go(tree: GroupState, incarnation: str, names: Iterable[str]) -> None:
+    """Asks for the names no more. Raises as `grab` does."""
+    _write_each(tree, incarnation, sorted(names), Delete, among=("missing",))
+
+
+def _write_each(
+    tree: GroupState,
+    incarnation: str,
+    names: Sequence[str],
+    make: Callable[[str], Op],
+    among: Collection[str],
+) -> frozenset[str]:
+    """Writes the grab of each name, as many at a time as fit; those for which it failed for a cause that is `among` them."""
+    failed: set[str] = set()
+    for start in range(0, len(names), AT_ONCE):
+        waiting = list(names[start : start + AT_ONCE])
+        while waiting:
+            try:
+                tree.store.multi([Check(tree.paths.live(incarnation)), *(make(tree.paths.grab(n)) for n in waiting)])
+            except Conflict as conflict:
+                if conflict.index == 0 or conflict.cause not in among:
+                    raise
+                failed.add(waiting.pop(conflict.index - 1))
+            else:
+                waiting = []
+    return frozenset(failed)

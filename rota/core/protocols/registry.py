@@ -1,0 +1,39 @@
+"""The protocols by name, their options, and the function of each in which workers decide alone."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from rota.core.assignors.options import Option, read_options
+from rota.core.protocols.observation import Decide
+from rota.errors import ConfigError, shown
+
+ASSIGNED = "assigned"  # a controller publishes each worker's target
+# name -> module below rota.core.protocols, which has `decide`. A module is imported when it is first used.
+ALONE: dict[str, str] = {"claim": "claim", "ordinal": "ordinal"}
+OPTIONS: dict[str, Mapping[str, Option]] = {
+    "claim": {
+        "steal": Option("even", words=("even", "published")),
+        "strategy": Option("balanced", words=("balanced", "greedy")),
+        "interval": Option(30.0, least=0.1),
+    },
+    "ordinal": {"slices": Option("published", words=("published", "spread", "sticky"))},
+}
+
+
+def check_protocol(name: object, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every option of the protocol; those of `assigned` are its assignor's. Raises ConfigError."""
+    if name == ASSIGNED:
+        return dict(options)
+    if not isinstance(name, str) or name not in ALONE:
+        raise ConfigError(f"Unknown protocol {shown(name)}. Known: {', '.join(sorted((ASSIGNED, *ALONE)))}")
+    return read_options(f"protocol {name}", options, OPTIONS[name])
+
+
+def find_protocol(name: str) -> Decide | None:
+    """What a worker decides by under this protocol; None under `assigned`. Raises ConfigError with the known names."""
+    if name == ASSIGNED:
+        return None
+    check_protocol(name, {})
+    decide: Decide = import_module(f"rota.core.protocols.{ALONE[name]}").decide
+    return decide

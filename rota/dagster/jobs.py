@@ -1,0 +1,47 @@
+"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions,
+`<pipeline>__replay` reads consumed ones again."""
+
+from typing import Any
+
+import dagster as dg
+
+from rota.dagster.assets.names import Names
+from rota.pipeline import Group, Pipeline
+
+Job = Any  # Dagster keeps its name for it to itself
+MAX_RUNTIME = 3600  # seconds after which Dagster ends a run whose Spark hangs
+
+
+def make_rebalance_job(group: Group, names: Names) -> Job:
+    """The job that publishes the group's next epoch. One runs at a time, before all consuming runs."""
+    return dg.define_asset_job(
+        names.rebalance_job(group.name),
+        selection=[names.assignment(group.name)],
+        tags={**names.rebalance_tags(group.name), "dagster/priority": "10"},
+        executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
+        description=f"Decides which worker of group `{group.name}` owns which partition, and publishes the epoch.",
+    )
+
+
+def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
+    """The job that consumes what is new in the partitions of its config, for one worker."""
+    return dg.define_asset_job(
+        names.consume_job(pipeline.name),
+        selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
+        tags={**names.consume_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
+        description=f"Consumes what is new in pipeline `{pipeline.name}`.",
+    )
+
+
+def make_replay_job(pipeline: Pipeline, names: Names) -> Job:
+    """The job that reads consumed offsets again and replaces their rows. Its launchpad is filled in: what changed after it
+    was consumed, in the partitions that are selected there, or in those of a backfill."""
+    return dg.define_asset_job(
+        names.replay_job(pipeline.name),
+        selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
+        config={"ops": {names.consume_op(pipeline.name): {"config": {"replay": {"changed": True}}}}},
+        tags={**names.replay_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        executor_def=dg.in_process_executor,
+        description=f"Reads consumed offsets of pipeline `{pipeline.name}` again and replaces their rows.",
+    )

@@ -1,0 +1,98 @@
+"""A run serves its worker: it consumes, looks again, consumes, until there is a reason to end.
+
+Laws:
+1. Each batch is what it is in a run of one batch. `consume` reads the rights anew, registers the run for what it names,
+   claims, commits and writes the checkpoint. Between two batches the run has no node, so that no hand-over waits for it.
+2. The run ends between two batches, never within one: when nothing came for `linger` seconds, when `max_run` seconds are
+   over, when its worker leaves or is gone, or when `find_reason` gives a reason.
+3. A look names only what the run's worker may work on at that moment. What is named is judged again by `consume`.
+
+The clock is that of the ports; `wait` lets seconds pass.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rota.backlog import find_work
+from rota.consume import CommittedBatch, Event, ParkedPartition, consume
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Live
+from rota.dataplane.ports import Ports
+from rota.ids import worker_of
+from rota.pipeline import Pipeline
+
+PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a run serves, in seconds. With `linger` 0 it serves one batch."""
+
+    linger: float = 10.0
+    max_run: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The run has nothing to do until its next look."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The run serves no longer, for `reason`."""
+
+    reason: str
+
+
+def serve(
+    tree: GroupState,
+    pipeline: Pipeline,
+    incarnation: str,
+    partitions: Sequence[str],
+    run_id: str,
+    ports: Ports,
+    terms: Terms,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    find_reason: Callable[[], str] = str,
+) -> Iterator[Event | Rest | RunEnd]:
+    """Consumes `partitions`, then what each look finds. Yields what `consume` yields, a Rest before each pause, and at last
+    a RunEnd. Raises as `consume` does."""
+    began = came = ports.clock()
+    work, pause = tuple(partitions), PAUSE
+    while True:
+        if work:
+            left = max(0.0, began + terms.max_run - ports.clock())
+            for event in consume(tree, pipeline, incarnation, work, run_id, ports, left):
+                if isinstance(event, CommittedBatch | ParkedPartition):
+                    came = ports.clock()
+                yield event
+        if reason := _find_end(began, came, ports.clock(), terms):
+            yield RunEnd(reason)
+            return
+        yield Rest()
+        wait(pause)
+        looked = ports.clock()
+        found = find_work(tree, pipeline, ports.source, incarnation)
+        if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
+            yield RunEnd(reason)
+            return
+        work = tuple(found[0].lags) if found else ()
+        pause = max(PAUSE, 3 * (ports.clock() - looked))
+
+
+def _find_end(began: float, came: float, now: float, terms: Terms) -> str:
+    """Why the run's time is over; empty where it is not."""
+    if now - came >= terms.linger:
+        return f"nothing came for {terms.linger:g} s"
+    return f"it served for {terms.max_run:g} s" if now - began >= terms.max_run else ""
+
+
+def _find_leave(tree: GroupState, incarnation: str) -> str:
+    """Whether the worker is on its way out; empty where it stays."""
+    path = tree.paths.live(incarnation)
+    seen = tree.read_many([path], Live).get(path)
+    if seen is None:
+        return f"{incarnation} is gone, or what it announces cannot be read"
+    return f"{worker_of(incarnation)} leaves" if seen.record.leaving else ""

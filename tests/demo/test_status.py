@@ -1,0 +1,142 @@
+"""`rota status`, `rota why` and `rota history`: what people read first at night."""
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import rota
+from rota.catalog import load
+from rota.coordination import overrides
+from rota.coordination.parking import park, unpark
+from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import Batch
+from tests.demo.small_group import Group, Run, open_small_group
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+UP = "\x1b[1A"  # the cursor goes up a line
+
+
+def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) -> None:
+    seen = run.json("status")
+    assert seen["epoch"] == 2
+    assert seen["sentence"].startswith("Epoch 2: w2 joined")
+    workers = {w["id"]: w for w in seen["workers"]}
+    assert (workers["w1"]["owned"], workers["w1"]["target"], workers["w1"]["incarnation"]) == (2, 2, group.w1)
+    partitions = {p["id"]: p for p in seen["partitions"]}
+    ua = partitions["flights:UA"]
+    assert (ua["owner"], ua["incarnation"], ua["offset"]) == ("w2", group.w2, 3)
+    assert "ValueError" in partitions["flights:B6"]["parked"]
+    table = run("status").output
+    assert "flights:UA" in table
+    assert "w2" in table
+
+
+def commit_and_change(group: Group, folder: Path) -> None:
+    """UA committed one row and one bad one; then its file grew."""
+    (folder / "flights.py").write_text(
+        "from rota import Pipeline, delta, files\n"
+        f"source = files({str(folder / 'land')!r}, format='json', schema='n int', settle=0.0)\n"
+        f"pipeline = Pipeline(source=source, table=delta({str(folder / 'table')!r}))\n"
+    )
+    file = folder / "land" / "UA" / "1.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"n": 1}\n')
+    pipeline = load(folder).pipelines["flights"]
+    FilesSource.of(pipeline).assign_offsets(("flights:UA",))
+    main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
+    claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
+    main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}, bad={"flights:UA": 2}))
+    file.write_text('{"n": 1}\n{"n": 2}\n')
+
+
+def test_why_and_status_tell_of_a_file_that_grew_after_it_was_consumed(group: Group, run: Run, tmp_path: Path) -> None:
+    assert run.json("why", "flights:UA")["rewritten"] is None
+    commit_and_change(group, tmp_path)
+    assert "UA/1.json (offset 0) changed after being consumed" in str(run.json("why", "flights:UA")["rewritten"])
+    assert run.json("why", "flights:AA")["rewritten"] is None
+    ua = next(p for p in run.json("status")["partitions"] if p["id"] == "flights:UA")
+    assert "UA/1.json (offset 0) changed after being consumed" in ua["rewritten"]
+    assert ua["quarantined"] == 2
+    assert "replay" in ua["needs"]
+
+
+def test_status_filters_by_pipeline_worker_and_trouble(group: Group, run: Run) -> None:
+    def ids(*words: str) -> list[str]:
+        return [p["id"] for p in run.json("status", *words)["partitions"]]
+
+    assert ids("--pipeline", "flights") == ["flights:AA", "flights:B6", "flights:UA"]
+    assert ids("--pipeline", "flight") == []
+    assert ids("--worker", "w2") == ["flights:UA"]
+    assert [w["id"] for w in run.json("status", "--worker", "w2")["workers"]] == ["w2"]
+    assert ids("--trouble") == ["flights:B6"], "it is parked"
+
+
+def test_status_check_exits_1_when_a_person_is_needed_and_names_the_step(group: Group, run: Run) -> None:
+    seen = run("status", "--check", "--trouble")
+    assert seen.exit_code == 1
+    assert "rota retry flights:B6" in " ".join(seen.output.split())
+    unpark(group.tree, "flights:B6")
+    assert run("status", "--check").exit_code == 0
+    overrides.pin(group.tree, "flights:AA", "w9")
+    assert run("status", "--check", "--pipeline", "flights").exit_code == 1
+    assert "pinned to w9, which is not live" in " ".join(run("status").output.split())
+    overrides.pin(group.tree, "flights:AA", None)
+    park(group.tree, "flights:B6", "the disk is full", retry_after=3600.0)
+    assert run("status", "--check").exit_code == 0, "it is tried again by itself"
+
+
+def test_watch_draws_in_place_and_goes_on_after_an_outage(tmp_path: Path) -> None:
+    with open_small_group(tmp_path / "zookeeper") as group:
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "ROTA_ZOOKEEPER": group.hosts,
+            "ROTA_PIPELINES": str(tmp_path),
+        }
+        terminal, inner = pty.openpty()
+        watch = subprocess.Popen([sys.executable, "-m", "rota", "status", "--watch"], env=environ, stdout=inner)
+        os.close(inner)
+        shown: list[str] = []
+        reader = threading.Thread(target=collect, args=(terminal, shown), daemon=True)
+        reader.start()
+        try:
+            wait_until(lambda: "flights:UA" in "".join(shown), 30)
+            overrides.pin(group.tree, "flights:AA", "w1")
+            wait_until(lambda: "pinned to w1" in "".join(shown), 30)
+            assert UP in "".join(shown), "a second look is drawn over the first"
+            group.server.kill()
+            wait_until(lambda: "did not answer" in "".join(shown), 60)
+            shown.clear()
+            group.server.start()
+            wait_until(lambda: "flights:UA" in "".join(shown), 60)
+        finally:
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(20) in (0, 1, 130)
+            os.close(terminal)
+
+
+def collect(terminal: int, shown: list[str]) -> None:
+    """Adds what a process writes to its terminal, until it ends."""
+    with contextlib.suppress(OSError):
+        while written := os.read(terminal, 65_536):
+            shown.append(written.decode(errors="replace"))
+
+
+def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
+    seen = run.json("history")
+    assert [(e["epoch"], e["moved"]) for e in seen["epochs"]] == [(1, 3), (2, 1)]
+    assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights:UA", "run-6")]
+    shown = run("history", "--png", str(tmp_path / "h.png")).output
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert any(line.endswith("refused a write of flights:UA by run run-6") for line in lines)
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+    moves = rota.read_moves("default")
+    assert moves["partition"].tolist() == ["flights:AA", "flights:B6", "flights:UA", "flights:UA"]
+    assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"

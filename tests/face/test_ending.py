@@ -1,0 +1,110 @@
+"""Who makes room for whom, and a file that changes under a run."""
+
+import heapq
+from collections import defaultdict
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+
+from rota.catalog import load
+from rota.dagster.assets import ending
+from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
+from rota.pipeline import Pipeline, delta, files
+
+MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 10.0, 4.0, 2.5, 8
+
+
+def test_as_many_as_wait_make_room_those_that_ran_longest() -> None:
+    lasting = [Seen(f"r{n}", f"w{n}", float(n)) for n in range(8)]
+    waiting = [Seen("a", "w8", 90.0), Seen("b", None, 91.0)]
+    assert [one.run_id for one in lasting if makes_room(one.run_id, waiting, lasting)] == ["r0", "r1"]
+    assert not any(makes_room(one.run_id, [], lasting) for one in lasting)
+    same = [Seen("c", "w7", 92.0)]
+    assert makes_room("r7", same, lasting) == "run c waits for its worker"
+
+
+def play(seconds: float, *, makes: bool = True) -> dict[str, list[float]]:
+    """10 workers and 3 pipelines, always something to do, and 8 slots: worker/pipeline -> how long each of its runs waited
+    in the queue. `makes`: whether a run makes room."""
+    waited: dict[str, list[float]] = defaultdict(list)
+    queue: list[tuple[float, str, str]] = [(0.0, f"w{w}", f"p{p}") for p in range(3) for w in range(10)]
+    going: dict[str, tuple[float, str]] = {}  # run -> since, worker/pipeline
+    events: list[tuple[float, int, str]] = []
+    number = 0
+    now = 0.0
+    while now < seconds:
+        while queue and len(going) < SLOTS:
+            since, worker, pipeline = queue.pop(0)
+            number += 1
+            waited[f"{worker}/{pipeline}"].append(now - since)
+            going[f"r{number}"] = (now, f"{worker}/{pipeline}")
+            heapq.heappush(events, (now + LAUNCH + BATCH, number, f"r{number}"))
+        now, order, run = heapq.heappop(events)
+        since, whose = going[run]
+        served = now - since - LAUNCH
+        waiting = [Seen(p, w, at) for at, w, p in queue if now - at > WAITS]
+        lasting = [Seen(r, w.partition("/")[0], at) for r, (at, w) in going.items()]
+        asked = makes and served >= LINGER and (served - LINGER) % EVERY < BATCH
+        if served >= MAX_RUN or (asked and makes_room(run, waiting, lasting)):
+            del going[run]
+            worker, _, pipeline = whose.partition("/")
+            queue.append((now + 1.0, worker, pipeline))
+        else:
+            heapq.heappush(events, (now + BATCH, order, run))
+    for at, worker, pipeline in queue:
+        waited[f"{worker}/{pipeline}"].append(now - at)
+    return waited
+
+
+def test_with_fewer_slots_than_workers_nobody_waits_longer_than_one_max_run_and_all_have_their_turn() -> None:
+    waited = play(3600)
+    assert len(waited) == 30
+    assert max(seconds for each in waited.values() for seconds in each) <= MAX_RUN
+    assert min(map(len, waited.values())) >= 0.8 * max(map(len, waited.values()))
+    alone = play(3600, makes=False)
+    assert max(seconds for each in alone.values() for seconds in each) > MAX_RUN, "else making room is idle"
+
+
+def test_a_run_that_waits_is_found_in_the_run_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "r")
+    graph = dg.Definitions(assets=[dg.AssetSpec("a")]).resolve_asset_graph()
+    job = dg.define_asset_job("j").resolve(asset_graph=graph)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def run(status: dg.DagsterRunStatus, incarnation: str) -> str:
+            tags = {ending.CONSUME: "p", ending.INCARNATION: incarnation}
+            origin = here.get_job_origin("j")
+            return instance.create_run_for_job(job, status=status, tags=tags, remote_job_origin=origin).run_id
+
+        mine, other = (run(dg.DagsterRunStatus.STARTED, one) for one in ("w1@1", "w2@2"))
+        run(dg.DagsterRunStatus.QUEUED, "w3@3")
+        assert not find_waiting(instance, mine), "it is about to start"
+        monkeypatch.setattr(ending, "WAITS", -1.0)
+        assert sorted(bool(find_waiting(instance, one)) for one in (mine, other)) == [False, True]
+
+
+def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queue_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [0.0], []
+    monkeypatch.setattr(ending, "find_waiting", lambda *_: asked.append(now[0]) or "somebody waits")
+    file = tmp_path / "p.py"
+    declared = "pipeline = Pipeline(files('x', format='csv', schema='a int'), delta('y'))"
+    text = f"from rota import Pipeline, delta, files\n{declared}\n"
+    file.write_text(text)
+    pipeline = load(tmp_path).pipelines["p"]
+    with dg.DagsterInstance.ephemeral() as instance:
+        find_reason = make_ending(instance, "r", pipeline, LINGER, lambda: now[0])
+        assert not find_reason()
+        now[0] = LINGER
+        assert find_reason() == "somebody waits"
+        assert not find_reason()
+        assert asked == [LINGER]
+        file.write_text(text + "\n")
+        assert find_reason() == "the file of pipeline p changed"
+        file.unlink()
+        assert find_reason() == "the file of pipeline p changed"
+        made = Pipeline(files("x", format="csv", schema="a int"), delta("y"))
+        assert not make_ending(instance, "r", made, LINGER, lambda: 0.0)(), "one that no file declares"

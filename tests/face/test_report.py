@@ -1,0 +1,206 @@
+"""What a run tells, and when: sums, seldom, the last one always, and what another could not tell."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.consume import CommittedBatch, IdlePartition, make_event
+from rota.dagster.assets import report
+from rota.dagster.assets.batch import RunOutput
+from rota.dagster.assets.names import Names
+from rota.dagster.assets.report import Report
+from rota.dataplane.ports import LogEntry
+from rota.pipeline import Pipeline, delta, files
+from rota.sim.memory_table import MemoryTable
+from rota.untold import Shown, find_untold_before
+
+
+class Log(MemoryTable):
+    """A table that is its log: each commit is one offset, a row and a bad record more than the one before."""
+
+    def __init__(self) -> None:
+        super().__init__("g", lambda: None, lambda: None)
+        self.entries: list[LogEntry] = []
+        self.asked = 0
+
+    def commit_one(self, run: str, token: int, partition: str = "p:a") -> CommittedBatch:
+        """A batch of a run, as `consume` tells it."""
+        n = len([one for one in self.entries if partition in one.ranges])
+        entry = LogEntry(
+            n, 0.0, "commit", "g", f"c{n}", run, "a", 1, {partition: token}, {partition: (n, n + 1)}, {partition: n + 1},
+            {partition: 1}, 0.5,
+        )  # fmt: skip
+        self.entries.insert(0, entry)
+        return make_event(entry, partition, n + 1, healed=False)
+
+    def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
+        """See `Table.read_log_back_to`."""
+        self.asked += 1
+        return tuple(one for one in self.entries if any(one.goes_beyond(p, at) for p, at in offsets.items()))
+
+
+class Page:
+    """What is shown: the batches told of each partition."""
+
+    def __init__(self, log: Log) -> None:
+        self.log, self.now = log, 0.0
+        self.told: dict[str, list[tuple[float, CommittedBatch]]] = defaultdict(list)
+
+    def report(self, seconds: float = 30.0) -> Report:
+        """A run's report to this page."""
+        return Report(self.read_shown, self.log, seconds, lambda: self.now)
+
+    def read_shown(self, partition: str) -> Shown | None:
+        """Where the page stands."""
+        told = self.told[partition]
+        return Shown(told[-1][1].end, told[-1][1].token) if told else None
+
+    def tell(self, of: Report, *, last: bool = False) -> None:
+        """What is due appears."""
+        for _, batch in of.take_all() if last else of.take_due():
+            self.told[batch.partition].append((self.now, batch))
+
+    def shown(self, partition: str = "p:a") -> list[tuple[int, int, int, int]]:
+        """Start, end, rows and bad rows of what was told."""
+        return [(b.start, b.end, b.rows, b.bad_rows) for _, b in self.told[partition]]
+
+
+def test_the_first_is_told_at_once_then_one_sum_in_a_span_and_the_last_always() -> None:
+    page = Page(Log())
+    mine = page.report()
+    for second in range(100):
+        page.now = float(second)
+        if second % 7 == 0:
+            mine.add("w1@1", page.log.commit_one("r", 1))
+        page.tell(mine)
+    page.tell(mine, last=True)
+    assert [at for at, _ in page.told["p:a"]] == [0.0, 30.0, 60.0, 90.0, 99.0]
+    assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4), (5, 9, 30, 4), (9, 13, 46, 4), (13, 15, 29, 2)]
+    assert sum(b.seconds for _, b in page.told["p:a"]) == 0.5 * 15
+    assert page.log.asked == 0, "the log is read only where something is missing"
+
+
+def tell_after_a_kill() -> Page:
+    page = Page(Log())
+    killed = page.report()
+    for _ in range(4):
+        killed.add("w1@1", page.log.commit_one("killed", 1))
+        page.tell(killed)
+    following = page.report()
+    following.add("w2@2", page.log.commit_one("following", 5))
+    page.tell(following)
+    return page
+
+
+def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None:
+    page = tell_after_a_kill()
+    assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4)]
+    assert page.told["p:a"][-1][1].healed
+    assert page.told["p:a"][-1][1].run_id == "killed"
+
+
+def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "find_untold", lambda batch, *_: batch)
+    assert tell_after_a_kill().shown() == [(0, 1, 1, 1), (4, 5, 5, 1)]
+
+
+def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_says_it_not_again() -> None:
+    page = Page(Log())
+    going = page.report()
+    for _ in range(3):
+        going.add("w1@1", page.log.commit_one("going", 1))
+        page.tell(going)
+    untold = find_untold_before(IdlePartition("p:a", 3, 1, 1), page.read_shown("p:a"), page.log)
+    assert untold is not None
+    click = page.report()
+    click.add("w1@1", untold)
+    page.tell(click, last=True)
+    page.tell(going, last=True)
+    assert page.shown() == [(0, 1, 1, 1), (1, 3, 5, 2)]
+    assert find_untold_before(IdlePartition("p:a", 3, 1, 1), page.read_shown("p:a"), page.log) is None
+
+
+def test_a_table_that_was_restored_is_told_of_again() -> None:
+    page = Page(Log())
+    before = page.report()
+    for _ in range(5):
+        before.add("w1@1", page.log.commit_one("before", 1))
+    page.tell(before, last=True)
+    del page.log.entries[:3]
+    after = page.report()
+    after.add("w1@1", page.log.commit_one("after", 9))
+    page.tell(after, last=True)
+    assert page.shown() == [(0, 5, 15, 5), (2, 3, 3, 1)]
+
+
+def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
+    pipeline = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
+    log, epoch = Log(), [1]
+
+    def tell(output: RunOutput, token: int) -> list[str]:
+        batch = replace(log.commit_one("r", token), epoch=epoch[0])
+        made = [one for one in output.tell([("w1@1", batch)]) if isinstance(one, dg.AssetMaterialization)]
+        lineage = {one.tags["dagster/input_data_version/default/assignment"] for one in made if len(one.tags or {}) > 1}
+        assert lineage <= {str(epoch[0])}, "made from the epoch under which the batch was consumed"
+        return [one.asset_key.path[-1] for one in made]
+
+    def publish(instance: dg.DagsterInstance) -> None:
+        made = dg.AssetMaterialization(["default", "assignment"], tags={"dagster/data_version": str(epoch[0])})
+        instance.report_runless_asset_event(made)
+
+    whole, again = ["ownership", "records", "checkpoints"], ["records", "checkpoints"]
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        publish(instance)
+        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), pipeline, Names())
+        assert [tell(output, 1), tell(output, 1), tell(output, 2), tell(output, 2)] == [whole, again, whole, again]
+        epoch[0] = 2
+        publish(instance)
+        assert [tell(output, 2), tell(output, 2)] == [whole, again]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["commit", "wait", "hand over", "kill", "end"]), st.integers(1, 40)), max_size=40
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_whoever_works_and_however_runs_end_the_page_has_each_offset_once(steps: list[tuple[str, int]]) -> None:
+    """After a hand-over the former run lives on with what it has to tell, and tells it when it ends."""
+    page, numbers = Page(Log()), itertools.count(1)
+    token = next(numbers)
+    going = [(f"r{token}", token, page.report())]
+    for what, seconds in steps:
+        run, token, mine = going[-1]
+        if what == "commit":
+            mine.add("w@1", page.log.commit_one(run, token))
+            page.tell(mine)
+        elif what == "wait":
+            page.now += seconds
+            for _, _, other in going:
+                page.tell(other)
+        else:
+            if what == "end":
+                page.tell(mine, last=True)
+            if what != "hand over":
+                going.pop()
+            token = next(numbers)
+            going.append((f"r{token}", token, page.report()))
+    run, token, mine = going[-1]
+    mine.add("w@1", page.log.commit_one(run, token))
+    for _, _, other in reversed(going):
+        page.tell(other, last=True)
+    covered = [(start, end) for start, end, _, _ in page.shown()]
+    assert [start for start, _ in covered] == [0, *(end for _, end in covered[:-1])]
+    n = len(page.log.entries)
+    assert covered[-1][1] == n
+    assert sum(rows for _, _, rows, _ in page.shown()) == n * (n + 1) // 2
