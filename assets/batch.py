@@ -1,5 +1,6 @@
 """Turns the events of a consuming run into Dagster's: for each partition a materialization of each asset, now and then."""
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,14 @@ class RunOutput:
         self.clicked = False
         self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
-        self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
+        self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
+        self.epoch = -1
+        self.read_lineage()
+
+    def read_lineage(self) -> None:
+        """Notes from which epoch's materialization the next `ownership` is made."""
+        assignment = self.names.assignment(self.pipeline.group)
+        self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
     def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
         """The partitions of this run: those in its config, else those selected on the page, else all there are."""
@@ -103,10 +111,17 @@ class RunOutput:
             yield from self.show_skipped(partition, reason)
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]") -> Iterator[Output]:
-        """Yields the materializations of batches, or of their sums."""
+        """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
+        owner, its token or the epoch changed."""
         for incarnation, batch in told:
-            shown = metadata.describe_batch(batch, incarnation)
-            yield from self.materialize(batch.partition, str(batch.end), shown)
+            if batch.epoch != self.epoch:
+                self.epoch = batch.epoch
+                self.read_lineage()
+            owner = incarnation, batch.token, batch.epoch
+            known = self.told_owners.get(batch.partition) == owner
+            self.told_owners[batch.partition] = owner
+            made = self.materialize(batch.partition, str(batch.end), metadata.describe_batch(batch, incarnation))
+            yield from itertools.islice(made, int(known), None)
 
     def read_last(self, asset: dg.AssetKey, partition: str) -> Mapping[str, Any]:
         """The metadata of the newest materialization that tells of a batch; empty where there is none."""

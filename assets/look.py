@@ -58,10 +58,10 @@ def look(
     tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
     """The evaluations in the order of `checks.list_checks`, and the memory for the next look. Raises RotaError."""
-    from rota.backlog import lags
+    from rota.backlog import read_lags
     from rota.eligibility import judge, read_facts
     from rota.registry import open_source, open_tables
-    from rota.rewritten import rewritten
+    from rota.rewritten import explain_rewritten
 
     source, main = open_source(pipeline), open_tables(pipeline, tree.group, tree.meta().id).main
     keys = tree.partitions().get(pipeline.name)
@@ -74,7 +74,7 @@ def look(
         newest = max((one.version for one in past), default=-1)
     stale, gaps = {**memory.stale, **checks.find_stale(past)}, {**memory.gaps, **checks.find_gaps(past)}
     unowned = remember_unowned(facts, judge(facts).obstacles, memory.unowned, now)
-    behind = remember_behind(_find_lags(lags(tree, source, ids), facts, unowned), memory.behind, now)
+    behind = remember_behind(_find_lags(read_lags(tree, source, ids), facts, unowned), memory.behind, now)
     patience = UNOWNED + tree.meta().grace
     parked, final = checks.find_parked(tree.parked(), pipeline)
     growing, standing = find_behind(behind, facts, now)
@@ -83,7 +83,7 @@ def look(
         ({p: why for p, (since, why) in unowned.items() if now - since >= patience}, checks.ERROR),
         (gaps, checks.ERROR),
         (parked, checks.ERROR if final else checks.WARN),
-        (rewritten(source, past), checks.ERROR),
+        (explain_rewritten(source, past), checks.ERROR),
         (source.list_ignored(), checks.ERROR),
         (checks.find_ahead(facts.checkpoints, main.read_positions(ids)), checks.ERROR),
         ({**growing, **standing}, checks.ERROR if standing else checks.WARN),

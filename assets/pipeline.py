@@ -13,10 +13,10 @@ from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.errors import ConfigError, masked
+from rota.errors import ConfigError, mask
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
-from rota.settings import expanded
+from rota.settings import expand
 
 if TYPE_CHECKING:
     from rota.spans import Choice
@@ -103,7 +103,7 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
 def _fill_in(path: str) -> str:
     """The path as a person looks for it; as it was declared where a variable is not set here."""
     try:
-        return masked(expanded(path))
+        return mask(expand(path))
     except ConfigError:
         return path
 

@@ -335,7 +335,7 @@ class Agent:
         told: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.giver}
+                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
         self._say_each("claimed", told)
         self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 

@@ -16,7 +16,7 @@ LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 NAMED = 3  # ranges of a partition to replay
 
 
-def rewritten(
+def explain_rewritten(
     source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = LOOKED
 ) -> dict[str, str]:
     """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so

@@ -29,7 +29,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource
     ) -> dg.SensorResult | dg.SkipReason:
         with rota_zookeeper.tree(pipeline.group) as tree:
-            if not tree.there():
+            if not tree.exists():
                 return dg.SkipReason(f"group {pipeline.group} is not founded yet")
             said, memory = look(tree, pipeline, names, load_memory(context.cursor))
         told = find_unshown(context.instance, said)

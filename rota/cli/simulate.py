@@ -57,7 +57,7 @@ def command(
     progress = view.Progress(silent=as_json)
     total, done = len(chosen) * len(names) * len(numbers), 0
 
-    def told(result: object) -> None:
+    def show_result(result: object) -> None:
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
@@ -65,7 +65,7 @@ def command(
 
     try:
         with progress.show_spinner():
-            cells = compare.grid(chosen, names, numbers, jobs, told, protocol or ASSIGNED)
+            cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)
@@ -73,12 +73,12 @@ def command(
         view.print_document(compare.document(cells))
         return
     view.print_parts(
-        view.make_table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND
+        view.make_table("", ["", *compare.COLUMNS[2:]], _group_rows(cells), right=compare.COLUMNS[2:]), compare.LEGEND
     )
-    _picture_and_page(cells, png, write, progress.seconds)
+    _write_picture_and_page(cells, png, write, progress.seconds)
 
 
-def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
+def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     """A heading row a world, then a row an assignor."""
     rows: list[tuple[object, ...]] = []
     last = None
@@ -91,7 +91,7 @@ def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
+def _write_picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
     from rota.sim.compare import markdown
     from rota.sim.pages import write_section
     from rota.sim.picture import draw

@@ -17,9 +17,9 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
-from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, masked
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, mask
 from rota.ids import checked_id
-from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
+from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
     from rota.agent import Agent
@@ -133,8 +133,8 @@ def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
                 raise ConfigError(
                     f"--conf {key}: everybody reads an argument. Give it as '{key}=${{VAR}}', and set VAR"
                 )
-            hide(expanded(value))
-    return {key: expanded(value) for key, value in pairs.items()}
+            hide(expand(value))
+    return {key: expand(value) for key, value in pairs.items()}
 
 
 def _parse_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -186,7 +186,7 @@ class Process:
         try:
             with opened(self.settings, self.hosts) as store:
                 tree = GroupState(store, self.group)
-                if not tree.there():
+                if not tree.exists():
                     self._found_group(tree)
                 if not self._start_spark():
                     return 0
@@ -278,7 +278,7 @@ class Process:
     def _format_line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         pairs = "".join(f" {key}={_quote(value)}" for key, value in facts.items() if value is not None)
-        return masked(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
+        return mask(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
 
     # --- Spark
 

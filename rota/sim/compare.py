@@ -104,14 +104,14 @@ def grid(
     assignors: Sequence[str],
     seeds: Sequence[int],
     jobs: int | None = None,
-    told: Callable[[Result], None] = lambda _: None,
+    tell: Callable[[Result], None] = lambda _: None,
     protocol: str = ASSIGNED,
 ) -> list[Cell]:
-    """Every assignor in every world with every seed; `told` hears of each result. Raises Violation."""
+    """Every assignor in every world with every seed; `tell` hears of each result. Raises Violation."""
     tasks = [Task(w, a, s, protocol) for w in worlds for a in assignors for s in seeds]
     found: dict[tuple[str, str], list[Result]] = {}
     for result in run_all(tasks, jobs):
-        told(result)
+        tell(result)
         found.setdefault((result.world, result.assignor), []).append(result)
     return [Cell(w, a, tuple(results)) for (w, a), results in found.items()]
 

@@ -71,7 +71,7 @@ class Simulation(Stage):
             self.checker = AloneChecker(self, strict=False)
         self.checker.strict = parts == SHIPPED
         self.policy, self.options = world.policy, options or {}
-        self._found(self.options)
+        self._found_group(self.options)
         self.base = dict(base)
         self.truth.load = dict(base)
         self.reported = {p: load * ROWS for p, load in base.items()}
@@ -87,7 +87,7 @@ class Simulation(Stage):
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
 
-    def _found(self, options: Mapping[str, Any]) -> None:
+    def _found_group(self, options: Mapping[str, Any]) -> None:
         """The group, its policy and its partitions are there."""
         policy = self.world.policy
         keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
