@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
-.PHONY: setup java browser openssl prepare check test test-fast demo dev pictures clean
+.PHONY: setup java browser openssl postgres prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -41,6 +41,12 @@ openssl:
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends openssl; } >/dev/null || { \
 	  echo "openssl not found and not installable here. Try: sudo apt install openssl" >&2; exit 2; }; }
 
+# One test runs Dagster on it. Debian keeps the server's programs out of PATH.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql for the test of a shared Dagster"; \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql; } >/dev/null || { \
+	  echo "postgresql not found and not installable here. Try: sudo apt install postgresql" >&2; exit 2; }; }
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +57,7 @@ test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare browser openssl
+test: setup prepare browser openssl postgres
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 demo: setup prepare

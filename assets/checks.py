@@ -10,8 +10,8 @@ from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.coordination.group_state import Read
     from rota.coordination.records import Checkpoint, Parked
+    from rota.coordination.views import Read
     from rota.dataplane.ports import LogEntry, Position
     from rota.rebalance import Rebalanced
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from rota.pipeline import Pipeline, has_changed
+from rota.catalog import has_changed
+from rota.pipeline import Pipeline
 
 CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs
 WAITS = 5.0  # seconds in the queue after which a run is not about to start

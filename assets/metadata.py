@@ -9,7 +9,7 @@ from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.consume import CommittedBatch, IdlePartition
-    from rota.coordination.group_state import OwnView
+    from rota.coordination.views import OwnView
     from rota.rebalance import Rebalanced
     from rota.replay import ReplayedRange
 

@@ -16,11 +16,17 @@ class SparkResource(dg.ConfigurableResource[Any]):
 
     Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The token of the server
     comes from this process's environment, never from the endpoint. `config` holds settings for every session, such as
-    `spark.sql.*`.
+    `spark.sql.*`. `remote` is the server of your own assets (`sc://host:port`); empty: Spark runs in their run.
     """
 
     config: dict[str, str] = {}  # noqa: RUF012 (a pydantic field)
+    remote: str = ""
     _held: "tuple[str | None, LazyPySparkResource] | None" = PrivateAttr(default=None)
+
+    @property
+    def spark_session(self) -> "SparkSession":
+        """The session of your own assets, as dagster-pyspark's resources have it."""
+        return self.connect(self.remote or None)
 
     def connect(self, endpoint: str | None) -> "SparkSession":
         """The session at `endpoint` (`sc://host:port`); a local one if it is None."""

@@ -2,26 +2,36 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.errors import RotaError
+from rota.errors import RotaError, hide
 from rota.settings import Settings
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.coordination.store import Store
 
+FIELDS = ("auth", "acl", "ca_file", "cert_file", "key_file", "key_password")
+
 
 class ZooKeeperResource(dg.ConfigurableResource[Any]):
     """Laws: an outage raises, so that a tick fails with one line; it is never taken for "no workers". An expected error is
     raised without its cause, which may name paths and which Dagster would store.
 
-    An empty `hosts` means ROTA_ZOOKEEPER, which is read at the first use: definitions load without ZooKeeper.
+    Each field is the setting ROTA_ZOOKEEPER or ROTA_ZOOKEEPER_<field>; an empty one is read from there at the first use:
+    definitions load without ZooKeeper. Give `auth` and `key_password` as `dg.EnvVar`: Dagster shows what else they hold.
     """
 
     hosts: str = ""
+    auth: str = ""
+    acl: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    key_password: str = ""
 
     @contextmanager
     def store(self) -> "Iterator[Store]":
@@ -29,11 +39,18 @@ class ZooKeeperResource(dg.ConfigurableResource[Any]):
         from rota.coordination.client import opened
 
         try:
-            with opened(Settings.from_environment(), self.hosts or None) as store:
+            with opened(self.read_settings()) as store:
                 yield store
         except RotaError as error:
             error.__cause__ = error.__context__ = None
             raise
+
+    def read_settings(self) -> Settings:
+        """The environment's settings, with what the fields say in place of it. Raises ConfigError."""
+        for secret in (self.auth, self.key_password):
+            hide(secret)
+        mine = {f"zookeeper_{name}": getattr(self, name) for name in FIELDS} | {"zookeeper": self.hosts}
+        return replace(Settings.from_environment(), **{name: value for name, value in mine.items() if value})
 
     @contextmanager
     def tree(self, group: str) -> "Iterator[GroupState]":

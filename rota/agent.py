@@ -16,8 +16,9 @@ from typing import Protocol
 
 from rota.chooser import Chooser
 from rota.coordination import membership, overrides, ownership
-from rota.coordination.group_state import GroupState, Target
+from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
+from rota.coordination.views import Target
 from rota.core.reconcile import (
     Announce,
     Batch,

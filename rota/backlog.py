@@ -6,10 +6,11 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, Read
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
 from rota.coordination.parking import unreadable
 from rota.coordination.records import Checkpoint
+from rota.coordination.views import Read
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
 from rota.ids import pipeline_of, worker_of
@@ -34,7 +35,7 @@ class Owners:
     busy: frozenset[str]  # of `skipped`: a run works on them now
 
 
-def lags(tree: GroupState, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+def lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, end offset). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
@@ -52,7 +53,7 @@ def _lags(
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 
-def backlog(tree: GroupState, pipeline: Pipeline, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
+def backlog(tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
     """What each live incarnation, or the one that is named, could consume now: the partitions that it may work on and that
     lag. An incarnation with nothing to do is left out.
 
@@ -84,7 +85,7 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: GroupState, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+def owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
     """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
     wanted, known = tuple(dict.fromkeys(partitions)), set(_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
@@ -96,13 +97,13 @@ def owners(tree: GroupState, pipeline: Pipeline, partitions: Iterable[str]) -> O
     return Owners(shares, {**judged.obstacles, **unknown}, judged.busy)
 
 
-def _known(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
+def _known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
 
 
-def _list_target(tree: GroupState, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
+def _list_target(tree: GroupReader, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
     """The partitions of the pipeline in the target of the incarnation's worker."""
     target = tree.target(worker_of(incarnation))
     return tuple(sorted(p for p in target.partitions if pipeline_of(p) == pipeline.name)) if target else ()

@@ -70,6 +70,11 @@ class Chooser:
         return ""
 
     @property
+    def pending(self) -> bool:
+        """Whether something is on its way, so that a look may find something although nobody wrote."""
+        return self._decide is not None and (self._last is None or self._last.pending)
+
+    @property
     def due(self) -> float | None:
         """When to look again at the latest, on the own clock; None: as usual."""
         if self._decide is None:
@@ -88,10 +93,10 @@ class Chooser:
         if key == self._key and self.clock() - self._at < PROOF and not (due is not None and self.clock() >= due):
             return
         yield
-        fresh, self._key = self._key is None, key
-        yield from self._look(state, owned, fresh=fresh)
+        self._key = key
+        yield from self._look(state, owned)
 
-    def _look(self, state: State, owned: frozenset[str], *, fresh: bool) -> Generator[None, None, None]:
+    def _look(self, state: State, owned: frozenset[str]) -> Generator[None, None, None]:
         others = read_others(self.tree, self.worker)
         self._at = self.clock()
         mine, me = others.members.get(self.worker), state.incarnation
@@ -111,19 +116,19 @@ class Chooser:
             replicas=self.replicas,
             paused=others.paused,
         )
-        seen = replace(seen, contested=_find_contested(seen, state, fresh=fresh))
+        seen = replace(seen, contested=_find_contested(seen, state, fresh=not others.written))
         decision = self._decide_once(seen, others.meta)
         yield
-        with_others = grab(self.tree, me, decision.grabs - seen.asks) if decision.grabs - seen.asks else frozenset()
-        target = decision.target - with_others
         try:
-            if target != mine.target or others.version is None:
+            more = decision.grabs - seen.asks
+            target = decision.target - (grab(self.tree, me, more) if more else frozenset())
+            if target != mine.target or not others.written:
                 yield
                 write_target(self.tree, me, target, others.version)
                 self._say_choice(seen, target, decision)
-            if seen.asks - decision.grabs:
+            if less := seen.asks - decision.grabs:
                 yield
-                let_go(self.tree, me, seen.asks - decision.grabs)
+                let_go(self.tree, me, less)
         except Conflict:
             self._key = ()  # somebody wrote first, or this incarnation is gone: look again
 

@@ -10,9 +10,10 @@ way round, one that joined between the two reads would be taken for gone.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, OwnView, Read, RunView
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.parking import unreadable, waiting
 from rota.coordination.records import Checkpoint, Live, Parked
+from rota.coordination.views import OwnView, Read, RunView
 from rota.ids import worker_of
 
 
@@ -92,7 +93,7 @@ def _find_busy(facts: Facts, run: str) -> dict[tuple[str, str], str]:
     return {(p, one.incarnation): one.run_id for one in others for p in one.partitions}
 
 
-def read_facts(tree: GroupState, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
+def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
     """Reads what `judge` needs, in the order that its law asks for; for a run, of its `incarnation` alone.
 
     A run calls it after it made its own node: whoever takes a partition over by force sees that a run is there, and whoever
@@ -114,7 +115,7 @@ def _owners(owns: Mapping[str, OwnView]) -> Container[str]:
     return {one.incarnation for one in owns.values() if one.incarnation}
 
 
-def _read_targets(tree: GroupState, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
+def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
     """The epoch in force and the target of the incarnation's worker, or of all."""
     if incarnation is None:
         head, targets = tree.targets()
@@ -124,6 +125,6 @@ def _read_targets(tree: GroupState, incarnation: str | None) -> tuple[int, Mappi
     return (tree.head().record.epoch, {worker: target.partitions}) if target else (0, {})
 
 
-def _find_unreadable(tree: GroupState, partitions: Iterable[str]) -> dict[str, str]:
+def _find_unreadable(tree: GroupReader, partitions: Iterable[str]) -> dict[str, str]:
     """Partition -> which of the records read so far cannot be read."""
-    return {p: why for p in partitions if (why := unreadable(tree, p))}
+    return {p: why for p in partitions if (why := unreadable(tree, p))} if tree.unreadable else {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from rota.coordination.group_state import GroupState
+    from rota.coordination.group_reader import GroupReader
     from rota.coordination.records import Epoch
     from rota.pipeline import Pipeline
 
@@ -109,7 +109,7 @@ class Span:
     end: float
 
 
-def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
+def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
     """Reads epochs and refused writes from ZooKeeper and joins them with the given commits.
 
     `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
@@ -129,9 +129,9 @@ def read_story(tree: "GroupState", commits: Iterable[Tick], moments: Sequence[Mo
     )
 
 
-def read_story_with_commits(tree: "GroupState") -> Story:
+def read_story_with_commits(tree: "GroupReader") -> Story:
     """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     meta, commits = tree.meta().id, []
@@ -157,12 +157,12 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
     """Reads the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row a move; see `list_moves` for the columns.
     Raises CoordinationError."""
     from rota.coordination.client import opened
-    from rota.coordination.group_state import GroupState
+    from rota.coordination.group_reader import GroupReader
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with opened(settings) as store:
-        return list_moves(read_story(GroupState(store, group), ()))
+        return list_moves(read_story(GroupReader(store, group), ()))
 
 
 def _convert_epoch(record: "Epoch") -> EpochSeen:

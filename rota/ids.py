@@ -70,6 +70,7 @@ def key_of(partition: str) -> str:
     return partition.partition(":")[2]
 
 
+@lru_cache(maxsize=1 << 15)  # the same ids are asked about again and again
 def is_partition(text: str) -> bool:
     """Whether the text is a partition id."""
     if len(text) > MAX_PARTITION or "..." in text:
@@ -103,6 +104,11 @@ def is_key(text: str) -> bool:
         return bool(text) and escape(_unescaped(text)) == text
     except UnicodeEncodeError:
         return False
+
+
+def rename_id(partition: str, old: str, new: str) -> str:
+    """The partition's id after its pipeline `old` was renamed to `new`."""
+    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def is_partition_or_key(text: str) -> bool:
@@ -152,11 +158,13 @@ def incarnation_of(worker: str, session: int) -> str:
     return f"{checked_id('worker', worker)}@{_hex(session)}"
 
 
+@lru_cache(maxsize=1 << 12)
 def is_incarnation(text: str) -> bool:
     """Whether the name is one of an incarnation; others below `live` are foreign."""
     return _INCARNATION.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_incarnation(text: str) -> tuple[str, int]:
     """The worker (or run) and the session of an incarnation; ConfigError if it is none."""
     match = _INCARNATION.fullmatch(text)
@@ -182,6 +190,7 @@ def run_node(incarnation: str, run_id: str, session: int) -> str:
     return f"{checked_incarnation(incarnation)}@{checked_id('run', run_id)}@{_hex(session)}"
 
 
+@lru_cache(maxsize=1 << 12)
 def is_run(text: str) -> bool:
     """Whether the name is one of a run's node; others below `runs` are foreign."""
     parts = text.split("@")

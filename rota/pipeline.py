@@ -1,32 +1,35 @@
-"""What the user declares. Each file in `pipelines/` is a pipeline, and the file's name is the pipeline's name.
+"""What the user declares: a source, a transform and a table, and groups. `catalog` loads the files that do."""
 
-Laws:
-1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
-2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
-   is refused. If there is no table yet, the first pipeline by name is served.
-"""
-
-import importlib.util
-import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from rota.errors import ConfigError, RotaError
+from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
-from rota.settings import VARIABLE, local
+from rota.settings import local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Format = Literal["csv", "json", "parquet"]
 Start = Literal["earliest", "latest"] | int
-STAMP = "__rota_stamp__"
 WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
+
+
+class DeclaredSource(Protocol):
+    """What a declaration of any source says. Its type chooses the implementation: see `rota/registry.py`."""
+
+    @property
+    def schema(self) -> str:
+        """The columns of a record, as Spark DDL."""
+        ...
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What may hold `${VAR}`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class Files:
             raise ConfigError(
                 f"files({self.path!r}): settle must be >= 0, max_files, max_bytes, max_job_files and max_job_bytes >= 1"
             )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """See `DeclaredSource.texts`."""
+        return self.path, *map(str, self.options.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,7 @@ class Pipeline:
     `load` fills in `name` and `module` from the file.
     """
 
-    source: Files
+    source: DeclaredSource
     table: Delta
     transform: "Callable[[DataFrame], DataFrame] | None" = None
     group: str = "default"
@@ -201,142 +209,14 @@ class Group:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing."""
-
-    pipelines: Mapping[str, Pipeline]
-    groups: Mapping[str, Group]
-    modules: tuple[ModuleType, ...]
-    refused: Mapping[str, str]
-
-    def of_group(self, group: str) -> tuple[Pipeline, ...]:
-        """The pipelines that the group serves, by name."""
-        return tuple(p for p in self.pipelines.values() if p.group == group)
+def rename_command(old: str, new: str, group: str) -> str:
+    """What a person types to give a pipeline's table another name."""
+    return f"rota rename {old} {new}{'' if group == 'default' else f' --group {group}'}"
 
 
-def load(folder: Path) -> Catalog:
-    """Loads every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError without the folder.
-
-    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an earlier file
-    declares. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is, all
-    files that declare it are refused.
-    """
-    if not folder.is_dir():
-        raise ConfigError(f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES to the folder that holds them")
-    pipelines: dict[str, Pipeline] = {}
-    groups: dict[str, Group] = {}
-    modules: list[ModuleType] = []
-    refused: dict[str, str] = {}
-    declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
-    for path in sorted(folder.glob("[!_.]*.py")):
-        try:
-            module = _import_file(path)
-            declared[path] = module, _find_declared(path, module)
-        except ConfigError as error:
-            refused[path.name] = str(error)
-    others = _find_owners(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
-    for path, (module, found) in declared.items():
-        try:
-            _check_unshared(path, found, others, groups)
-        except ConfigError as error:
-            refused[path.name] = str(error)
-            continue
-        modules.append(module)
-        for item in found:
-            if isinstance(item, Pipeline):
-                pipelines[item.name] = item
-            else:
-                groups[item.name] = item
-    for pipeline in pipelines.values():
-        groups.setdefault(pipeline.group, Group(pipeline.group))
-    return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
-
-
-def has_changed(pipeline: Pipeline) -> bool:
-    """Whether the file that declares the pipeline is gone or another one since it was loaded."""
-    module = pipeline.module
-    return module is not None and getattr(module, STAMP) != _read_stamp(Path(str(module.__file__)))
-
-
-def _read_stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
-    name = f"rota_pipelines_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} cannot be read as Python. Check the file's name and rights")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    setattr(module, STAMP, _read_stamp(path))  # before it is read: a change meanwhile is a change
-    try:
-        spec.loader.exec_module(module)
-    except ConfigError:
-        raise
-    except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
-        early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
-        mend = "Make UDFs and columns inside transform" if early else "Mend the file"
-        said = " ".join(str(error).split())
-        raise ConfigError(f"{path} raised {type(error).__name__}: {said}. {mend}; the others are served") from error
-    return module
-
-
-def _find_declared(path: Path, module: ModuleType) -> tuple[Pipeline | Group, ...]:
-    found: list[Pipeline | Group] = [v for v in vars(module).values() if isinstance(v, Group)]
-    pipeline = getattr(module, "pipeline", None)
-    if isinstance(pipeline, Pipeline):
-        found.append(replace(pipeline, name=_check_name(path), module=module))
-    if not found:
-        raise ConfigError(f"{path} declares neither `pipeline = Pipeline(...)` nor a Group. Add one or name it _...")
-    return tuple(found)
-
-
-def _check_name(path: Path) -> str:
-    return checked_id("pipeline", path.stem)
-
-
-def _check_unshared(
-    path: Path, found: tuple[Pipeline | Group, ...], others: Mapping[str, str], groups: Mapping[str, Group]
-) -> None:
-    for item in found:
-        if isinstance(item, Group) and item.name in groups:
-            raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
-        if isinstance(item, Pipeline) and item.name in others:
-            raise ConfigError(f"{path}: its table {item.table.path!r} {others[item.name]}")
-
-
-def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
-    places: dict[str, list[Pipeline]] = {}
-    for pipeline in pipelines:
-        places.setdefault(_resolve_place(pipeline.table), []).append(pipeline)
-    shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
-    return {name: why for place, sharing in shared.items() for name, why in _explain_refusals(place, sharing).items()}
-
-
-def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
-    from rota.dataplane.delta.identity import find_owner_among, suggest_path
-
-    names = [one.name for one in sharing]
-    try:
-        owner = find_owner_among(Path(place) / "main", names) or names[0]
-    except RotaError as error:
-        why = f"stands in {', '.join(f'{name}.py' for name in names)}, and nobody can tell whose it is: {error}"
-        return dict.fromkeys(names, why)
-    return {
-        one.name: f"is the one of pipeline {owner!r}. {suggest_path(owner, one.name, one.group)}"
-        for one in sharing
-        if one.name != owner
-    }
-
-
-def _resolve_place(table: Delta) -> str:
-    """The resolved path of the table: the same for all spellings. A variable that is not set here is kept as text."""
-    return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), table.path))
+def suggest_path(owner: str, name: str, group: str) -> str:
+    """What the pipeline `name` can do whose table is `owner`'s."""
+    return (
+        f"Give {name!r} another path; or, if it is {owner!r} under a new name, take {owner}.py away, then: "
+        f"{rename_command(owner, name, group)}"
+    )

@@ -10,8 +10,10 @@ process that saw it: what replaced them, another Dagster declares.
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rota.catalog import Catalog
+from rota.coordination.alone import find_own_targets, found_own_records
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Loads, Meta
@@ -20,10 +22,12 @@ from rota.coordination.store import Store
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
+from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
-from rota.errors import RotaError
+from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
-from rota.pipeline import Catalog, Group
+from rota.observed import count_before, find_unsettled, see
+from rota.pipeline import Group
 from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
@@ -102,17 +106,22 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
         except (RotaError, OSError) as error:
             problems[pipeline.name] = str(error)
     seen = read_basis(tree)
+    if seen.meta.protocol != ASSIGNED and seen.moved:
+        found_own_records(tree, (partition_id(name, k) for name, r in seen.partitions.items() for k in r.keys))
+    if why := _find_others(tree, seen.meta.protocol):
+        problems[f"group {group}, its protocol"] = why
     head, said = seen.head.record, seen.head.node.mtime / 1000
     due = head.due is not None and not seen.moved and not said <= store.now() < head.due  # before `said`: it went back
     torn = _torn(tree) if slots and not seen.moved else ""
+    unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else why
     return Look(
         epoch=head.epoch,
         workers=tuple(worker.id for worker in seen.workers),
         joined=seen.joined,
         left=seen.left,
         keys={name: record.keys for name, record in seen.partitions.items()},
-        needed=seen.moved or due or bool(torn),
-        reason=torn or _why(seen, due),
+        needed=(seen.moved or due or bool(torn)) and not unsettled,
+        reason=unsettled or torn or _why(seen, due),
         due=head.due,
         basis=seen.digest,
         problems=problems,
@@ -120,7 +129,10 @@ def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) 
 
 
 def preview(tree: GroupState) -> Preview:
-    """The plan for what is there now. Nothing is written, and a rebalance that finds the same publishes just this."""
+    """The plan for what is there now. Nothing is written, and a rebalance that finds the same publishes just this. Where
+    workers decide alone, what they did since it was noted last."""
+    if tree.meta().protocol != ASSIGNED:
+        return Preview(*see(tree))
     seen = read_snapshot(tree)
     meta, controller = seen.basis.meta, seen.basis.controller.record
     budget = 0 if seen.basis.overrides.paused else meta.budget
@@ -129,7 +141,12 @@ def preview(tree: GroupState) -> Preview:
 
 
 def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
-    """Takes control, plans, publishes. Raises Conflict if another took control meanwhile: nothing is current then."""
+    """Takes control, plans, publishes. Raises Conflict if another took control meanwhile: nothing is current then.
+
+    Where workers decide alone, it notes what they did. Raises ConfigError where live workers run another protocol."""
+    protocol = tree.meta().protocol
+    if protocol == ASSIGNED and (why := _find_others(tree, protocol)):
+        raise ConfigError(why)
     term = take_control(tree)
     found = preview(tree)
     seen, planned = found.look, found.plan
@@ -137,7 +154,10 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     text = sentence(_because(seen.basis, _otherwise(seen)), planned, len(seen.snapshot.partition_ids))
     even = _imbalances(seen.snapshot, planned.assignment.target)
     by = {f"imbalance_by_{what}": value for what, value in even.items()}
-    done = publish(tree, term, publication_of(seen, planned, text, run_id, by))
+    publication = publication_of(seen, planned, text, run_id, by)
+    if protocol != ASSIGNED:
+        publication = replace(publication, observed=count_before(seen.snapshot))
+    done = publish(tree, term, publication)
     doubles = _doubles(tree)
     _fold(tree)
     return Rebalanced(
@@ -223,6 +243,18 @@ def _follow(tree: GroupState, declared: Group) -> str:
     )
 
 
+def _find_others(tree: GroupState, protocol: str) -> str:
+    """Which live workers run another protocol than the group's; empty if none does."""
+    live = [one for one in tree.newest(tree.live()).values() if one.record is not None]
+    others = sorted(one.worker for one in live if one.record is not None and one.record.protocol != protocol)
+    if not others:
+        return ""
+    return (
+        f"the protocol of group {tree.group} is {protocol}, and {', '.join(others[:5])} still run another. Stop them; once "
+        f"all are gone, start them again"
+    )
+
+
 def _torn(tree: GroupState) -> str:
     """Which targets cannot be read; empty when all can."""
     tree.assigns()
@@ -266,8 +298,9 @@ def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
 def _doubles(tree: GroupState) -> dict[str, tuple[str, ...]]:
     """Partition -> its workers, for each that is in more than one effective target."""
     holding: dict[str, list[str]] = {}
-    for worker, target in tree.targets()[1].items():
-        for partition in target.partitions:
+    own = {w: t.partitions for w, t in tree.targets()[1].items()}
+    for worker, partitions in (own if tree.meta().protocol == ASSIGNED else find_own_targets(tree)).items():
+        for partition in partitions:
             holding.setdefault(partition, []).append(worker)
     return {p: tuple(sorted(workers)) for p, workers in holding.items() if len(workers) > 1}
 

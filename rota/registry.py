@@ -4,7 +4,8 @@ Law: beside the implementations this is the only module that names them. A new s
 `rota/dataplane/`, one line here, and its tests.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane.delta.tables import PipelineTables
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: FilesSource.of}
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
+OWNERS: Mapping[type, Callable[[Path, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 
 
 def open_source(pipeline: Pipeline) -> OwnedSource:
@@ -33,6 +35,12 @@ def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTable
     """The tables that the pipeline declares, as the group owns them whose random id is `meta`. Without an id they are only
     read. Raises ConfigError where their type is not known."""
     return _choose(TABLES, pipeline.table)(pipeline, group, meta)
+
+
+def find_owner(declared: object, place: Path, pipelines: Iterable[str]) -> str | None:
+    """Which of these pipelines has the table that is declared so and stands at `place`; None: none of them, or there is no
+    table. Raises EnvironmentFailed, and ConfigError where the declaration's type is not known."""
+    return _choose(OWNERS, declared)(place, pipelines)
 
 
 def open_ports(

@@ -8,9 +8,8 @@ everything else is there. A table that is not the old name's is left alone.
 from rota.coordination import rename as coordination
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
-from rota.dataplane.delta.commit_info import rename_id
 from rota.errors import ConfigError
-from rota.ids import checked_id, partition_id, pipeline_of
+from rota.ids import checked_id, partition_id, pipeline_of, rename_id
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 

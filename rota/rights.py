@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, Read
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Parked
+from rota.coordination.views import Read
 from rota.eligibility import judge, read_facts
 
 
@@ -21,7 +22,7 @@ class Rights:
     endpoint: str | None
 
 
-def read_rights(tree: GroupState, incarnation: str, node: str, partitions: Iterable[str]) -> Rights:
+def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iterable[str]) -> Rights:
     """What `incarnation` holds of `partitions` for the run whose node is at `node`."""
     tree.store.sync()
     facts = read_facts(tree, partitions, incarnation)
@@ -32,7 +33,7 @@ def read_rights(tree: GroupState, incarnation: str, node: str, partitions: Itera
     return Rights(held, judged.obstacles, facts.parked, known, facts.epoch, record.endpoint if record else None)
 
 
-def holds(tree: GroupState, ownership: Ownership) -> bool:
+def holds(tree: GroupReader, ownership: Ownership) -> bool:
     """Whether the own record is this moment what it was when the right was read."""
     tree.store.sync()
     now = tree.owned((ownership.partition,)).get(ownership.partition)

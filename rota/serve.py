@@ -90,8 +90,9 @@ def _find_end(began: float, came: float, now: float, terms: Terms) -> str:
 
 
 def _find_leave(tree: GroupState, incarnation: str) -> str:
-    """Whether the worker is on its way out; empty where it stays. Raises Undecodable."""
-    seen = tree.read(tree.paths.live(incarnation), Live)
+    """Whether the worker is on its way out; empty where it stays."""
+    path = tree.paths.live(incarnation)
+    seen = tree.read_many([path], Live).get(path)
     if seen is None:
-        return f"{incarnation} is gone"
+        return f"{incarnation} is gone, or what it announces cannot be read"
     return f"{worker_of(incarnation)} leaves" if seen.record.leaving else ""

@@ -8,7 +8,7 @@ import dagster as dg
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
-from rota.dagster.sensors.polling import poll
+from rota.dagster.sensors.polling import count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with rota_zookeeper.tree(pipeline.group) as tree:
-            requests = poll(lambda: list(find_launches(mine, tree, pipeline, names)), bool)
+            places = count_places(context.instance)
+            requests = poll(lambda: list(find_launches(mine, tree, pipeline, names)), bool, places)
         if not requests:
             return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
         return dg.SensorResult(run_requests=requests)

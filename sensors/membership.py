@@ -2,13 +2,14 @@
 
 import dagster as dg
 
+from rota.catalog import Catalog
 from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
-from rota.dagster.sensors.polling import poll
+from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 
 
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
@@ -46,10 +47,13 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
                     known[pipeline] = keys
             return unfinished, seen
 
+        def is_due(found: tuple[list[dg.DagsterRun], Look]) -> bool:
+            return found[1].needed and not found[0]
+
         known: dict[str, tuple[str, ...]] = {}
 
         with zookeeper.store() as store:
-            unfinished, seen = poll(look_once, lambda found: found[1].needed and not found[0])
+            unfinished, seen = poll(look_once, is_due, count_places(context.instance))
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:

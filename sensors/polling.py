@@ -1,10 +1,18 @@
-"""Polls inside a sensor's tick, because Dagster starts a tick every 5 s at best."""
+"""Polls inside a sensor's tick, because Dagster starts a tick every 5 s at best.
+
+Laws: nobody else's sensor waits for ours. Where Dagster evaluates sensors one after another (without `use_threads` in
+dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
+code server.
+"""
 
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
+
+import dagster as dg
 
 T = TypeVar("T")
 
@@ -13,25 +21,48 @@ T = TypeVar("T")
 WINDOW = 18.8
 PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
 
-# The code server runs ticks, launches and the page in the same threads, so at most half of them may wait here. `dagster dev`
-# has two servers in a row; `rota up` gives both 24 threads, Dagster by itself min(32, cores + 4).
+# The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
+# gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
 _SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
-_threads = min(int(os.environ.get(name) or min(32, (os.cpu_count() or 1) + 4)) for name in _SERVERS)
-_places = threading.BoundedSemaphore(max(1, _threads // 2))
+_DEFAULT = min(32, (os.cpu_count() or 1) + 4)
+_lock = threading.Lock()
+_waiting = 0  # ticks of this process
 
 
-def poll(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
-    """Looks until a look is `enough`, for `WINDOW` seconds at most; returns the last look. Looks once if many ticks wait."""
+def count_places(instance: dg.DagsterInstance) -> int:
+    """How many ticks of this process may wait at a time."""
+    sensors = instance.get_settings("sensors") or {}
+    if not sensors.get("use_threads"):
+        return 0
+    servers = (int(os.environ.get(name) or _DEFAULT) for name in _SERVERS)
+    return min(sensors.get("num_workers") or _DEFAULT, *servers) // 2
+
+
+def poll(look: Callable[[], T], enough: Callable[[T], bool], places: int) -> T:
+    """Looks until a look is `enough`, for `WINDOW` seconds at most; returns the last look. Looks once if as many ticks wait
+    as there are places."""
     began = time.monotonic()
-    if enough(seen := look()) or not _places.acquire(blocking=False):
+    if enough(seen := look()):
         return seen
-    started = began
-    try:
-        while (again := (now := time.monotonic()) + max(PAUSE, 3 * (now - started))) < began + WINDOW + PAUSE:
+    with _place(places) as free:
+        started = began
+        while free and (again := (now := time.monotonic()) + max(PAUSE, 3 * (now - started))) < began + WINDOW + PAUSE:
             time.sleep(again - now)
             started = time.monotonic()
             if enough(seen := look()):
                 break
-        return seen
+    return seen
+
+
+@contextmanager
+def _place(places: int) -> Iterator[bool]:
+    """Whether one of the places is free; it is taken meanwhile."""
+    global _waiting
+    with _lock:
+        free = _waiting < places
+        _waiting += free
+    try:
+        yield free
     finally:
-        _places.release()
+        with _lock:
+            _waiting -= free

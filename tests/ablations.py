@@ -8,11 +8,12 @@ from math import inf
 from typing import TypeVar
 
 from rota.coordination.checkpoint import Entry
-from rota.coordination.group_state import GroupState, Read
+from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.records import Own, Slot, Slots, decode, encode
 from rota.coordination.store import Check, Node, Op, Set, Store
+from rota.coordination.views import Read
 from rota.core.reconcile import Event, Instruction, Looked, State, assigned
 from rota.errors import Conflict, Unknown
 

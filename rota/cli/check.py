@@ -17,12 +17,13 @@ import click
 
 from rota import errors
 from rota.cli import view
-from rota.errors import MASK, SECRET, ConfigError, ForeignTable, RotaError
+from rota.errors import MASK, SECRET, ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.catalog import Catalog
     from rota.coordination.client import ZooKeeperStore
     from rota.coordination.group_state import GroupState
-    from rota.pipeline import Catalog, Pipeline
+    from rota.pipeline import Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
 SKEW = 1.0  # seconds between two clocks that pass for the same
@@ -101,7 +102,7 @@ def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Map
     wanted = {
         name
         for pipeline in (catalog.pipelines.values() if catalog else ())
-        for text in (pipeline.source.path, pipeline.table.path, *map(str, pipeline.source.options.values()))
+        for text in (*pipeline.source.texts, pipeline.table.path)
         for name in VARIABLE.findall(text)
     }
     for name in sorted(wanted):
@@ -110,7 +111,7 @@ def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Map
 
 
 def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
-    from rota.pipeline import load
+    from rota.catalog import load
 
     try:
         return load(settings.pipelines), ""
@@ -173,7 +174,8 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
     """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
-    from rota.coordination.group_state import GroupState, groups
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
 
     try:
         with opened(settings) as store:
@@ -275,12 +277,9 @@ def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Ite
 
 def _check_source(pipeline: "Pipeline") -> str:
     from rota.registry import open_source
-    from rota.settings import folder
 
     source = open_source(pipeline)
-    place, keys = folder(pipeline.source.path), source.list_keys()
-    if not place.is_dir():
-        raise ConfigError(f"{place} is not there. Make the folder, mount its disk, or mend the path of files(...)")
+    place, keys = source.find_place(), source.list_keys()
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
     aside = [f"{path} ({why})" for path, why in source.list_ignored().items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
@@ -322,14 +321,10 @@ def _find_writable(folder: Path) -> Path:
 
 
 def _check_table(pipeline: "Pipeline") -> str:
-    from rota.dataplane.delta.fenced_table import FencedTable
-    from rota.dataplane.delta.identity import explain_taken
-    from rota.settings import folder
+    from rota.registry import open_tables
 
-    place = folder(pipeline.table.path)
-    if (table := FencedTable(place / "main", pipeline.group, "").open()) is None:
-        _find_writable(place)
-        return f"{place} is not there yet; the first batch makes it"
-    if whose := explain_taken(place / "main", pipeline.name, pipeline.group):
-        raise ForeignTable(whose)
-    return f"{place} is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"
+    tables = open_tables(pipeline, pipeline.group)
+    if (seen := tables.describe()) is None:
+        _find_writable(tables.folder)
+        return f"{tables.folder} is not there yet; the first batch makes it"
+    return f"{tables.folder} {seen}"

@@ -70,8 +70,8 @@ def _perform(workers: int, faults: bool, state: Path, progress: view.Progress) -
 
 def _check_pipeline(pipelines: Path) -> None:
     """Raises ConfigError if `pipelines` has no flights.py that can be loaded: the demo runs that file."""
+    from rota.catalog import load
     from rota.errors import ConfigError
-    from rota.pipeline import load
 
     catalog = load(pipelines)
     if "flights" not in catalog.pipelines:

@@ -15,9 +15,10 @@ from rota.cli.view import show_wait
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.catalog import Catalog
     from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Source
-    from rota.pipeline import Catalog, Pipeline
+    from rota.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +37,8 @@ def json_option(command: F) -> F:
 def open_group(group: str) -> "Iterator[GroupState]":
     """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
-    from rota.coordination.group_state import GroupState, groups
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
     from rota.ids import checked_id
     from rota.settings import Settings
 
@@ -55,7 +57,7 @@ def open_group(group: str) -> "Iterator[GroupState]":
 
 def load_catalog() -> "Catalog":
     """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
-    from rota.pipeline import load
+    from rota.catalog import load
     from rota.settings import Settings
 
     return load(Settings.from_environment().pipelines)

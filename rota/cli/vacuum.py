@@ -21,19 +21,19 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
 
     Of PIPELINES, or of all. Use no other vacuum: it does not know which files running jobs need.
     """
-    from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
-    from rota.settings import folder
+    from rota.registry import open_tables
 
     there = load_catalog().pipelines
     chosen = [there[known("pipeline", name, there)] for name in pipelines] or list(there.values())
     if not chosen:
         raise ConfigError("There is no pipeline. Set ROTA_PIPELINES to the folder that holds them")
-    found = {p.name: vacuum(folder(p.table.path), timedelta(days=days), dry_run=not delete) for p in chosen}
+    tables = {p.name: open_tables(p, p.group) for p in chosen}
+    found = {name: one.vacuum(timedelta(days=days), dry_run=not delete) for name, one in tables.items()}
     if as_json:
         view.print_document({"deleted": delete, "files": found})
         return
     for name, files in found.items():
-        old = sum(map(is_checkpoint, files))
+        old = tables[name].count_checkpoints(files)
         view.print_line(
             f"{name}: {len(files)} files{f', {old} of them old checkpoints of its log,' if old else ''} "
             f"{'deleted' if delete else 'can be deleted with --delete'}"

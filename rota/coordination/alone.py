@@ -28,7 +28,8 @@ AT_ONCE = MAX_OPS - 100  # grabs in one multi
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What one look of a worker shows of its group. `version` is that of its own target's node, None without one."""
+    """What one look of a worker shows of its group. `version` is that of its own target's node, None without one; `written`
+    says whether it wrote that in this life."""
 
     meta: Meta
     paused: bool
@@ -36,6 +37,7 @@ class Others:
     partitions: tuple[Partition, ...]
     grabs: Mapping[str, str]
     version: int | None
+    written: bool
 
 
 def list_grabs(tree: GroupState) -> tuple[str, ...]:
@@ -50,9 +52,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
     grabbed = list_grabs(tree)
     grabs = {p.rpartition("/")[2]: r for p, r in tree.read_many([tree.paths.grab(n) for n in grabbed], Grab).items()}
     live, people, slots = tree.newest(tree.live()), tree.worker_overrides(), tree.assigns()
-    for path in tree.unreadable:
-        if path.startswith(f"{tree.paths.assigns}/") and path.rpartition("/")[2] in live:
-            raise Undecodable(tree.unreadable[path], path=path)
+    _check_readable(tree, live)
     doubtful = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
     members: dict[str, Member] = {}
     for name, view in live.items():
@@ -61,6 +61,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
         )
         targets = _read_target(slots.get(name), view, head, whoever=name == worker)
         members[name] = Member(replace(merged, usage=None), targets)
+    mine = slots.get(worker)
     here = {view.incarnation for view in live.values()}
     return Others(
         meta,
@@ -68,8 +69,29 @@ def read_others(tree: GroupState, worker: str) -> Others:
         members,
         partitions,
         {n: worker_of(r.record.incarnation) for n, r in grabs.items() if r.record.incarnation in here},
-        slots[worker].version if worker in slots else None,
+        mine.version if mine is not None else None,
+        mine is not None and worker in live and mine.node.mzxid > live[worker].czxid,
     )
+
+
+def find_own_targets(tree: GroupState) -> dict[str, frozenset[str]]:
+    """Worker -> the target that it wrote in this life, of every live worker. Raises Unavailable, Undecodable."""
+    live, head, slots = tree.newest(tree.live()), tree.head().record.epoch, tree.assigns()
+    _check_readable(tree, live)
+    return {name: _read_target(slots.get(name), view, head, whoever=False) for name, view in live.items()}
+
+
+def find_silent(tree: GroupState) -> frozenset[str]:
+    """The live workers that wrote no target in this life yet."""
+    live, slots = tree.newest(tree.live()), tree.assigns()
+    return frozenset(w for w, view in live.items() if w not in slots or slots[w].node.mzxid < view.czxid)
+
+
+def _check_readable(tree: GroupState, live: Collection[str]) -> None:
+    """Raises Undecodable where the target of a live worker cannot be read: nobody knows what it names."""
+    for path in tree.unreadable:
+        if path.startswith(f"{tree.paths.assigns}/") and path.rpartition("/")[2] in live:
+            raise Undecodable(tree.unreadable[path], path=path)
 
 
 def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, whoever: bool) -> frozenset[str]:
@@ -100,13 +122,13 @@ def write_target(tree: GroupState, incarnation: str, partitions: Iterable[str], 
 
 
 def found_own_records(tree: GroupState, partitions: Iterable[str]) -> None:
-    """A free own record for each of the partitions that has none. Raises Unavailable, Unknown."""
-    there, free = set(tree.store.children(tree.paths.owns)), encode(Own())
-    for partition in sorted(set(partitions) - there):
+    """Makes a free own record for each of the partitions that has none. Raises Unavailable, Unknown."""
+    wanted, free = set(partitions), encode(Own())
+    while missing := sorted(wanted.difference(tree.store.children(tree.paths.owns)))[:AT_ONCE]:
         try:
-            tree.store.create(tree.paths.own(partition), free)
+            tree.store.multi([Create(tree.paths.own(partition), free) for partition in missing])
         except Conflict as conflict:
-            if conflict.cause != "exists":
+            if conflict.cause != "exists":  # somebody else makes them too
                 raise
 
 

@@ -9,10 +9,11 @@ Laws:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState, Read
+from rota.coordination.group_state import GroupState
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, encode
 from rota.coordination.store import PATIENCE, Check, Create, Op, Set
+from rota.coordination.views import Read
 from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi

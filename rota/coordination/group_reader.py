@@ -88,16 +88,11 @@ class GroupReader:
     def read_many(self, paths: Sequence[str], model: type[R]) -> dict[str, Read[R]]:
         """Path -> record for each that is there and readable; the others are in `unreadable`."""
         found: dict[str, Read[R]] = {}
-        alike: dict[bytes, R] = {}  # many say the same, as own records of one owner do
         for path, node in zip(paths, self.store.get_many(paths), strict=True):
             if node is not None:
-                record = alike.get(node.data)
-                if record is None or self.unreadable:
-                    fresh = self._decode(path, model, node)
-                    if isinstance(fresh, Undecodable):
-                        continue
-                    record = alike[node.data] = fresh
-                found[path] = Read(record, node)
+                record = self._decode(path, model, node)
+                if not isinstance(record, Undecodable):
+                    found[path] = Read(record, node)
         return found
 
     def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
@@ -204,8 +199,9 @@ class GroupReader:
     def checkpoints(self, partitions: Iterable[str] | None = None) -> dict[str, Read[Checkpoint]]:
         """Partition -> its checkpoint, for those given or all."""
         names = list(partitions) if partitions is not None else self._ids(self.paths.checkpoints, is_partition)
-        reads = self.read_many([self.paths.checkpoint(n) for n in names], Checkpoint)
-        return {n: reads[p] for n in names if (p := self.paths.checkpoint(n)) in reads}
+        paths = [self.paths.checkpoint(n) for n in names]
+        reads = self.read_many(paths, Checkpoint)
+        return {n: reads[p] for n, p in zip(names, paths, strict=True) if p in reads}
 
     def working(self) -> dict[str, str]:
         """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""

@@ -10,11 +10,10 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rota.coordination.group_reader import GroupReader, groups
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import grow
 from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Record, Refusals, encode
 from rota.coordination.store import PATIENCE, Check, Create, Set, settle
-from rota.coordination.views import LiveView, OwnView, Read, RunView, Target
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 
 R = TypeVar("R", bound=Record)
@@ -125,6 +124,3 @@ def _meta(fields: Mapping[str, object]) -> Meta:
         raise ConfigError(
             f"Bad settings of the group: {' '.join(str(error).split())[:300]}. Mend its Group(...)"
         ) from None
-
-
-__all__ = ["GroupState", "LiveView", "OwnView", "Read", "RunView", "Target", "groups"]

@@ -14,6 +14,7 @@ from rota.errors import ConfigError
 from rota.ids import checked_partition, partition_id
 
 if TYPE_CHECKING:
+    from rota.coordination.group_reader import GroupReader
     from rota.coordination.group_state import GroupState
 
 MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
@@ -35,13 +36,13 @@ def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mappi
     return fresh
 
 
-def explain_excess(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> str:
+def explain_excess(tree: "GroupReader", pipeline: str, keys: Iterable[str], without: str = "") -> str:
     """Which of the keys do not fit into the group, in one line; empty if all fit. Partitions of `without` do not count.
     Raises ConfigError on a bad id."""
     return _split(tree, pipeline, keys, without)[1]
 
 
-def _split(tree: "GroupState", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
+def _split(tree: "GroupReader", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
     """The new keys that fit, and the line about the others."""
     wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()

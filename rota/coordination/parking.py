@@ -9,6 +9,7 @@ Laws:
 
 from collections.abc import Sequence
 
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import PATIENCE, Check, Delete
@@ -56,7 +57,7 @@ def waiting(parked: Parked, now: float) -> bool:
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
-def unreadable(tree: GroupState, partition: str) -> str:
+def unreadable(tree: GroupReader, partition: str) -> str:
     """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
     the parked records, the checkpoints and the own records."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):

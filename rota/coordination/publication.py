@@ -66,7 +66,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is to be current: worker -> partitions (everybody else gets none), what it was made from, and the audit."""
+    """What is to be current: worker -> partitions (everybody else gets none), what it was made from, and the audit.
+
+    `observed`: who had what before, where nobody published that: the workers decided alone. Then only the audit is written,
+    and the head that says what it was made from; targets are the workers' own."""
 
     targets: Mapping[str, frozenset[str]]
     basis: str = ""
@@ -75,6 +78,7 @@ class Publication:
     absences: Mapping[str, float] = field(default_factory=dict)
     members: tuple[str, ...] = ()
     audit: Audit = Audit()
+    observed: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         total = sum(len(ids) for ids in self.targets.values())
@@ -157,7 +161,10 @@ class _Attempt:
         self.head = tree.head()
         self.nodes = self._read()
         self.epoch = 1 + max([self.head.record.epoch, *(s.record.newest for s in self.nodes.values() if s)])
-        self.changed = tuple(w for w in sorted({*self.nodes, *publication.targets}) if self._is_changed(w))
+        alone = publication.observed is not None
+        self.changed = (
+            () if alone else tuple(w for w in sorted({*self.nodes, *publication.targets}) if self._is_changed(w))
+        )
 
     def _read(self) -> dict[str, Read[Slots] | None]:
         """Worker -> its slots as they are; None: there, but unreadable."""
@@ -180,8 +187,13 @@ class _Attempt:
     def run(self) -> Published:
         """All the writes, in order."""
         self._write(self._left())
-        if not self.changed:
+        moved = self.publication.observed is not None and any(True for _ in self.publication.audit.moves)
+        if not self.changed and not moved:
             return self._settled()
+        if moved:
+            term = self._flip([self._audit()], self.epoch)
+            self._trim()
+            return self.published(term)
         self._write(self._new_own_records())
         self._write(self._new_slots())
         self._verify()
@@ -248,7 +260,9 @@ class _Attempt:
         """The targets that nobody needs any more: empty before and after this publication, and their workers gone."""
         head, here = self.head.record.epoch, {worker_of(incarnation) for incarnation in self.publication.members}
         for worker, read in self.nodes.items():
-            if worker in here or worker in self.changed or read is None or self.publication.targets.get(worker):
+            if worker in here or worker in self.changed or read is None:
+                continue
+            if self.publication.targets.get(worker) and self.publication.observed is None:
                 continue
             if read.record.newest <= head:
                 yield Delete(self.tree.paths.assign(worker), read.version)
@@ -322,6 +336,8 @@ class _Attempt:
         return Create(self.tree.paths.epoch(self.epoch), encode(record))
 
     def _counts(self) -> dict[str, int]:
+        if self.publication.observed is not None:
+            return dict(self.publication.observed)
         head = self.head.record.epoch
         effective = {w: r.record.effective(head) for w, r in self.nodes.items() if r is not None}
         return {w: len(s.partitions) for w, s in effective.items() if s is not None and s.partitions}

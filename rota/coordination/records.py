@@ -8,6 +8,7 @@ instead of overwriting what it does not understand.
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -39,6 +40,7 @@ Options = Annotated[Mapping[Id, JsonValue], Field(max_length=64)]
 MAX_MOVES = 500  # in the audit of one epoch
 MAX_REFUSALS = 200
 MAX_JSON = 16 << 20  # of a deflated record
+SMALL = 1_024  # bytes of a record that is not deflated, up to which it is kept decoded
 
 
 class Record(BaseModel):
@@ -330,7 +332,11 @@ def repair_command(path: str) -> str:
 def decode(path: str, model: type[R], data: bytes) -> R:
     """The record at `path`. Raises Undecodable: nobody takes it for an empty one."""
     try:
-        return model.from_bytes(data)
+        if model.deflated or len(data) > SMALL:
+            return model.from_bytes(data)
+        record = _parse(model, data)
+        assert isinstance(record, model)
+        return record
     except (ValidationError, ValueError, RecursionError) as error:
         why = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         where = ".".join(str(p) for p in why["loc"])[:200]
@@ -339,6 +345,12 @@ def decode(path: str, model: type[R], data: bytes) -> R:
             f"It is left alone. To see what removing it does: {repair_command(path)}",
             path=path,
         ) from None
+
+
+@lru_cache(maxsize=1 << 11)
+def _parse(model: type[Record], data: bytes) -> Record:
+    """The record that these bytes hold. Small ones are read again and again, and no record ever changes."""
+    return model.from_bytes(data)
 
 
 def _line(data: bytes) -> tuple[bytes, bytes]:

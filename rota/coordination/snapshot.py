@@ -3,7 +3,7 @@
 Laws:
 1. Level, not edge: two looks at the same incarnations, states, overrides, partitions and settings have the same basis, and
    the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
-   uses and how fast it reads is not in it.
+   uses and how fast it reads is not in it. Where workers decide alone, what each of them chose is in it.
 2. An owner is the effective target; where that worker is gone or there is no target, whoever owns the partition in its
    own record: a partition that waits for a worker to return (grace) still has that owner.
 3. What cannot be read is never taken for less: a worker whose record or overrides are unreadable keeps what it holds and
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from rota.coordination.group_state import GroupState
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
@@ -63,7 +63,7 @@ class GroupSnapshot:
     now: float
 
 
-def read_basis(tree: GroupState) -> Basis:
+def read_basis(tree: GroupReader) -> Basis:
     """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
     meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
     pipelines = tree.pipelines()
@@ -76,19 +76,31 @@ def read_basis(tree: GroupState) -> Basis:
         for w in sorted(live, key=str.encode)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
+    chosen = _chosen(tree, live) if meta.protocol != "assigned" else {}
     return Basis(
-        _digest(meta, overrides, workers, pipelines), meta, head, controller, overrides, workers, partitions, members
+        _digest(meta, overrides, workers, pipelines, chosen),
+        meta,
+        head,
+        controller,
+        overrides,
+        workers,
+        partitions,
+        members,
     )
 
 
-def read_snapshot(tree: GroupState) -> GroupSnapshot:
-    """Everything the planner reads."""
+def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> GroupSnapshot:
+    """Everything the planner reads. `known` are the owners, where they are not to be read."""
     seen = read_basis(tree)
     head, targets = tree.targets()
     now = tree.store.now()
     ids = {partition_id(p, key): (p, key) for p, record in seen.partitions.items() for key in record.keys}
     here = {w.id for w in seen.workers}
-    owners, gone = _owners(tree, targets, here, ids)
+    if known is None:
+        owners, gone = _owners(tree, targets, here, ids)
+    else:
+        owners = {p: w for p, w in known.items() if p in ids}
+        gone = {w for w in owners.values() if w not in here}
     missed = seen.controller.record.absences
     absences = {w: min(missed.get(w, now), now) for w in sorted(gone)}  # the clock may have gone back
     snapshot = Snapshot.of(
@@ -122,20 +134,30 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
     )
 
 
+def _chosen(tree: GroupReader, live: Mapping[str, LiveView]) -> dict[str, str]:
+    """Worker -> a digest of the target that it chose for itself."""
+    return {w: sha256(read.node.data).hexdigest() for w, read in sorted(tree.assigns().items()) if w in live}
+
+
 def _digest(
-    meta: Meta, overrides: GroupOverrides, workers: Iterable[Worker], pipelines: Mapping[str, Read[Partitions]]
+    meta: Meta,
+    overrides: GroupOverrides,
+    workers: Iterable[Worker],
+    pipelines: Mapping[str, Read[Partitions]],
+    chosen: Mapping[str, str],
 ) -> str:
     content = [
         meta.model_dump(exclude={"token_base"}),
         overrides.model_dump(),
         [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
         {p: [read.node.czxid, read.version] for p, read in pipelines.items()},  # it changes only when its content does
+        *([chosen] if chosen else []),
     ]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _owners(
-    tree: GroupState, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
+    tree: GroupReader, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
 ) -> tuple[dict[str, str], set[str]]:
     """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
     owners: dict[str, str] = {}
@@ -155,7 +177,7 @@ def _owners(
     return owners, {w for w in owners.values() if w not in here}
 
 
-def _partitions(tree: GroupState, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
+def _partitions(tree: GroupReader, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
     """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
     loads = tree.loads()
     rates = {p: dict(read.record.rates) for p, read in loads.items()}

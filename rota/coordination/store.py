@@ -12,6 +12,7 @@ Laws:
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, Self
 
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
@@ -186,15 +187,21 @@ def written(node: Node | None) -> Node:
 
 def checked_path(path: str) -> str:
     """`path` if it may be sent; else ConfigError. ZooKeeper would normalise or choke on others."""
-    if isinstance(path, str) and len(path) <= MAX_PATH:
-        folder, _, name = path.rpartition("/")
-        known = PATH.fullmatch(folder if is_partition(name) else path)
-        if known and ("/." not in path or not {".", ".."} & set(path.split("/"))):
-            return path
+    if isinstance(path, str) and _may_be_sent(path):
+        return path
     raise ConfigError(
         f"Bad znode path {str(path)[:100]!r}: use /names of A-Z a-z 0-9 . _ @ = - and a partition's id at its end, "
         f"{MAX_PATH} at most"
     )
+
+
+@lru_cache(maxsize=1 << 15)  # the same paths are asked for again and again
+def _may_be_sent(path: str) -> bool:
+    if len(path) > MAX_PATH:
+        return False
+    folder, _, name = path.rpartition("/")
+    known = PATH.fullmatch(folder if is_partition(name) else path)
+    return known is not None and ("/." not in path or not {".", ".."} & set(path.split("/")))
 
 
 def checked(ops: Sequence[Op]) -> Sequence[Op]:

@@ -11,7 +11,7 @@ Laws:
 - If a plan is interrupted after any of its moves, planning again leads to the same assignment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +46,23 @@ def plan(
     assign, past = find_assignor(assignor), read_part(memory, assignor)
     waits = _find_returning(snapshot, policy)
     proposal = _propose(snapshot, waits, lambda s: assign(s, options or {}, past))
+    return _make_plan(snapshot, proposal, policy, memory, waits, assignor)
+
+
+def describe(snapshot: Snapshot, target: Codes, explain: Callable[[int], str]) -> Plan:
+    """What happened without a plan, as a plan: the moves from the owners of `snapshot` to `target`. `explain` gives the
+    reason of one that nothing forced. Law: its target is `target`, whatever that is worth."""
+    return _make_plan(snapshot, Proposal(target, explain, proven=False), Policy(), {}, {}, "sticky")
+
+
+def _make_plan(
+    snapshot: Snapshot,
+    proposal: Proposal,
+    policy: Policy,
+    memory: Mapping[str, Any],
+    waits: Mapping[int, float],
+    assignor: str,
+) -> Plan:
     match = find_matches(snapshot)
     keeps = find_valid_owners(snapshot, match)
     forced = _find_unavoidable(snapshot, keeps, proposal.target)

@@ -3,8 +3,9 @@
 `assets`, `sensors` and `resources` here are the folders of these names at the root of the repository.
 """
 
+from rota.dagster.component import PipelinesComponent
 from rota.dagster.location import definitions
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 
-__all__ = ["SparkResource", "ZooKeeperResource", "definitions"]
+__all__ = ["PipelinesComponent", "SparkResource", "ZooKeeperResource", "definitions"]

@@ -8,13 +8,16 @@ Laws:
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
 
-from rota.dagster import jobs
+from rota.catalog import Catalog, load
+from rota.dagster import jobs, pipeline_files
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_pipeline_assets
@@ -23,7 +26,9 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors.backlog import make_backlog_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.ids import checked_id
-from rota.pipeline import Catalog, load
+from rota.pipeline import Group
+
+log = logging.getLogger("rota")
 
 # The same objects each time: Dagster merges two definitions only if they have the same resource under one key.
 RESOURCES = {"rota_zookeeper": ZooKeeperResource(), "rota_spark": SparkResource()}
@@ -46,20 +51,107 @@ def definitions(
     """
     catalog = load(Path(pipelines))
     for why in catalog.refused.values():
-        logging.getLogger("rota").warning(why)
+        log.warning(why)
     parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix or ())
     return compose(catalog, Names(tuple(checked_id("key prefix", part) for part in parts)), resources)
 
 
 def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, Any] | None = None) -> dg.Definitions:  # noqa: B008
-    """The assets, checks, sensors and jobs of each group and pipeline of the catalog."""
+    """The definitions of each group and pipeline of the catalog, and what the files declare beside.
+
+    A file that Dagster does not load beside the others is refused, by law 2. All are tried together first, for that is
+    quick."""
+    try:
+        return _merge(catalog, catalog.modules, names, resources)
+    except Exception:  # Dagster raises what it likes; whose fault it was is found file by file
+        served = _refuse_files(catalog, names, resources)
+        return _merge(served, served.modules, names, resources)
+
+
+def _refuse_files(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> Catalog:
+    """The catalog without the files that do not go with the others. Of two that collide the first by name is served."""
+    kept: list[ModuleType] = []
+    waiting, failed = list(catalog.modules), True
+    why: dict[str, str] = {}
+    while failed and waiting:  # a file may need what a later one declares
+        left: list[ModuleType] = []
+        for module in waiting:
+            try:
+                _merge(catalog, [*kept, module], names, resources)
+                kept.append(module)
+            except Exception as error:
+                said = " ".join(f"{error} {error.__cause__ or ''}".split())
+                why[_name_file(module)] = f"{module.__file__}: {said}. Mend the file; the others are served"
+                left.append(module)
+        failed, waiting = len(left) < len(waiting), left
+    refused = {_name_file(module): why[_name_file(module)] for module in waiting}
+    for line in refused.values():
+        log.warning(line)
+    return _keep(catalog, kept, refused)
+
+
+def _keep(catalog: Catalog, modules: Sequence[ModuleType], refused: Mapping[str, str]) -> Catalog:
+    """The catalog of these files; the others are refused, or were never there."""
+    pipelines = {name: one for name, one in catalog.pipelines.items() if one.module in modules}
+    groups = [one for module in modules for one in vars(module).values() if isinstance(one, Group)]
+    named = {one.name: one for one in groups}
+    for one in pipelines.values():
+        named.setdefault(one.group, Group(one.group))
+    return Catalog(pipelines, dict(sorted(named.items())), tuple(modules), {**catalog.refused, **refused})
+
+
+def _name_file(module: ModuleType) -> str:
+    return Path(str(module.__file__)).name
+
+
+def _merge(
+    catalog: Catalog, modules: Sequence[ModuleType], names: Names, resources: Mapping[str, Any] | None
+) -> dg.Definitions:
+    """rota's definitions of the whole catalog, and these files' own. Raises what Dagster raises if they do not fit."""
+    base = _make_definitions(catalog, names, resources)
+    with warnings.catch_warnings():  # some of what this calls is a preview of Dagster's
+        warnings.simplefilter("ignore")
+        files = [pipeline_files.load_file(module) for module in modules]
+        if names.prefix:
+            theirs = pipeline_files.list_keys(asset for own in files for asset in own.assets or ())
+            longer = {key: key.with_prefix(names.prefix) for key in (*theirs, *_list_plain_keys(catalog))}
+            files = [pipeline_files.rename(own, longer) for own in files]
+    merged = dg.Definitions.merge(base, *files)
+    if automated := pipeline_files.find_automated(merged.assets or ()):
+        merged = dg.Definitions.merge(merged, _automate(automated, names))
+    if any(own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors for own in files):
+        dg.Definitions.validate_loadable(merged)
+    return merged
+
+
+def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
+    """rota's keys as a pipeline file says them."""
+    plain = Names()
+    for group in catalog.groups:
+        yield from (plain.membership(group), plain.assignment(group))
+    for pipeline in catalog.pipelines:
+        yield from plain.consumed(pipeline)
+
+
+def _automate(keys: Sequence[dg.AssetKey], names: Names) -> dg.Definitions:
+    """The sensor that evaluates the automation conditions of these assets, and of no others."""
+    sensor = dg.AutomationConditionSensorDefinition(
+        names.automation_sensor(),
+        target=dg.AssetSelection.assets(*keys),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=30,
+    )
+    return dg.Definitions(sensors=[sensor])
+
+
+def _make_definitions(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> dg.Definitions:
+    """What rota itself gives to Dagster."""
     groups, pipelines = catalog.groups.values(), catalog.pipelines.values()
     return dg.Definitions(
         assets=[
             *(make_membership(group, catalog.of_group(group.name), catalog.refused, names) for group in groups),
             *(make_assignment(group, catalog.of_group(group.name), names) for group in groups),
             *(make_pipeline_assets(pipeline, names) for pipeline in pipelines),
-            *dg.load_assets_from_modules(catalog.modules),
         ],
         asset_checks=[make_files_check(group, catalog.refused, names) for group in groups],
         jobs=[
@@ -69,12 +161,6 @@ def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, An
         sensors=[
             *(make_membership_sensor(group, catalog, names) for group in groups),
             *(make_backlog_sensor(pipeline, names) for pipeline in pipelines),
-            dg.AutomationConditionSensorDefinition(
-                names.automation_sensor(),
-                target=dg.AssetSelection.all(),
-                default_status=dg.DefaultSensorStatus.RUNNING,
-                minimum_interval_seconds=30,
-            ),
         ],
         resources={**RESOURCES, **(resources or {})},
     )

@@ -58,10 +58,11 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
 
 
 def split(frame: "DataFrame") -> "DataFrame":
-    """The frame with the column by which a writer splits it into folders: see `names.split`."""
+    """The frame with the column by which a writer splits it into folders: a number, which no two partitions share. Of an id
+    as text, which may be null, Spark's writer would copy each row once more; `footers` names the folders after the ids."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return frame.withColumn(SPLIT, F.hex(frame[PARTITION]))
+    return frame.withColumn(SPLIT, F.xxhash64(frame[PARTITION]))
 
 
 def restore_ids(frame: "DataFrame") -> "DataFrame":

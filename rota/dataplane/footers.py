@@ -27,8 +27,10 @@ LONGEST = 64  # characters of a string that is a statistic
 
 def read_footers(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
     """The files below `data/<attempt>/` of `table`. Raises BadTransform for a row of a foreign partition or offset."""
-    paths = sorted((table / "data" / attempt).glob("*/*.parquet"))
+    folder = table / "data" / attempt
     try:
+        name_split_folders(folder)
+        paths = sorted(folder.glob("*/*.parquet"))
         with ThreadPoolExecutor(8) as pool:
             found = tuple(pool.map(lambda path: read_footer(table, path), paths))
     except (OSError, pa.ArrowException) as error:
@@ -38,6 +40,24 @@ def read_footers(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]
     for file in found:
         _within(file, ranges)
     return found
+
+
+def name_split_folders(attempt: Path) -> None:
+    """Renames each folder that Spark's writer split off (`columns.split`) after the partition of the rows in it, as
+    `names.split` says. Raises BadTransform where they have none, OSError, ArrowException."""
+    folders = [folder for folder in attempt.glob(f"{SPLIT}=*") if next(folder.glob("*.parquet"), None)]
+    with ThreadPoolExecutor(8) as pool:
+        for folder, partition in zip(folders, pool.map(_find_partition, folders), strict=True):
+            folder.rename(attempt / names.split(partition))
+
+
+def _find_partition(folder: Path) -> str:
+    """The partition of which its first file holds rows."""
+    groups = dict(_columns(pq.read_metadata(next(folder.glob("*.parquet")))))[PARTITION]
+    bounds = _bounds([one for one in groups if one is not None])
+    if not bounds:
+        raise BadTransform(f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes")
+    return str(bounds[0][0])
 
 
 def read_footer(table: Path, path: Path) -> DataFile:
@@ -65,6 +85,10 @@ def _within(file: DataFile, ranges: Mapping[str, tuple[int, int]]) -> None:
     said = json.loads(file.statistics)
     low, high = said["minValues"], said["maxValues"]
     start, end = ranges[file.partition]
+    if not low.get(PARTITION, file.partition) == file.partition == high.get(PARTITION, file.partition):
+        raise EnvironmentFailed(
+            f"{file.path} of {file.partition} holds rows of another partition. Nothing was committed"
+        )
     if not start <= low.get(OFFSET, -1) <= high.get(OFFSET, end) < end or said["nullCount"].get(OFFSET):
         raise BadTransform(
             f"The transform gave rows of {file.partition} offsets outside [{start}, {end}). Keep {OFFSET} as it comes",
@@ -110,9 +134,3 @@ def _plain(bounds: tuple[Any, Any]) -> bool:
 
 def _shown(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
-
-
-def rename_split_folders(attempt: Path) -> None:
-    """Renames Spark's `column=value` folders to their values: a reader of the files would take them for a column."""
-    for folder in attempt.glob(f"{SPLIT}=*"):
-        folder.rename(attempt / folder.name.partition("=")[2])

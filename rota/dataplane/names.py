@@ -36,7 +36,7 @@ def folder(of: str) -> str:
 
 
 def split(partition: str) -> str:
-    """The name of a folder that holds one partition's files, for Spark: as its function `hex` writes it."""
+    """The name of a folder that holds one partition's files: what Spark's function `unhex` reads."""
     return partition.encode().hex().upper()
 
 

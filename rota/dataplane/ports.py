@@ -33,6 +33,10 @@ class Source(Protocol):
         """Whether a consumed range can be read again."""
         ...
 
+    def find_place(self) -> str:
+        """Where a person finds the source. Raises ConfigError, with the next step, where it is not there."""
+        ...
+
     def list_keys(self) -> tuple[str, ...]:
         """The partition keys that exist now, sorted. Writes nothing."""
         ...

@@ -25,7 +25,7 @@ CALM = 60.0
 class AloneChecker(Checker):
     """Judges every event; see `Checker`."""
 
-    stage: "Simulation"
+    stage: "Simulation"  # but for what is judged after each event, any stage
 
     def __init__(self, stage: "Simulation", *, strict: bool) -> None:
         super().__init__(stage, strict=strict)

@@ -51,9 +51,9 @@ class LogChecker:
             self.seen[change.partition].owner = change.after
             if change.after is not None:
                 self.seen[change.partition].claims[change.token] = change.after
-        for commit in self.table.commits[self._read :]:
-            self._fold(commit)
-        self._read = len(self.table.commits)
+        while self._read < len(self.table.commits):
+            self._fold(self.table.commits[self._read])
+            self._read += 1
         for partition, start, end in self.told:
             if self.seen[partition].untold.pop(start, end) != end:
                 self.blame("untold", f"{partition}: the batch at {start} was told with another end")

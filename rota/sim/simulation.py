@@ -203,7 +203,9 @@ class Simulation(Stage):
     def is_quiet(self, worker: WorkerProcess) -> bool:
         """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
         state = worker.agent.state
-        nothing_new = worker.seen == self.server.stirred and state.suspended is None
+        nothing_new = (
+            worker.seen == self.server.stirred and state.suspended is None and not worker.agent.chooser.pending
+        )
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:

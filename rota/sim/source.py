@@ -3,21 +3,32 @@
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from rota.dataplane.ports import Ranges
-from rota.errors import RotaError
+from rota.errors import RotaError, SourceChanged
 
 
 class MemorySource:
-    """`end` gives the end offset of a partition now; `most` how many offsets of it one batch may take."""
+    """`end` gives the end offset of a partition now, `most` how many offsets of it one batch may take, `keys` the keys that
+    there are. `pause` is called before the ends are assigned."""
 
     can_replay = True
     skips_existing = False
 
-    def __init__(self, end: Callable[[str], int], most: Callable[[str], int], pause: Callable[[], None]) -> None:
-        self.end, self.most, self.pause = end, most, pause
+    def __init__(
+        self,
+        end: Callable[[str], int],
+        most: Callable[[str], int],
+        pause: Callable[[], None] = lambda: None,
+        keys: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self.end, self.most, self.pause, self.keys = end, most, pause, keys
+
+    def find_place(self) -> str:
+        """See `Source.find_place`."""
+        return "memory"
 
     def list_keys(self) -> tuple[str, ...]:
-        """No table of a simulation begins anywhere but at offset 0: nobody asks for the keys to tell."""
-        return ()
+        """See `Source.list_keys`."""
+        return tuple(sorted(self.keys()))
 
     def list_ignored(self) -> Mapping[str, str]:
         """See `Source.list_ignored`."""
@@ -54,9 +65,12 @@ class MemorySource:
         new = {p: r for p, r in ranges.items() if r[0] < r[1]}
         return (new,) if new else ()
 
-    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:  # noqa: ARG002
-        """Nothing breaks."""
-        return {}
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """Nothing breaks; what was never there is not there."""
+        beyond = {p: end for p, (_, end) in ranges.items() if end > self.end(p)}
+        return {
+            p: SourceChanged(f"{p} has no offset {end - 1}. Give a range that ends before") for p, end in beyond.items()
+        }
 
     def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
         """Nothing is rewritten."""

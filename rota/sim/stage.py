@@ -11,7 +11,7 @@ from rota.coordination.memory import MemoryStore
 from rota.core import Policy, Worker
 from rota.dataplane.ports import Job, Ports, Ranges
 from rota.errors import RotaError
-from rota.ids import worker_of
+from rota.ids import key_of, worker_of
 from rota.serve import Terms
 from rota.sim.checker import Checker
 from rota.sim.journal import JournalServer
@@ -107,7 +107,9 @@ class Stage:
 
     def ports(self, job: Job) -> Ports:
         """What a run works with."""
-        source = MemorySource(self.read_end, self.batch_limit, lambda: wait(self.late("")))
+        source = MemorySource(
+            self.read_end, self.batch_limit, lambda: wait(self.late("")), lambda: map(key_of, self.truth.load)
+        )
         ports = Ports(source, self.table, MemoryTable(self.group), job, lambda _: ports, lambda: self.now)
         return ports
 

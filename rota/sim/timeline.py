@@ -7,6 +7,7 @@ below, hands control back until the seconds have passed. One actor runs at a tim
 import heapq
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 
 from greenlet import getcurrent, greenlet
 
@@ -76,16 +77,17 @@ class Timeline:
 
     def begin(self, process: Process, delay: float = 0.0) -> Process:
         """The process takes its first step then."""
-        self.after(delay, lambda: self._step(process))
+        self.after(delay, partial(self._step, process))
         return process
 
     def run(self, until: float) -> None:
         """Lets everything happen that happens before `until`."""
-        while self._queue and self._queue[0][0] <= until:
-            self.now, _, act = heapq.heappop(self._queue)
+        queue, check = self._queue, self.check
+        while queue and queue[0][0] <= until:
+            self.now, _, act = heapq.heappop(queue)
             act()
             self.events += 1
-            self.check()
+            check()
         self.now = until
 
     def _step(self, process: Process) -> None:
@@ -94,11 +96,11 @@ class Timeline:
         if process.frozen_until <= self.now:
             self.strike(process)
         if process.frozen_until > self.now:
-            self.at(process.frozen_until, lambda: self._step(process))
+            self.at(process.frozen_until, partial(self._step, process))
             return
         try:
             delay = next(process.life)
         except StopIteration:
             process.alive = False
             return
-        self.after(delay, lambda: self._step(process))
+        self.after(delay, partial(self._step, process))

@@ -31,6 +31,9 @@ class Changes:
     chosen: bool = False  # somebody's target was written
 
 
+UNCHANGED = Changes()
+
+
 @dataclass(slots=True)
 class Truth:
     """The state that the checker judges and the meter measures. `load` is the true load of each partition."""
@@ -47,6 +50,8 @@ class Truth:
 
     def take_in(self, server: JournalServer) -> Changes:
         """What changed since the last event; the journal is empty afterwards."""
+        if not server.journal:
+            return UNCHANGED
         changes = Changes()
         for path in dict.fromkeys(server.journal):
             kind, name = folder(path), path.rpartition("/")[2]

@@ -9,11 +9,15 @@ from rota.errors import ConfigError
 from rota.sim.world import Happening, Timing, World
 
 
-def _team(count: int) -> tuple[Worker, ...]:
+def make_team(count: int) -> tuple[Worker, ...]:
+    """Workers w01, w02, ..."""
     return tuple(Worker(f"w{i:02}") for i in range(1, count + 1))
 
 
-def _parts(count: int, sources: int = 1, weights: Callable[[int], float] = lambda _: 1.0) -> tuple[Partition, ...]:
+def make_partitions(
+    count: int, sources: int = 1, weights: Callable[[int], float] = lambda _: 1.0
+) -> tuple[Partition, ...]:
+    """So many partitions, spread over so many sources; `weights` gives the load of each."""
     each = count // sources
     names = ["orders", "clicks", "trips", "mails"][:sources]
     return tuple(
@@ -31,7 +35,15 @@ def join_storm() -> World:
     """Three workers, then nine more within twenty seconds."""
     joins = tuple(Happening(120 + 2.2 * i, "join", f"w{i + 4:02}") for i in range(9))
     later = frozenset(h.who for h in joins)
-    return World("join-storm", "nine workers join three within 20 s", _team(12), _parts(48, 2), joins, 600, later=later)
+    return World(
+        "join-storm",
+        "nine workers join three within 20 s",
+        make_team(12),
+        make_partitions(48, 2),
+        joins,
+        600,
+        later=later,
+    )
 
 
 def rolling_restart() -> World:
@@ -42,13 +54,25 @@ def rolling_restart() -> World:
         for h in (Happening(120 + 90 * i, "leave", f"w{i + 1:02}"), Happening(150 + 90 * i, "restart", f"w{i + 1:02}"))
     )
     return World(
-        "rolling-restart", "each of six workers leaves and is back 30 s later", _team(6), _parts(48, 2), happenings, 960
+        "rolling-restart",
+        "each of six workers leaves and is back 30 s later",
+        make_team(6),
+        make_partitions(48, 2),
+        happenings,
+        960,
     )
 
 
 def crash() -> World:
     """One of five dies and does not come back."""
-    return World("crash", "one of five workers dies", _team(5), _parts(48, 2), (Happening(120, "crash", "w02"),), 600)
+    return World(
+        "crash",
+        "one of five workers dies",
+        make_team(5),
+        make_partitions(48, 2),
+        (Happening(120, "crash", "w02"),),
+        600,
+    )
 
 
 def crash_in_hand_over() -> World:
@@ -63,8 +87,8 @@ def crash_in_hand_over() -> World:
     return World(
         "crash-handover",
         "a giver dies during a hand-over, then a taker",
-        _team(7),
-        _parts(48, 2),
+        make_team(7),
+        make_partitions(48, 2),
         happenings,
         720,
         later=later,
@@ -78,8 +102,8 @@ def flapping() -> World:
     return World(
         "flapping",
         "one slow worker loses its session every 75 s",
-        _team(5),
-        _parts(40, 2),
+        make_team(5),
+        make_partitions(40, 2),
         slow + freezes,
         900,
         timing=Timing(max_shutdown=40),
@@ -90,7 +114,13 @@ def latency_under_load() -> World:
     """Nothing changes, but every answer is late, the later the busier its worker."""
     timing = Timing(latency=0.2, under_load=1.0)
     return World(
-        "latency", "every answer is late, and nothing changes", _team(10), _parts(100, 1), (), 900, timing=timing
+        "latency",
+        "every answer is late, and nothing changes",
+        make_team(10),
+        make_partitions(100, 1),
+        (),
+        900,
+        timing=timing,
     )
 
 
@@ -101,8 +131,8 @@ def clock_skew() -> World:
     return World(
         "clock-skew",
         "clocks are 400 s apart",
-        _team(6),
-        _parts(48, 2),
+        make_team(6),
+        make_partitions(48, 2),
         happenings,
         660,
         later=frozenset({"w06"}),
@@ -124,7 +154,7 @@ def over_placement() -> World:
     return World(
         "over-placement",
         "workers at 20, 51, 52, 80, 80, 80 %",
-        _team(6),
+        make_team(6),
         tuple(parts),
         (),
         1_800,
@@ -140,8 +170,8 @@ def hot_partition() -> World:
     return World(
         "hot-partition",
         "one partition becomes 8 times as heavy, later another",
-        _team(6),
-        _parts(48, 2),
+        make_team(6),
+        make_partitions(48, 2),
         happenings,
         1_800,
         utilization=0.45,
@@ -153,8 +183,8 @@ def drifting() -> World:
     return World(
         "drifting-loads",
         "skewed loads wander",
-        _team(8),
-        _parts(80, 1, _lognormal(7, 0.8)),
+        make_team(8),
+        make_partitions(80, 1, _lognormal(7, 0.8)),
         (),
         1_800,
         drift=0.06,
@@ -166,7 +196,12 @@ def drain() -> World:
     """A worker is drained for maintenance and comes back."""
     happenings = (Happening(120, "drain", "w02"), Happening(420, "undrain", "w02"))
     return World(
-        "drain", "a worker is drained, and allowed again 300 s later", _team(5), _parts(40, 2), happenings, 720
+        "drain",
+        "a worker is drained, and allowed again 300 s later",
+        make_team(5),
+        make_partitions(40, 2),
+        happenings,
+        720,
     )
 
 
@@ -174,7 +209,12 @@ def cap_cut() -> World:
     """A worker may hold only three from now on; then it may hold all again."""
     happenings = (Happening(120, "cap", "w01", 3), Happening(420, "cap", "w01", -1))
     return World(
-        "cap-cut", "a worker may hold only 3, and all again 300 s later", _team(5), _parts(40, 2), happenings, 720
+        "cap-cut",
+        "a worker may hold only 3, and all again 300 s later",
+        make_team(5),
+        make_partitions(40, 2),
+        happenings,
+        720,
     )
 
 
@@ -192,8 +232,8 @@ def hiccups() -> World:
     return World(
         "hiccups",
         "everybody leaves in turn, and stands still for seconds all the time",
-        _team(6),
-        _parts(30, 2),
+        make_team(6),
+        make_partitions(30, 2),
         tuple(sorted(turns + stalls, key=lambda h: h.at)),
         600,
         timing=Timing(latency=0.3, max_shutdown=20),
@@ -222,8 +262,8 @@ def controller_dies() -> World:
     return World(
         "controller-dies",
         "the controller dies between two writes of a publication",
-        _team(6),
-        _parts(48, 2),
+        make_team(6),
+        make_partitions(48, 2),
         happenings,
         840,
         later=frozenset({"w06"}),
@@ -233,7 +273,7 @@ def controller_dies() -> World:
 def paced() -> World:
     """At most one voluntary move every 8 s, and 40 s in which a worker may return: one joins, one crashes and is back in
     time, one crashes and is not, one is drained. w04 may hold only as many as there are for it."""
-    team = tuple(replace(w, max_partitions=7) if w.id == "w04" else w for w in _team(6))
+    team = tuple(replace(w, max_partitions=7) if w.id == "w04" else w for w in make_team(6))
     happenings = (
         Happening(120, "join", "w06"),
         Happening(240, "crash", "w02"),
@@ -247,7 +287,7 @@ def paced() -> World:
         "paced",
         "one voluntary move in 8 s, 40 s to return: one joins, one is back in time, one is not, one is drained",
         team,
-        _parts(36, 2),
+        make_partitions(36, 2),
         happenings,
         900,
         later=frozenset({"w06"}),

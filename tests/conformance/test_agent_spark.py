@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rota.catalog import load
 from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -25,7 +26,7 @@ from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
-from rota.pipeline import Pipeline, load
+from rota.pipeline import Pipeline
 from rota.rebalance import observe, rebalance
 from rota.registry import open_ports
 from tests.conformance.processes import ROOT, Start, Worker

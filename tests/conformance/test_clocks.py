@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rota.catalog import Catalog
 from rota.coordination import membership, ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
@@ -12,7 +13,7 @@ from rota.coordination.parking import park, waiting
 from rota.coordination.records import Live
 from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 from rota.rebalance import observe, rebalance
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 

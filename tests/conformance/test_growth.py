@@ -7,7 +7,8 @@ import pytest
 
 from rota.coordination import limits, membership
 from rota.coordination.forget import forget_partitions
-from rota.coordination.group_state import GroupState, groups
+from rota.coordination.group_reader import groups
+from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import pack
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live

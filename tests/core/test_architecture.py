@@ -27,6 +27,12 @@ ONLY_IN = {  # outside library -> where it may be imported
     "dagster_pyspark": {"resources"},
     "ortools": {"rota/core"},
 }
+IMPLEMENTATIONS = (  # of the ports in rota/dataplane/ports.py
+    "rota.dataplane.delta",
+    "rota.dataplane.files",
+    "rota.dataplane.spark.spark_job",
+    "rota.dataplane.spark.spark_source",
+)
 CORE_LIBRARIES = {"numpy", "ortools"}
 
 
@@ -83,6 +89,21 @@ def test_each_library_has_its_room(path: Path) -> None:
             assert any(where.startswith(prefix) for prefix in ONLY_IN[top]), f"{where} imports {name}"
 
 
+@pytest.mark.parametrize("path", sources("rota", *CARD), ids=lambda p: str(p.relative_to(ROOT)))
+def test_who_implements_a_port_is_named_in_the_registry_alone(path: Path) -> None:
+    """A source, a table or a job is found by its declaration: another one comes in by a folder and a line there."""
+    where = str(path.relative_to(ROOT))
+    if where.startswith("rota/dataplane/") or where == "rota/registry.py":
+        return
+    named = [name for name in imports(path) if name.startswith(IMPLEMENTATIONS)]
+    assert not named, f"{where} goes past the ports: {named}"
+
+
+def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:
+    rooms = {name.split(".")[1] for name in imports(ROOT / "rota/pipeline.py") if name.startswith("rota.")}
+    assert rooms <= LEAVES | {"core"}, "every room may import it"
+
+
 def test_core_needs_numpy_and_a_flow_solver_only() -> None:
     import sys
 
@@ -106,3 +127,20 @@ def test_no_module_has_an_empty_name() -> None:
 
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize(
+    "module", ["eligibility", "rights", "backlog", "history", "coordination/snapshot", "coordination/group_reader"]
+)
+def test_who_only_reads_a_group_asks_for_a_reader(module: str) -> None:
+    named = [name for name in imports(ROOT / f"rota/{module}.py") if name.startswith("rota.coordination.group_state")]
+    assert not named, f"{module} could write: {named}"
+
+
+@pytest.mark.parametrize("path", sources("rota"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_name_is_imported_from_where_it_stands(path: Path) -> None:
+    """Only a package may pass on what its modules hold."""
+    if path.name == "__init__.py":
+        return
+    lists = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign) and "__all__" in ast.dump(n)]
+    assert not lists, f"{path} has an __all__"

@@ -12,6 +12,7 @@ from struct import pack as struct_pack
 import pytest
 from click.testing import CliRunner
 
+from rota.catalog import load
 from rota.coordination.client import checked_hosts
 from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import MAX_IDS, unpack
@@ -32,7 +33,7 @@ from rota.ids import (
     pipeline_of,
     unescape,
 )
-from rota.pipeline import Pipeline, delta, files, load
+from rota.pipeline import Pipeline, delta, files
 from rota.settings import Settings, checked_endpoint, expanded, known
 
 HUGE = "a" * 10_000_000

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.catalog import load
 from rota.errors import ConfigError
 from rota.ids import checked_id
-from rota.pipeline import Files, load
+from rota.pipeline import Files
 from rota.settings import Settings, expanded
 
 GOOD = """

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rota import consume as verb
+from rota.catalog import load
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
-from rota.pipeline import load
 from rota.registry import open_ports
 
 STEPS = (

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from rota.backlog import backlog, owners
-from rota.coordination.group_state import GroupState, OwnView, RunView
+from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
+from rota.coordination.views import OwnView, RunView
 from rota.eligibility import Facts, judge, read_facts
 from rota.rights import read_rights
 from tests.dataplane.world import World

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane import columns, footers
+from rota.dataplane import columns, footers, names
 from rota.dataplane.delta import replacement
 from rota.dataplane.delta.commit_info import KEYS
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -171,7 +172,8 @@ def test_without_looking_into_the_history_it_is_written_twice(
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(LOST[1]))
-    table.commit(claimed, one)
+    with pytest.raises(EnvironmentFailed, match="the commit is not in the log"):
+        table.commit(claimed, one)
     assert damage(table.path, expected(p=2))["overlaps"] == 2
 
 
@@ -525,3 +527,26 @@ def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) ->
         footers.read_footers(table.path, one.attempt, {"p": (0, 1)})
     with pytest.raises(BadTransform, match="offsets outside"):
         footers.read_footers(table.path, one.attempt, {"p": (1, 2)})
+
+
+def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path: Path) -> None:
+    """Two partitions in one file, whatever the reason, or rows of none, are refused."""
+
+    def write(number: int, *partitions: str | None) -> None:
+        folder = tmp_path / "data" / "one" / f"{columns.SPLIT}={number}"
+        folder.mkdir(parents=True)
+        rows = {"_partition": pa.array(partitions, pa.string()), "_offset": [0] * len(partitions)}
+        pq.write_table(pa.table(rows), folder / "part-0.parquet")
+
+    long = "p:" + "ä" * 55
+    write(1, "p:a", "p:a")
+    write(-2, long)
+    ranges = {"p:a": (0, 1), "p:b": (0, 1), long: (0, 1)}
+    found = {f.path: f.partition for f in footers.read_footers(tmp_path, "one", ranges)}
+    assert found == {f"data/one/{names.split(p)}/part-0.parquet": p for p in ("p:a", long)}
+    write(3, "p:b", "p:c")
+    with pytest.raises(EnvironmentFailed, match="holds rows of another partition"):
+        footers.read_footers(tmp_path, "one", ranges)
+    write(4, None)
+    with pytest.raises(BadTransform, match="made rows without _partition"):
+        footers.read_footers(tmp_path, "one", ranges)

@@ -107,4 +107,4 @@ def test_a_folder_for_spark_leads_back_to_its_partition_and_fits_any_disk(text: 
     partition = f"p:{text}"
     assert names.partition(names.split(partition)) == partition
     assert names.split(partition).isalnum()
-    assert len(f"rota_partition={names.split('p:' + 'x' * (MAX_PARTITION - 2))}") <= 255
+    assert len(f"_partition={names.split('p:' + 'x' * (MAX_PARTITION - 2))}") <= 255

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from rota import rename as verb
 from rota.adopt import adopt
 from rota.backlog import lags
+from rota.catalog import load
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.memory import MemoryServer
 from rota.coordination.overrides import pin
 from rota.coordination.parking import park
 from rota.dataplane.delta import renaming, replacement
-from rota.dataplane.delta.commit_info import rename_id
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.identity import Identity
 from rota.dataplane.files.file_index import FileIndex
@@ -32,7 +32,7 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch, TableClaim
 from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, ForeignTable
-from rota.pipeline import load
+from rota.ids import rename_id
 from rota.rename import rename
 from rota.replay import ReplayedRange, replay
 from rota.skip import skip
@@ -415,7 +415,7 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
         f"rota rename p {copy}"
     )
     with monkeypatch.context() as patched:
-        patched.setattr("rota.dataplane.delta.identity.find_owner_among", lambda *_: None)
+        patched.setattr("rota.registry.find_owner", lambda *_: None)
         assert list(load(pipelines).pipelines) == [min("p", copy)], "the one that has it would be gone from the page"
     newest = max((small.table / "main" / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:50])

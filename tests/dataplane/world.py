@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rota.catalog import load
 from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
@@ -19,7 +20,7 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
 from rota.machine import free_port
-from rota.pipeline import Pipeline, load
+from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from tests.waiting import wait_until
 

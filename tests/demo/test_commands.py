@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from rota.catalog import load
 from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
@@ -15,7 +16,6 @@ from rota.coordination.records import Checkpoint, Loads, Parked
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.ports import Batch
 from rota.errors import RotaError
-from rota.pipeline import load
 from tests.demo.small_group import KEYS, Group, Run
 
 

@@ -10,12 +10,12 @@ import threading
 from pathlib import Path
 
 import rota
+from rota.catalog import load
 from rota.coordination import overrides
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
-from rota.pipeline import load
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import wait_until
 

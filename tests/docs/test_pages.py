@@ -6,14 +6,15 @@ import shlex
 from pathlib import Path
 
 import click
+import dagster as dg
 import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
+from rota.catalog import load
 from rota.cli import cli
-from rota.pipeline import load
 from tests.docs.pages import (
     FENCE,
     LINK,
@@ -57,6 +58,18 @@ def is_declaration(block: Block) -> bool:
     return "from rota import" in block.text
 
 
+def is_location(block: Block) -> bool:
+    return "rota.dagster" in block.text
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_location(b)], ids=name_block)
+def test_a_code_location_of_the_pages_is_loaded(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    found: dict[str, object] = {"__file__": str(tmp_path / "location.py")}
+    exec(compile(block.text, name_page(block.page), "exec"), found)
+    dg.Definitions.validate_loadable(found["defs"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_declaration(b)], ids=name_block)
 def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(block.text)
@@ -65,7 +78,9 @@ def test_a_pipeline_of_the_pages_is_served(block: Block, tmp_path: Path) -> None
     assert "mine" in served.pipelines or set(served.groups) - {"default"}
 
 
-@pytest.mark.parametrize("block", [b for b in find_blocks("python") if not is_declaration(b)], ids=name_block)
+@pytest.mark.parametrize(
+    "block", [b for b in find_blocks("python") if not is_declaration(b) and not is_location(b)], ids=name_block
+)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
     write_deltalake(tmp_path / "tables" / "orders" / "main", rows)
@@ -83,7 +98,31 @@ def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> Non
     assert len(json.loads(answer.stdout)["assignment"]["w2"]) == 2, "as the page says"
 
 
-@pytest.mark.parametrize("block", find_blocks("yaml"), ids=name_block)
+def is_component(block: Block) -> bool:
+    return block.text.startswith("type: ")
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("yaml") if is_component(b)], ids=name_block)
+@pytest.mark.filterwarnings("ignore:Parameter `execution_type`")  # Dagster, over what it calls itself
+def test_the_component_of_the_pages_serves_a_folder(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a project as `dg` makes one, with its folders where the page has them."""
+    place = tmp_path / "shop" / "shop" / "defs" / "line"
+    place.mkdir(parents=True)
+    (place / "defs.yaml").write_text(block.text)
+    (tmp_path / "shop" / "pyproject.toml").write_text(
+        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop"\n'
+    )
+    pipelines = tmp_path / "shop" / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "flights.py").write_text((ROOT / "pipelines" / "flights.py").read_text())
+    monkeypatch.syspath_prepend(str(tmp_path / "shop"))
+    found = dg.load_from_defs_folder(path_within_project=place).get_repository_def()
+    assert found.asset_graph.has(dg.AssetKey(["staging", "flights", "records"]))
+
+
+@pytest.mark.parametrize("block", [b for b in find_blocks("yaml") if not is_component(b)], ids=name_block)
 def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
     from rota.dagster.assets.names import Names
     from rota.dagster.assets.pipeline import Batch

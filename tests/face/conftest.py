@@ -8,6 +8,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.face.line import Line
+from tests.face.scratch import build_wheel, install_wheel
 from tests.waiting import wait_until
 
 
@@ -24,6 +25,17 @@ def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path) -> Path:
+    """The folder where the wheel is installed, for PYTHONPATH."""
+    return install_wheel(wheel, wheel.parent / "installed")
 
 
 @pytest.fixture(scope="session")

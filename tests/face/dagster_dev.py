@@ -15,23 +15,30 @@ from rota.machine import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+OWN = ROOT / "dagster_project"  # what `rota up` serves
 
 
 class DagsterDev:
     """The page, the daemon and the code server of one DAGSTER_HOME; started and stopped as often as wanted."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
-        self.home, self.port = home, free_port()
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        workspace: Path = OWN / "workspace.yaml",
+        settings: Path = OWN / "dagster.yaml",
+    ) -> None:
+        self.home, self.workspace, self.port = home, workspace, free_port()
         self.environ = {
             **os.environ,
-            **environ,
-            "DAGSTER_HOME": str(home),
             "DAGSTER_GRPC_MAX_WORKERS": "24",
             "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
             "PYTHONPATH": str(ROOT),
+            **environ,
+            "DAGSTER_HOME": str(home),
         }
         home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "dagster_project" / "dagster.yaml", home / "dagster.yaml")
+        shutil.copy(settings, home / "dagster.yaml")
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,8 +47,7 @@ class DagsterDev:
 
     def start(self) -> None:
         """Returns when the page answers and the code location is loaded."""
-        workspace = str(ROOT / "dagster_project" / "workspace.yaml")
-        command = ["-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(self.port)]
+        command = ["-m", "dagster", "dev", "-w", str(self.workspace), "-h", "127.0.0.1", "-p", str(self.port)]
         with (self.home / "dev.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command],
@@ -140,14 +146,16 @@ class DagsterDev:
         )["terminateRuns"]
         assert [one["__typename"] for one in found["terminateRunResults"]] == ["TerminateRunSuccess"], found
 
-    def backfill(self, assets: list[list[str]], partitions: list[str], config: Mapping[str, Any] | None = None) -> str:
-        """A backfill of the assets' partitions as the page's dialog asks for it; its id."""
+    def backfill(
+        self, assets: list[list[str]], partitions: list[str] | None, config: Mapping[str, Any] | None = None
+    ) -> str:
+        """A backfill of the assets' partitions, or of all with None, as the page's dialog asks for it; its id."""
         found = self.query(
             """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
                  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
             params={
                 "assetSelection": [{"path": path} for path in assets],
-                "partitionNames": partitions,
+                **({"allPartitions": True} if partitions is None else {"partitionNames": partitions}),
                 **({"runConfigData": config} if config else {}),
             },
         )["launchPartitionBackfill"]

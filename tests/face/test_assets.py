@@ -14,6 +14,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 from deltalake import DeltaTable
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -25,7 +26,6 @@ from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
-from rota.pipeline import load
 from rota.rebalance import observe
 
 names = Names()
@@ -254,6 +254,23 @@ def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench:
     assert not beyond.success
     assert "only offsets below 2 were consumed" in bench.skipped(beyond)["p:a"]
     assert bench.rows() == rows
+
+
+def test_an_asset_of_ones_own_has_a_session_too(spark: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTS", "3")
+    monkeypatch.setenv("SPARK_AT", spark.url)
+    seen: list[object] = []
+
+    @dg.asset
+    def mine(rota_spark: SparkResource) -> None:
+        session = rota_spark.spark_session
+        assert session is rota_spark.spark_session
+        seen.extend((session.range(5).count(), session.conf.get("spark.sql.shuffle.partitions")))
+
+    config = {"spark.sql.shuffle.partitions": dg.EnvVar("PARTS")}
+    given = {"rota_spark": SparkResource(remote=dg.EnvVar("SPARK_AT"), config=config)}  # type: ignore[dict-item]
+    assert dg.materialize([mine], resources=given).success
+    assert seen == [5, "3"]
 
 
 def test_a_run_that_fails_shows_its_keys_as_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -23,7 +24,6 @@ from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.pipeline import load
 from rota.rebalance import observe
 
 names = Names()

@@ -18,3 +18,17 @@ def test_a_backfill_of_any_keys_consumes_what_is_new_and_says_so_of_those_with_n
     assert {k for k in after if after[k]["run"] != before.get(k, {}).get("run")} == {"c:k1", "c:k3"}
     assert [(k, v) for k, v in line.rows("c") if k in ("c:k1", "c:k3")] == [("c:k1", 1), ("c:k3", 1)]
     assert after["c:k1"]["rows"] == before["c:k1"]["rows"] == 1
+
+
+def test_materialize_all_in_a_steady_state_ends_green_and_keeps_the_last_numbers(line: Line) -> None:
+    line.land("c", "all", 1, 2)
+    wait_until(lambda: "c:all" in newest(line, "c", "checkpoints"), 90, pause=0.5)
+    epoch = line.dev.materializations("night", "assignment")[0]["metadata"]
+    backfill = line.dev.backfill([["night", "assignment"], *ASSETS], None)
+    wait_until(lambda: line.dev.backfill_status(backfill) != "REQUESTED", 120, pause=0.5)
+    assert line.dev.backfill_status(backfill) == "COMPLETED_SUCCESS"
+    assert newest(line, "c", "records")["c:all"]["rows"] == 2
+    again = line.dev.materializations("night", "assignment")[0]["metadata"]
+    assert {name: again[name] for name in ("epoch", "what happened", "placed")} == {
+        name: epoch[name] for name in ("epoch", "what happened", "placed")
+    }

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from rota.pipeline import load
+from rota.catalog import load
 
 RECORDS = dg.AssetKey(["flights", "records"])
 DELAYS = dg.AssetKey(["flights", "delays"])

@@ -8,9 +8,10 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
+from rota.catalog import load
 from rota.dagster.assets import ending
 from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
-from rota.pipeline import Pipeline, delta, files, load
+from rota.pipeline import Pipeline, delta, files
 
 MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 10.0, 4.0, 2.5, 8
 

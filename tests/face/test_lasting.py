@@ -15,9 +15,9 @@ from tests.waiting import wait_until
 REPORT = 6.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def feed(line: Line) -> Iterator["Feed"]:
-    """Pipeline `fed` of group `day`, which is gone after the test."""
+    """Pipeline `fed` of group `day`, which is gone after the tests; each has keys of its own."""
     feed = Feed(line)
     yield feed
     (line.pipelines / "fed.py").unlink()

@@ -8,10 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.catalog import load
 from rota.dagster.assets.names import Names
-from rota.dagster.location import compose
+from rota.dagster.location import compose, definitions
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.errors import ConfigError
 from rota.ids import dagster_name
-from rota.pipeline import load
 
 names = Names()
 
@@ -40,7 +42,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
         *(f"{p}/{asset}" for p in "abc" for asset in ("ownership", "records", "checkpoints")),
     }
     assert {s.name for s in repository.sensor_defs} == {
-        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog", "rota__automation"),
+        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog"),
     }
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
         *("day__rebalance", "night_2dshift__rebalance", "a__consume", "b__consume", "c__consume"),
@@ -77,6 +79,99 @@ def test_a_refused_file_is_shown_and_the_others_are_served(tmp_path: Path) -> No
     assert "bad.py" in membership.metadata["refused"]
     assert graph.has(names.records("good"))
     assert not graph.has(names.records("bad"))
+
+
+OWN = """
+import dagster as dg
+from rota import Pipeline, delta, files
+pipeline = Pipeline(source=files("l", format="csv", schema="a int"), table=delta("t-{name}"), group="day")
+
+class House(dg.ConfigurableResource):
+    street: str
+
+{name}_house = House(street="1")
+
+@dg.asset(key=["{name}", "late"], deps=[["{name}", "records"]], automation_condition=dg.AutomationCondition.eager())
+def late({name}_house: House) -> None: ...
+
+@dg.asset_check(asset=late)
+def sane() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True)
+
+nightly = dg.define_asset_job("{name}_nightly", selection=dg.AssetSelection.groups("{name}"))
+at_night = dg.ScheduleDefinition(job=nightly, cron_schedule="0 0 * * *")
+
+@dg.sensor(job=nightly, name="{name}_watch")
+def watch() -> None: ...
+"""
+
+
+def declare(folder: Path, name: str, text: str = OWN) -> None:
+    (folder / f"{name}.py").write_text(text.replace("{name}", name).replace("deps=", f'group_name="{name}", deps='))
+
+
+def test_what_a_file_declares_for_dagster_is_loaded(tmp_path: Path) -> None:
+    declare(tmp_path, "p")
+    repository = definitions(tmp_path).get_repository_def()
+    graph = repository.asset_graph
+    assert graph.get(dg.AssetKey(["p", "late"])).parent_keys == {names.records("p")}
+    assert dg.AssetCheckKey(dg.AssetKey(["p", "late"]), "sane") in graph.asset_check_keys
+    assert repository.has_job("p_nightly")
+    assert [s.name for s in repository.schedule_defs] == ["p_nightly_schedule"]
+    assert {s.name for s in repository.sensor_defs} >= {"p_watch", "rota__automation"}
+    automation = repository.get_sensor_def("rota__automation")
+    assert automation.asset_selection == dg.AssetSelection.assets(["p", "late"]), "and no asset of a neighbour"
+
+
+def test_with_a_prefix_all_of_it_has_other_keys_and_names(tmp_path: Path) -> None:
+    """Two deployments of a folder on one instance have no asset, partition set, check or sensor of rota's in common."""
+    declare(tmp_path, "p")
+    plain, staging = (definitions(tmp_path, key_prefix=p).get_repository_def() for p in (None, ["eu", "staging"]))
+    graph = staging.asset_graph
+    late = dg.AssetKey(["eu", "staging", "p", "late"])
+    assert graph.get(late).parent_keys == {dg.AssetKey(["eu", "staging", "p", "records"])}
+    assert dg.AssetCheckKey(late, "sane") in graph.asset_check_keys
+    assert not graph.get_all_asset_keys() & plain.asset_graph.get_all_asset_keys()
+    sets = graph.get(dg.AssetKey(["eu", "staging", "p", "records"])).partitions_def
+    assert isinstance(sets, dg.DynamicPartitionsDefinition)
+    assert sets.name == "eu/staging/p/partitions"
+    common = {s.name for s in staging.sensor_defs} & {s.name for s in plain.sensor_defs}
+    assert common == {"p_watch"}, "the file's own"
+    with pytest.raises(ConfigError, match="Bad key prefix id"):
+        definitions(tmp_path, key_prefix="a/b")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("@dg.asset(key=['a', 'late'])\ndef other() -> None: ...", "AssetKey(['a', 'late'])"),
+        ("@dg.asset(key=['z', 'records'])\ndef other() -> None: ...", "AssetKey(['z', 'records'])"),
+        ("@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...", "resource with key 'warehouse'"),
+        ("a_house = House(street='2')", "different resources with same key 'a_house'"),
+        ("bad = dg.define_asset_job('bad', selection=['nowhere'])", "nowhere"),
+    ],
+    ids=["somebody's key", "rota's key", "no such resource", "somebody's resource", "no such asset"],
+)
+def test_a_file_that_dagster_refuses_is_refused_alone(tmp_path: Path, more: str, why: str) -> None:
+    declare(tmp_path, "a")
+    declare(tmp_path, "m", OWN + more)
+    declare(tmp_path, "z")
+    graph = definitions(tmp_path).get_repository_def().asset_graph
+    assert {key.path[0] for key in graph.get_all_asset_keys()} == {"day", "a", "z"}
+    refused = graph.get(names.membership("day")).metadata["refused"]
+    assert list(refused) == ["m.py"]
+    assert why in refused["m.py"]
+    assert refused["m.py"].endswith("Mend the file; the others are served")
+    assert "\n" not in refused["m.py"]
+
+
+def test_a_resource_of_the_location_is_there_for_the_files(tmp_path: Path) -> None:
+    declare(tmp_path, "p", OWN + "@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...")
+    served = definitions(tmp_path, resources={"warehouse": "w"})
+    assert served.get_repository_def().asset_graph.has(dg.AssetKey("other"))
+    mine = dg.Definitions(resources={"rota_zookeeper": ZooKeeperResource(hosts="zk:2181")})
+    own = definitions(tmp_path, resources={**(mine.resources or {}), "warehouse": "w"})
+    assert dg.Definitions.merge(mine, own).get_repository_def()
 
 
 def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.catalog import Catalog, load
 from rota.coordination.forget import forget_pipeline
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, leave
@@ -11,7 +12,6 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
 from rota.coordination.records import Checkpoint, GroupOverrides, Live, Loads, WorkerOverrides, encode
 from rota.errors import Conflict
-from rota.pipeline import Catalog, load
 from rota.rebalance import because, folded, observe, preview, rebalance
 
 FILE = """

@@ -20,11 +20,12 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from rota.catalog import load
 from rota.coordination import client
 from rota.coordination.group_state import GroupState
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.pipeline import load
+from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.rebalance import observe
 from rota.settings import Settings
 from tests.guarded import ROLES, Authority, Guarded, jaas, password, served
@@ -112,6 +113,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
             try:
                 runs(GroupState(store, "g"), catalog, instance, tmp_path)
                 listed(worker)
+                resource(guarded, "g")
                 said = commands(guarded, tmp_path)
                 scratch = Path(log.read_text().partition("log=")[2].split()[0]).parent
                 seen = {"spark.log": (scratch / "spark.log").read_bytes()}
@@ -137,6 +139,21 @@ def test_what_a_line_leaves_behind_holds_no_secret(
     assert b"***" in b"".join(text for name, text in seen.items() if "dagster" in name), (
         "the error that named one is there"
     )
+
+
+def resource(guarded: Guarded, group: str) -> None:
+    """Credentials by Dagster's way: in a process whose environment calls them otherwise."""
+    given = {**environment(guarded, "controller", Path()), "ROTA_ZOOKEEPER_HOSTS": guarded.secure}
+    fields = ("hosts", "auth", "ca_file", "cert_file", "key_file", "key_password")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("ROTA_")]:
+            patch.delenv(name)
+        for field in fields:
+            patch.setenv(f"MINE_{field}", given[f"ROTA_ZOOKEEPER_{field.upper()}"])
+        mine = ZooKeeperResource(**{field: dg.EnvVar(f"MINE_{field}") for field in fields})
+        assert not [mark for mark in (*MARKS.values(), *map(password, ROLES)) if mark in repr(mine)]
+        with mine.process_config_and_initialize().tree(group) as tree:
+            assert tree.there()
 
 
 def runs(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:

@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -22,7 +23,6 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
 from rota.errors import Unavailable
 from rota.ids import dagster_name
-from rota.pipeline import load
 from rota.rebalance import rebalance
 
 names = Names()
@@ -100,12 +100,40 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
     monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
     for seconds in (0.01, 1.0, 6.0, 15.0, 18.0):
         began = now[0]
-        polling.poll(lambda: passed(now, seconds), lambda _: False)  # noqa: B023 (called at once)
+        polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
         assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
 
 
 def passed(now: list[float], seconds: float) -> None:
     now[0] += seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [("", 0), ("sensors: {use_threads: false}", 0), ("sensors: {use_threads: true, num_workers: 8}", 4)],
+)
+def test_a_tick_waits_only_where_nobody_waits_for_it(
+    settings: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Dagster evaluates sensors one after another a group and three pipelines held up everybody's for 75 s."""
+    (tmp_path / "dagster.yaml").write_text(settings)
+    for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
+        monkeypatch.setenv(server, "24")
+    now, looks = [0.0], list[int]()
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
+
+    def look_inside(left: int) -> bool:
+        """A look during which as many ticks begin as may wait, and one more."""
+        looks.append(left)
+        if left and looks.count(left) == 2:
+            polling.poll(lambda: look_inside(left - 1), bool, places)
+        return False
+
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert polling.count_places(instance) == places
+    polling.poll(lambda: look_inside(places), bool, places)
+    assert looks.count(0) == 1, "one beyond the places looks once"
+    assert all(looks.count(left) >= 2 for left in range(1, places + 1))
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

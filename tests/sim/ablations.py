@@ -6,8 +6,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rota.coordination.group_state import GroupState, OwnView, RunView, Target
+from rota.coordination.group_state import GroupState
 from rota.coordination.store import Check, Op
+from rota.coordination.views import OwnView, RunView, Target
 from rota.dataplane.ports import Batch, Ports, Position, Table, TableClaim
 from rota.ids import worker_of
 from rota.sim.memory_table import MemoryTable

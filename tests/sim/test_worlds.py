@@ -9,8 +9,9 @@ import pytest
 from rota.core.assignors import ASSIGNORS
 from rota.errors import ConfigError
 from rota.sim.simulation import Result, Simulation
-from rota.sim.world import Happening, World
+from rota.sim.world import Happening
 from rota.sim.worlds import WORLDS, world
+from tests.sim.small_worlds import smaller
 
 
 @cache
@@ -27,21 +28,6 @@ def test_sticky_settles_in_every_world_and_wastes_nothing(name: str) -> None:
     assert result.imbalance_p50 <= 1.25  # in cap-cut nothing better is possible for half of the time
     assert result.converge < 90
     assert 0 <= result.unavoidable_moves <= result.moves
-
-
-def smaller(name: str) -> World:
-    """A sixth of the partitions, looked at less often, and no longer than it takes to settle."""
-    whole = world(name)
-    struck = {happening.who for happening in whole.happenings}
-    parts = tuple(p for i, p in enumerate(whole.partitions) if i % 6 == 0 or p.id in struck)
-    ids, last = {p.id for p in parts}, max((happening.at for happening in whole.happenings), default=0.0)
-    return replace(
-        whole,
-        partitions=parts,
-        initial={p: owner for p, owner in whole.initial.items() if p in ids},
-        duration=min(whole.duration, last + 300),
-        timing=replace(whole.timing, backlog=30.0, poll=3.0, report=60.0),
-    )
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))

@@ -8,8 +8,7 @@ cordons and drains hold as under `assigned`.
 Laws of `steal="published"`, which is there to be compared: once in `interval` x (1 + U[0, 0.2)) seconds a worker counts
 those that own something and itself, N; min = P // N, max = ceil(P / N). Below max it takes one random partition that nobody
 has (`strategy="greedy"`: as many as it lacks). Only if there is none and it holds less than min, it asks for one random
-partition of the richest. So [4, 2, 2, 2] stays, 18 over 4 stays at 5, 5, 5, 3, who owns nothing is not seen, and a fill is
-one a round.
+partition of the richest. So 4, 2, 2, 2 stays, who owns nothing is not seen, and a fill is one a round.
 
 In both there is no clock that lets a claim expire: an owner whose incarnation is gone owns nothing.
 """

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rota.dataplane.ports import Batch, LogEntry
-from rota.ids import key_of, partition_id, pipeline_of
+from rota.ids import rename_id
 
 T = TypeVar("T")
 PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
@@ -60,11 +60,6 @@ def _renamed(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
         return by_partition
 
     return replace(one, tokens=named(one.tokens), ranges=named(one.ranges), rows=named(one.rows), bad=named(one.bad))
-
-
-def rename_id(partition: str, old: str, new: str) -> str:
-    """The partition's id after its pipeline `old` was renamed to `new`."""
-    return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:

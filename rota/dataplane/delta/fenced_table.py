@@ -7,8 +7,9 @@ any failure the table is opened again and history, token and offset decide what 
 """
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -191,17 +192,10 @@ class FencedTable:
             assert isinstance(table, DeltaTable)
             self._check_same_copy(claimed)
             self.check_on_disk(batch.files)
-            try:
-                said = self.describe(batch, claimed.tokens)
-                self._write(table, batch.files, self._moves(batch, claimed.tokens), said)
-                error: Exception | None = None
-            except (DeltaError, OSError) as caught:
-                error = caught
-            if (version := self.find_commit(batch.id, since)) is not None:
+            said, moves = self.describe(batch, claimed.tokens), self._moves(batch, claimed.tokens)
+            write = partial(self._write, table, batch.files, moves, said)
+            if (version := self.try_commit(batch.id, since, write)) is not None:
                 return version
-            if error is None:
-                return int(self.open_existing().version())
-            check_lost_race(self.path, error)
             claimed = self.renew(claimed, partitions)
         raise EnvironmentFailed(
             f"{self.path}: no commit in {TRIES} tries. Nothing of this batch was written; try again"
@@ -335,6 +329,18 @@ class FencedTable:
         except (DeltaError, OSError) as error:
             check_lost_race(self.path, error)
         return self._widen(self.renew(claimed, tuple(batch.ranges)), batch)
+
+    def try_commit(self, commit: str, since: int, write: Callable[[], None]) -> int | None:
+        """Calls `write`, and returns the version after `since` that carries this commit id: the log says whether it went in,
+        whatever `write` says. None where it lost a race. Raises EnvironmentFailed where the disk or the store fails."""
+        error: Exception = OSError("the commit is not in the log")
+        try:
+            write()
+        except (DeltaError, OSError) as caught:
+            error = caught
+        if (version := self.find_commit(commit, since)) is None:
+            check_lost_race(self.path, error)
+        return version
 
     def find_commit(self, commit: str, since: int) -> int | None:
         """The version after `since` that carries this commit id."""

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Transaction
 
 from rota.dataplane.delta.delta_io import open_table
 from rota.errors import EnvironmentFailed
+from rota.pipeline import rename_command, suggest_path
 
 ADOPTED = "rota/adopted"  # how often the table changed hands
 RENAMING = "rota/renaming"  # the number of the rename that is under way; 0: none is
@@ -81,15 +82,7 @@ class Rename:
     @property
     def command(self) -> str:
         """What goes on with it."""
-        return f"rota rename {self.old} {self.new}{'' if self.group == 'default' else f' --group {self.group}'}"
-
-
-def suggest_path(owner: str, name: str, group: str) -> str:
-    """What a pipeline can do whose table is another's."""
-    return (
-        f"Give {name!r} another path; or, if it is {owner!r} under a new name, take {owner}.py away, then: "
-        f"{Rename(owner, name, group).command}"
-    )
+        return rename_command(self.old, self.new, self.group)
 
 
 def count_adoptions(table: DeltaTable) -> int | None:

@@ -22,12 +22,13 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import footers
-from rota.dataplane.delta.commit_info import PARTITION, rename_id
+from rota.dataplane.delta.commit_info import PARTITION
 from rota.dataplane.delta.delta_io import resolve_path
 from rota.dataplane.delta.fenced_table import FencedTable, check_lost_race, make_add_action
 from rota.dataplane.delta.identity import RENAMING, Rename, count_adoptions, find_owner, find_rename
 from rota.dataplane.ports import Batch, DataFile, Position
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable
+from rota.ids import rename_id
 
 TRIES = 100
 

@@ -9,9 +9,10 @@ nothing, and the rows that move are written once.
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +55,10 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
             _discard(ledger, room)
             room = _making_room(table, ledger, batch)
         ledger.check_on_disk((*batch.files, *room.kept))
-        try:
-            table.create_write_transaction(
-                [*room.actions, *map(make_add_action, batch.files)],
-                "append",
-                table.schema(),
-                partition_by=[],
-                commit_properties=CommitProperties(custom_metadata=said, max_commit_retries=0),
-            )
-            error: Exception | None = None
-        except (DeltaError, OSError) as caught:
-            error = caught
-        if (version := ledger.find_commit(batch.id, first)) is not None:
+        actions = [*room.actions, *map(make_add_action, batch.files)]
+        properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
+        if (version := ledger.try_commit(batch.id, first, _make_write(table, actions, properties))) is not None:
             return version
-        check_lost_race(ledger.path, error or OSError("the commit is not in the log"))
     raise EnvironmentFailed(f"{ledger.path}: no replay in {TRIES} tries. Nothing was replaced; try again")
 
 
@@ -78,23 +69,26 @@ def append_rows(ledger: FencedTable, batch: Batch) -> int:
     for _ in range(TRIES):
         table = _fitting(ledger, batch, follow=False)
         ledger.check_on_disk(batch.files)
-        try:
-            table.create_write_transaction(
-                [make_add_action(f) for f in batch.files],
-                "append",
-                table.schema(),
-                partition_by=[],
-                commit_properties=CommitProperties(
-                    custom_metadata=ledger.describe(batch, {}), app_transactions=ledger.identity_moves(table)
-                ),
-            )
-            error: Exception | None = None
-        except (DeltaError, OSError) as caught:
-            error = caught
-        if (version := ledger.find_commit(batch.id, first)) is not None:
+        actions = [make_add_action(f) for f in batch.files]
+        moves = ledger.identity_moves(table)
+        properties = CommitProperties(custom_metadata=ledger.describe(batch, {}), app_transactions=moves)
+        if (version := ledger.try_commit(batch.id, first, _make_write(table, actions, properties))) is not None:
             return version
-        check_lost_race(ledger.path, error or OSError("the commit is not in the log"))
     raise EnvironmentFailed(f"{ledger.path}: no commit in {TRIES} tries. Nothing was written; try again")
+
+
+def _make_write(
+    table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+) -> Callable[[], None]:
+    """What commits these actions on the version of the handle."""
+    return partial(
+        table.create_write_transaction,
+        actions,
+        "append",
+        table.schema(),
+        partition_by=[],
+        commit_properties=properties,
+    )
 
 
 def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> DeltaTable:

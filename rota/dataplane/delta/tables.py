@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 from rota.dataplane.delta import renaming, replacement
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.identity import explain_taken, find_owner_among
+from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
 from rota.dataplane.ports import Batch, Position
+from rota.errors import ForeignTable
 from rota.pipeline import Pipeline
 from rota.settings import folder
 
@@ -60,3 +64,29 @@ class PipelineTables:
         place = folder(pipeline.table.path)
         main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
         return cls(place, main, replace(main, path=place / "quarantine", editable=True))
+
+    @staticmethod
+    def find_owner(place: Path, pipelines: Iterable[str]) -> str | None:
+        """Which of these pipelines has the table at `place`; None: none of them, or there is no table. Raises
+        EnvironmentFailed."""
+        return find_owner_among(place / "main", pipelines)
+
+    def describe(self) -> str | None:
+        """How large the table is, for people; None where there is none. Raises ForeignTable where it is somebody else's,
+        whatever the ZooKeeper."""
+        main = self.main
+        if (table := main.open()) is None:
+            return None
+        if whose := explain_taken(main.path, main.pipeline, main.group):
+            raise ForeignTable(whose)
+        return f"is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
+        """The files below `folder` that no version needs and that are older than `retention`; deletes them unless it is a
+        `dry_run`. Raises ConfigError below seven days."""
+        return vacuum(self.folder, retention, dry_run=dry_run)
+
+    @staticmethod
+    def count_checkpoints(files: Iterable[str]) -> int:
+        """How many of the files that a vacuum names are checkpoints of a log."""
+        return sum(map(is_checkpoint, files))

@@ -26,11 +26,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from rota.dataplane.delta.commit_info import rename_id
 from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path
 from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, name_files, read_between, read_file
 from rota.errors import EnvironmentFailed
-from rota.ids import partition_id
+from rota.ids import partition_id, rename_id
 
 TRIES = 100
 RENAMED = "rota/renamed"  # the number of the last rename

@@ -76,8 +76,9 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        root, table = folder(pipeline.source.path), folder(pipeline.table.path)
-        return cls(pipeline.name, root, pipeline.source, FileIndex(table / "index"), table / "stage")
+        declared, table = pipeline.source, folder(pipeline.table.path)
+        assert isinstance(declared, Files)
+        return cls(pipeline.name, folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
 
     @property
     def can_replay(self) -> bool:
@@ -88,6 +89,14 @@ class FilesSource:
     def corruptible(self) -> bool:
         """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
         return self.declared.format != "parquet"
+
+    def find_place(self) -> str:
+        """See `Source.find_place`: the landing folder."""
+        if not self.root.is_dir():
+            raise ConfigError(
+                f"{self.root} is not there. Make the folder, mount its disk, or mend the path of files(...)"
+            )
+        return str(self.root)
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""

@@ -189,21 +189,30 @@ class Bisection:
         with self.source.read(self.spark, ranges, attempt) as frame:
             parsed = parsing.parse(frame)
             result = self._transform(parsed.good)
-            sure = self.pipeline.transform is None or parsed.sure(result)
-            split, rows = parsing.count_rows(columns.split(result))
-            data = self.folder / "main" / "data" / attempt
-            _save(split, data)
-            footers.rename_split_folders(data)
+            kept = self._is_counted() and parsed.keeps_each_row(result)
+            if not kept:
+                parsed = parsing.watch(frame)
+                result = self._transform(parsed.good)
+            sure = kept or parsed.is_read_once(result)
+            split, rows = columns.split(result), None
+            if not kept:
+                split, rows = parsing.count_rows(split)
+            _save(split, self.folder / "main" / "data" / attempt)
             files = footers.read_footers(self.folder / "main", attempt, ranges)
-            written = parsing.read_counts(rows).get(parsing.ROWS, 0)
-            parsing.require_same(written, sum(f.rows for f in files), "rows that Spark wrote", "its files hold")
+            written = sum(f.rows for f in files)
+            if rows:
+                spoken = parsing.read_counts(rows).get(parsing.ROWS, 0)
+                parsing.require_same(spoken, written, "rows that Spark wrote", "its files hold")
             self._look_again(ranges)
-            tally = parsed.tally() if sure else None
-            self._check_count(tally, ranges)
+            tally = self._count(parsed, ranges) if sure else None
+            if kept and tally:
+                tally.require_good(written)
             if not self.source.corruptible or (tally and not tally.bad):
                 return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
             aside = self.folder / "quarantine"
             bad = quarantine.set_aside(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
+            if kept:
+                bad.tally.require_good(written)
         return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
 
     def _look_again(self, ranges: Ranges) -> None:
@@ -211,10 +220,19 @@ class Bisection:
         if broken := self.source.find_broken(ranges):
             raise next(iter(broken.values()))
 
-    def _check_count(self, tally: parsing.Tally | None, ranges: Ranges) -> None:
-        """Raises EnvironmentFailed where Spark read more or fewer records than the source says it holds."""
-        if tally and (held := self.source.count_records(ranges)) is not None:
+    def _is_counted(self) -> bool:
+        """Whether somebody counts what is read, also where nobody watches what is handed to the transform."""
+        return self.source.corruptible or self.source.count_records({}) is not None
+
+    def _count(self, parsed: parsing.Parsed, ranges: Ranges) -> parsing.Tally | None:
+        """What was read, by what Spark counted, or else by what the source holds, of which none can be bad. Raises
+        EnvironmentFailed where the two differ."""
+        tally, held = parsed.tally(), self.source.count_records(ranges)
+        if tally and held is not None:
             parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
+        if tally or held is None or self.source.corruptible:
+            return tally
+        return parsing.Tally(held, 0)
 
     def _transform(self, frame: "DataFrame") -> "DataFrame":
         """The user's result; a fault that shows before any row is read is the same in every partition."""

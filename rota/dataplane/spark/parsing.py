@@ -6,7 +6,9 @@ so every frame that tells good from bad is observed right above the reader, by a
 column, and no filter goes below it.
 
 Law: counted, not believed. Records read are those handed to the transform and the bad ones; rows that went into a write are
-those that its files hold. Where they are not, nothing is committed, and it is tried again (EnvironmentFailed).
+those that its files hold. Where they are not, nothing is committed, and it is tried again (EnvironmentFailed). What goes
+by is counted by observations, and each of them costs a job that only copies rows 5 to 10 %. A transform whose plan keeps
+each row (see `plans`) needs none: the rows that its files hold are the records of the source, less the bad ones.
 
 What parses is Spark's PERMISSIVE verdict under the options of the source. A record is a line (with `multiLine` CSV's
 quoted lines, and JSON's first value of the file); a blank line is none, and an array of JSON objects is as many as it has.
@@ -32,13 +34,11 @@ read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`loca
 for -56.
 """
 
-import io
-import re
 import uuid
-from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import EnvironmentFailed
 
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
 RECORDS, BAD, ROWS = "records", "bad", "rows"
-ROW_BY_ROW = re.compile(
-    r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
-)  # steps of a plan that read their input to its end, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +55,38 @@ class Tally:
     records: int
     bad: int
 
+    def require_good(self, rows: int) -> None:
+        """Raises EnvironmentFailed where so many rows are not one for each good record."""
+        require_same(self.records, rows + self.bad, "records to read", "were written or found bad")
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The records of a reader's frame: `good` are those that parse, without `_corrupt`; `frame` has all of them."""
+    """The records of a reader's frame: `good` are those that parse, without `_corrupt`, under the alias `mark`; `frame` has
+    all of them. `seen` counts the records, `handed` the good ones; None where nobody counts them."""
 
     frame: "DataFrame"
     good: "DataFrame"
-    seen: "Observation"
-    handed: "Observation | None"  # None where no record can be bad: what was read is what was handed on
+    mark: str
+    seen: "Observation | None"
+    handed: "Observation | None" = None
 
-    def sure(self, result: "DataFrame") -> bool:
+    def keeps_each_row(self, result: "DataFrame") -> bool:
+        """Whether `result`, the transform's, has one row for each good record, and a job that writes it counts what is
+        `seen`: not after an action inside the transform, which was counted instead."""
+        same = result is self.good or plans.keeps_each_row(plans.explain(result), self.mark)
+        return same and not (self.seen and _told(self.seen))
+
+    def is_read_once(self, result: "DataFrame") -> bool:
         """Whether a job that writes `result`, the transform's, reads each record once and so counts it: not where a limit, a
         join or a filter that nothing passes lets Spark leave some out, nor after an action inside the transform."""
-        names = [one._name for one in (self.seen, self.handed) if one]
-        return _row_by_row(result, names) and not _told(self.seen)
+        watched = [one for one in (self.seen, self.handed) if one]
+        read = plans.reads_to_the_end(plans.explain(result), [one._name for one in watched])
+        return read and not (self.seen and _told(self.seen))
 
     def tally(self) -> Tally | None:
         """What such a job counted; None where Spark did not say. Raises EnvironmentFailed where its counts do not fit."""
-        seen = read_counts(self.seen)
+        seen = read_counts(self.seen) if self.seen else {}
         if RECORDS not in seen:
             return None
         tally = Tally(seen[RECORDS], seen.get(BAD, 0))
@@ -90,17 +100,26 @@ class Parsed:
 
 
 def parse(frame: "DataFrame") -> Parsed:
-    """The frame, watched; it may have no `_corrupt`, and then none of its records is bad by itself."""
+    """The frame, in which bad records are counted; it may have no `_corrupt`, and then none of its records is bad by
+    itself, and nobody counts them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    seen = _observation()
-    records = F.count(F.lit(1)).alias(RECORDS)
+    mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
     if CORRUPT not in frame.columns:
-        frame = frame.observe(seen, records)
-        return Parsed(frame, frame, seen, None)
-    frame = frame.observe(seen, records, F.count(mark_whole(frame)).alias(BAD))
-    good, handed = count_rows(frame.where(frame[CORRUPT].isNull()).drop(CORRUPT))
-    return Parsed(frame, good, seen, handed)
+        return Parsed(frame, frame.alias(mark), mark, None)
+    seen = _observation()
+    frame = frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), F.count(mark_whole(frame)).alias(BAD))
+    return Parsed(frame, frame.where(frame[CORRUPT].isNull()).drop(CORRUPT).alias(mark), mark, seen)
+
+
+def watch(frame: "DataFrame") -> Parsed:
+    """The same, in which what is handed to the transform is counted as well."""
+    parsed = parse(frame)
+    if parsed.seen:
+        good, handed = count_rows(parsed.good)
+        return replace(parsed, good=good, handed=handed)
+    good, seen = count_rows(parsed.good, RECORDS)  # none is bad: what is handed on is what was read
+    return replace(parsed, good=good, seen=seen)
 
 
 def mark_whole(frame: "DataFrame") -> "Column":
@@ -112,12 +131,12 @@ def mark_whole(frame: "DataFrame") -> "Column":
     return F.when(frame[CORRUPT].isNotNull(), F.struct(*columns))
 
 
-def count_rows(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
-    """The frame, and what tells how many rows of it went by."""
+def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observation]":
+    """The frame, and what tells by this name how many rows of it went by."""
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = _observation()
-    return frame.observe(rows, F.count(F.lit(1)).alias(ROWS)), rows
+    return frame.observe(rows, F.count(F.lit(1)).alias(name)), rows
 
 
 def read_counts(observation: "Observation") -> dict[str, int]:
@@ -146,13 +165,3 @@ def _told(observation: "Observation") -> bool:
     """Whether an action has told already."""
     classic = getattr(observation, "_jo", None)
     return bool(classic.future().isCompleted()) if classic is not None else bool(observation.get)
-
-
-def _row_by_row(result: "DataFrame", names: list[str]) -> bool:
-    """Whether the plan reads one relation, ours, once and to its end."""
-    with redirect_stdout(io.StringIO()) as out:
-        result.explain(mode="extended")
-    plan = out.getvalue().partition("== Optimized Logical Plan ==\n")[2].partition("\n\n== Physical Plan ==")[0]
-    steps = [ROW_BY_ROW.match(line) for line in plan.splitlines()]
-    relations = sum(1 for step in steps if step and step[1] == "Relation")
-    return all(steps) and relations == 1 and all(f"CollectMetrics {name}," in plan for name in names)

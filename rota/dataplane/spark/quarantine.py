@@ -50,8 +50,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """What the bad records of a job came to."""
+    """What the bad records of a job came to; `tally` is of all of its partitions."""
 
+    tally: Tally
     counts: Mapping[str, int]
     files: tuple[DataFile, ...]
     refused: Mapping[str, DataError]
@@ -68,41 +69,41 @@ def set_aside(
 ) -> BadRecords:
     """Writes the bad records of the partitions that have few enough; the others are refused. `tally` is what the job that
     wrote the good ones counted, if it could. Raises EnvironmentFailed where the counts differ."""
-    counts, refused = _counted(frame, tally, source, pipeline)
+    again, counts, refused = _counted(frame, tally, source, pipeline)
     kept = {p: n for p, n in counts.items() if n and p not in refused}
     if not kept:
-        return BadRecords({}, (), refused)
+        return BadRecords(again, {}, (), refused)
     raw = table / "raw" / attempt
     try:
         some = parsing.parse(frame.where(frame[PARTITION].isin(*kept))).frame
         few = some.where(some[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
         split.write.partitionBy(columns.SPLIT).parquet(str(raw))
+        footers.name_split_folders(raw)
         for partition in kept:
-            _placed(
-                raw / f"{columns.SPLIT}={names.split(partition)}", table / "data" / attempt, partition, attempt, source
-            )
+            _placed(raw / names.split(partition), table / "data" / attempt, partition, attempt, source)
     finally:
         shutil.rmtree(raw, ignore_errors=True)
     files = footers.read_footers(table, attempt, ranges)
     for partition, bad in kept.items():
         held = sum(f.rows for f in files if f.partition == partition)
         parsing.require_same(bad, held, f"bad records of {partition}", "were set aside")
-    return BadRecords(kept, files, refused)
+    return BadRecords(again, kept, files, refused)
 
 
 def _counted(
     frame: "DataFrame", tally: Tally | None, source: SparkSource, pipeline: Pipeline
-) -> tuple[dict[str, int], dict[str, DataError]]:
+) -> tuple[Tally, dict[str, int], dict[str, DataError]]:
     from pyspark.sql import functions as F  # noqa: N812
 
     bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, _text(frame)))
     found = (
         frame.groupBy(PARTITION).agg(F.count(F.lit(1)), F.count(parsing.mark_whole(frame)), F.min(bad_one)).collect()
     )
+    again = Tally(sum(row[1] for row in found), sum(row[2] for row in found))
     if tally:
-        parsing.require_same(tally.records, sum(row[1] for row in found), "records that Spark read", "it read again")
-        parsing.require_same(tally.bad, sum(row[2] for row in found), "bad records", "it found again")
+        parsing.require_same(tally.records, again.records, "records that Spark read", "it read again")
+        parsing.require_same(tally.bad, again.bad, "bad records", "it found again")
     counts: dict[str, int] = {}
     refused: dict[str, DataError] = {}
     for partition, records, bad, example in (tuple(row) for row in found):
@@ -115,7 +116,7 @@ def _counted(
                 f"then: rota retry {quote(partition)}",
                 partition=partition,
             )
-    return counts, refused
+    return again, counts, refused
 
 
 def _text(frame: "DataFrame") -> "Column":

@@ -34,7 +34,8 @@ class SparkSource(OwnedSource, Protocol):
         ...
 
     def count_records(self, ranges: Ranges) -> int | None:
-        """How many records all ranges hold, counted without Spark; None where only Spark could count them."""
+        """How many records all ranges hold, counted without Spark; None, whatever the ranges, where only Spark could count
+        them."""
         ...
 
     def translate(self, text: str) -> str:

@@ -3,7 +3,8 @@
     class TestMySource(SourceSuite):
         bench = MyBench  # makes sources in a folder of the test's own
 
-A source that cannot replay, or whose data cannot change in place, says so by `can_replay` and `Bench.change`.
+Beside, a source is put under what holds of its kind: `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its
+declaration says where a partition starts, `ChangingSuite` if its data can change or vanish in place.
 """
 
 from collections.abc import Callable
@@ -37,14 +38,18 @@ class SourceBench(Protocol):
         ...
 
 
-class SourceSuite:
-    """The laws of `ports.Source`."""
+class Benched:
+    """A suite over the source of a bench."""
 
     bench: Callable[[Path], SourceBench]
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> SourceBench:
         return type(self).bench(tmp_path)
+
+
+class SourceSuite(Benched):
+    """The laws of `ports.Source`."""
 
     # --- what is there ---
 
@@ -54,14 +59,6 @@ class SourceSuite:
             place.land(key)
         assert place.open().source.list_keys() == ("a", "b")
         assert not place.open().source.list_ignored()
-
-    def test_looking_assigns_nothing(self, place: SourceBench) -> None:
-        place.land("a", 2)
-        source = place.open().source
-        for _ in range(2):
-            assert source.read_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
-            assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 0, "p:none": 0}
-            assert not source.explain_unreadable("p:a")
 
     # --- offsets ---
 
@@ -87,12 +84,6 @@ class SourceSuite:
         assert found == [{"p:a": 5, "p:b": 5}] * 4
         for p in partitions:
             assert len(set(names(place.open().source, p, 5))) == 5
-
-    @pytest.mark.parametrize(("start", "at", "later"), [("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)])
-    def test_where_a_partition_starts(self, place: SourceBench, start: str | int, at: int, later: int) -> None:
-        source = place.open(start).source
-        assert source.choose_starts({"p:a": 7, "p:b": 7}, later=("p:b",)) == {"p:a": at, "p:b": later}
-        assert source.skips_existing == (at == 7)
 
     # --- jobs ---
 
@@ -120,6 +111,32 @@ class SourceSuite:
         assert source.find_rewritten({"p:a": (0, 1)}) == {"p:a": ()}
         assert source.find_broken({"p:a": (0, 3)}).keys() == {"p:a"}
         assert "p:a" in source.explain_lost("p:a", 1)
+
+
+class AssigningSuite(Benched):
+    """Of a source that gives the offsets itself."""
+
+    def test_looking_assigns_nothing(self, place: SourceBench) -> None:
+        place.land("a", 2)
+        source = place.open().source
+        for _ in range(2):
+            assert source.read_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
+            assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 0, "p:none": 0}
+            assert not source.explain_unreadable("p:a")
+
+
+class StartingSuite(Benched):
+    """Of a source whose declaration says where a partition starts."""
+
+    @pytest.mark.parametrize(("start", "at", "later"), [("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)])
+    def test_where_a_partition_starts(self, place: SourceBench, start: str | int, at: int, later: int) -> None:
+        source = place.open(start).source
+        assert source.choose_starts({"p:a": 7, "p:b": 7}, later=("p:b",)) == {"p:a": at, "p:b": later}
+        assert source.skips_existing == (at == 7)
+
+
+class ChangingSuite(Benched):
+    """Of a source whose data can change or vanish in place."""
 
     @pytest.mark.parametrize("how", ["change", "lose"])
     def test_what_is_no_more_what_it_was_breaks_its_own_range_alone(self, place: SourceBench, how: str) -> None:

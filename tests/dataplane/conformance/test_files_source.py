@@ -5,7 +5,7 @@ from pathlib import Path
 from rota.dataplane.ports import Ports
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import SourceSuite
+from tests.dataplane.conformance.source_suite import AssigningSuite, ChangingSuite, SourceSuite, StartingSuite
 
 
 class FilesBench:
@@ -37,5 +37,5 @@ class FilesBench:
         return self.folder / "land" / self.open().source.locate(partition, offset)
 
 
-class TestFilesSource(SourceSuite):
+class TestFilesSource(SourceSuite, AssigningSuite, StartingSuite, ChangingSuite):
     bench = FilesBench

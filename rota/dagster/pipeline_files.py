@@ -1,0 +1,57 @@
+"""What a pipeline file declares for Dagster beside its pipeline: assets, checks, jobs, schedules, sensors, resources.
+
+Law: everything of these that stands at the top of a file is loaded. A resource's key is the name of its variable.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+
+RESOURCE = (dg.ConfigurableResource, dg.ConfigurableIOManagerFactory, dg.ResourceDefinition)
+Asset = dg.AssetsDefinition | dg.AssetSpec | dg.SourceAsset
+
+
+def load_file(module: ModuleType) -> dg.Definitions:
+    """What the file declares, under the keys that it says. Raises what Dagster raises."""
+    resources = {name: value for name, value in vars(module).items() if isinstance(value, RESOURCE)}
+    return dg.load_definitions_from_module(module, resources=resources)
+
+
+def list_keys(assets: Iterable[Any]) -> Iterator[dg.AssetKey]:
+    """The keys of the assets."""
+    for asset in assets:
+        yield from asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key]
+
+
+def find_automated(assets: Iterable[Any]) -> list[dg.AssetKey]:
+    """The keys of those that have an automation condition."""
+    specs = (spec for one in assets for spec in (one.specs if isinstance(one, dg.AssetsDefinition) else [one]))
+    return sorted(spec.key for spec in specs if getattr(spec, "automation_condition", None))
+
+
+def rename(own: dg.Definitions, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> dg.Definitions:
+    """The same definitions under new keys: in assets, their dependencies and their checks. What the body of an asset or the
+    selection of a job names is left as it is."""
+    if not keys:
+        return own
+    return dg.Definitions(
+        assets=[_rename(one, keys) for one in own.assets or ()],
+        asset_checks=[_rename(one, keys) for one in own.asset_checks or ()],
+        jobs=own.jobs,
+        schedules=own.schedules,
+        sensors=own.sensors,
+        resources=own.resources,
+    )
+
+
+def _rename(one: Any, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> Any:
+    if isinstance(one, dg.AssetsDefinition):
+        renamed = one.with_attributes(asset_key_replacements=keys)  # of checks, too: an AssetsDefinition
+        checks = isinstance(one, dg.AssetChecksDefinition)
+        return dg.AssetChecksDefinition(**renamed.get_attributes_dict()) if checks else renamed
+    if isinstance(one, dg.SourceAsset):
+        return one.with_attributes(key=keys.get(one.key, one.key))
+    deps = [dg.AssetDep(keys.get(d.asset_key, d.asset_key), partition_mapping=d.partition_mapping) for d in one.deps]
+    return one.replace_attributes(key=keys.get(one.key, one.key), deps=deps)

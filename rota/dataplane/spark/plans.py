@@ -1,0 +1,50 @@
+"""What Spark's plan of a result says of the rows that go through it.
+
+Law: what a function here affirms is so for every input. What it does not know, it denies. It reads the plan that Spark's own
+analyzer and optimizer made, so that a function that makes several rows of one, or one of several, stands there as a step of
+its own (Generate, Aggregate, Window), also where the transform has it as text.
+
+A plan is the text of `DataFrame.explain(mode="extended")`: a step a line, each below the one that it feeds.
+"""
+
+import io
+import re
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ANALYZED, OPTIMIZED, PHYSICAL = (
+    f"== {name} Plan ==\n" for name in ("Analyzed Logical", "Optimized Logical", "Physical")
+)
+ONE_FOR_ONE = re.compile(r"\s*(?:\+- )?(?:Project \[|SubqueryAlias )")  # the only input of the step above, or the first
+TO_THE_END = re.compile(
+    r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
+)  # steps that read their input to its end, once
+
+
+def explain(result: "DataFrame") -> str:
+    """The plan of a result. Nothing is computed."""
+    with redirect_stdout(io.StringIO()) as out:
+        result.explain(mode="extended")
+    return out.getvalue()
+
+
+def keeps_each_row(plan: str, mark: str) -> bool:
+    """Whether the result has one row for each row of the frame with the alias `mark`, which is no other's, and no more."""
+    lines = plan.partition(ANALYZED)[2].partition(OPTIMIZED)[0].splitlines()[1:]  # the first are the columns
+    above = list(takewhile(lambda line: not re.fullmatch(rf"\s*(?:\+- )?SubqueryAlias {mark}", line), lines))
+    return len(above) < len(lines) and all(map(ONE_FOR_ONE.match, above))
+
+
+def reads_to_the_end(plan: str, observed: Iterable[str]) -> bool:
+    """Whether the result reads one relation alone, once and to its end, through these observations."""
+    lines = plan.partition(OPTIMIZED)[2].partition(f"\n\n{PHYSICAL.strip()}")[0].splitlines()
+    steps = [TO_THE_END.match(line) for line in lines]
+    relations = sum(1 for step in steps if step and step[1] == "Relation")
+    return (
+        all(steps) and relations == 1 and all(any(f"CollectMetrics {n}," in line for line in lines) for n in observed)
+    )

@@ -1,0 +1,118 @@
+"""Who owns what in a group whose workers decide alone: seen once it has settled, as the plan that nobody made.
+
+Laws: nothing is decided here and nobody's target is written. What is noted is what the targets of live workers name, once
+they name each partition at most once, own what they name, and ask for nothing. A move is from the worker for which it was
+noted last. Its reason is that this one is gone, drains or may not hold it; else who took it from whom, and why.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rota.coordination.alone import find_own_targets, find_silent, list_grabs
+from rota.coordination.group_state import GroupState
+from rota.coordination.snapshot import Basis, GroupSnapshot, read_snapshot
+from rota.core import Plan, Snapshot
+from rota.core.constraints import matches
+from rota.core.planner import describe
+from rota.core.values import Codes, Worker
+from rota.ids import is_partition, partition_id, worker_of
+
+KEY = "observed"  # of the controller's memory: worker -> partitions, as they were noted last
+
+
+def find_unsettled(tree: GroupState, seen: Basis) -> str:
+    """What is on its way, in words; empty if nothing is."""
+    if asked := [name for name in list_grabs(tree) if is_partition(name)]:
+        return f"{len(asked)} partition(s) are asked for"
+    named = _find_named(tree, seen)
+    if twice := [p for p, workers in named.items() if len(workers) > 1]:
+        return f"{len(twice)} partition(s) are named by two workers"
+    counts = Counter(w for workers in named.values() for w in workers)
+    if silent := sorted(find_silent(tree)):
+        return f"{silent[0]} has not chosen yet"
+    free = [
+        w for w in seen.workers if w.state == "active" and (w.max_partitions is None or counts[w.id] < w.max_partitions)
+    ]
+    if free and (leaving := [w.id for w in seen.workers if w.state == "draining" and counts[w.id]]):
+        return f"{leaving[0]} is draining"
+    if waiting := [p for p in _list_missing(seen, named) if _finds_taker(p, free, seen)]:
+        return f"{len(waiting)} partition(s) wait for a worker"
+    incarnations = {worker_of(one): one for one in seen.members}
+    owned = tree.owned(named)
+    late = [p for p, (w,) in named.items() if p not in owned or owned[p].incarnation != incarnations[w]]
+    return f"{len(late)} partition(s) change hands" if late else ""
+
+
+def _find_named(tree: GroupState, seen: Basis) -> dict[str, tuple[str, ...]]:
+    """Partition of the group -> the live workers whose own targets name it."""
+    known = {partition_id(name, key) for name, record in seen.partitions.items() for key in record.keys}
+    named: dict[str, tuple[str, ...]] = {}
+    for worker, partitions in find_own_targets(tree).items():
+        for partition in partitions & known:
+            named[partition] = (*named.get(partition, ()), worker)
+    return named
+
+
+def _list_missing(seen: Basis, named: Mapping[str, object]) -> Iterable[str]:
+    return (
+        p
+        for name, record in seen.partitions.items()
+        for p in (partition_id(name, k) for k in record.keys)
+        if p not in named
+    )
+
+
+def _finds_taker(partition: str, workers: Iterable[Worker], seen: Basis) -> bool:
+    requires = seen.partitions[partition.partition(":")[0]].requires
+    kind = (tuple(sorted(requires.items())), seen.overrides.pins.get(partition))
+    return any(matches(worker, kind) for worker in workers)
+
+
+def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
+    """What happened since it was noted last, as a plan."""
+    memory = tree.controller().record.memory.get(KEY)
+    noted = memory if isinstance(memory, Mapping) else {}
+    before = {str(p): str(w) for w, ids in noted.items() if isinstance(ids, list) for p in ids}
+    look = read_snapshot(tree, before)
+    snapshot = look.snapshot
+    place = {worker.id: i for i, worker in enumerate(snapshot.workers)}
+    named = _find_named(tree, look.basis)
+    owners = [place.get(named[p][0], -1) if p in named else -1 for p in snapshot.partition_ids]
+    target = np.array(owners, np.int32)
+    planned = describe(snapshot, target, _make_explainer(snapshot, target, look.basis.meta.protocol))
+    return look, _remember(planned, snapshot, target)
+
+
+def _make_explainer(snapshot: Snapshot, target: Codes, protocol: str) -> Callable[[int], str]:
+    """The reason of a move that nothing forced: "w2 claimed it from w1, which held 6 while the quota is 5"."""
+    held = np.bincount(snapshot.owner[snapshot.owner >= 0], minlength=max(1, len(snapshot.workers)))
+    active = sum(1 for worker in snapshot.workers if worker.state == "active")
+    quota = -(-len(snapshot.partition_ids) // max(1, active))
+
+    def explain(index: int) -> str:
+        taker, giver = snapshot.workers[int(target[index])].id, snapshot.workers[int(snapshot.owner[index])].id
+        if protocol == "ordinal":
+            return f"{taker}'s slice has it, and {giver}'s no longer"
+        count = int(held[int(snapshot.owner[index])])
+        return f"{taker} claimed it from {giver}, which held {count} while the quota is {quota}"
+
+    return explain
+
+
+def _remember(planned: Plan, snapshot: Snapshot, target: Codes) -> Plan:
+    """The plan, whose memory says who owns what now; what nobody owns is still noted as its last owner's."""
+    noted: dict[str, list[str]] = {}
+    codes = np.where(target >= 0, target, snapshot.owner)
+    for partition, code in zip(snapshot.partition_ids, codes.tolist(), strict=True):
+        if (name := snapshot.name(code)) is not None:
+            noted.setdefault(name, []).append(partition)
+    return replace(planned, memory={KEY: noted})
+
+
+def count_before(snapshot: Snapshot) -> dict[str, int]:
+    """Worker -> how many partitions it had when it was noted last."""
+    names = (snapshot.name(code) for code in snapshot.owner.tolist())
+    return dict(Counter(name for name in names if name is not None))

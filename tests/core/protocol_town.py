@@ -1,0 +1,101 @@
+"""Workers that decide alone, without clocks, stores and faults: who names what, who asks for what, who owns what.
+
+Only the decisions are real. A worker claims what is free or gone, and releases at once what it does not name.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rota.core import Partition, Worker
+from rota.core.protocols.observation import Decision, Member, Observation
+from rota.core.protocols.registry import check_protocol, find_protocol
+
+
+@dataclass
+class Town:
+    """A group. `owners` are the own records; `targets` and `grabs` are what each worker wrote."""
+
+    protocol: str
+    partitions: tuple[Partition, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    targets: dict[str, frozenset[str]] = field(default_factory=dict)
+    grabs: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    memories: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
+    changes: int = 0  # of hands
+    now: float = 0.0
+    draw: float = 0.5
+
+    def join(self, *names: str, **more: Any) -> None:
+        """They are live from now on and own nothing."""
+        for name in names:
+            self.workers[name] = Worker(name, incarnation=f"{name}@{len(self.memories):016x}", **more)
+            self.targets[name], self.memories[name] = frozenset(), {}
+
+    def hold(self, held: Mapping[str, int]) -> None:
+        """They join, and own so many each, the first ones first."""
+        left = [p.id for p in self.partitions]
+        for name, count in held.items():
+            self.join(name)
+            mine, left = left[:count], left[count:]
+            self.targets[name] = frozenset(mine)
+            self.owners |= dict.fromkeys(mine, name)
+
+    def kill(self, name: str) -> None:
+        """It is gone, with its grabs."""
+        del self.workers[name], self.targets[name]
+        self.grabs = {p: w for p, w in self.grabs.items() if w != name}
+        self.owners = {p: w for p, w in self.owners.items() if w != name}
+
+    def see(self, name: str) -> Observation:
+        """What the worker sees."""
+        mine, members = self.targets[name], {w: Member(self.workers[w], t) for w, t in self.targets.items()}
+        theirs = {p for p in mine if (o := self.owners.get(p, name)) != name and p in self.targets[o]}
+        seen = Observation(name, members, self.partitions, dict(self.grabs), now=self.now, draw=self.draw)
+        owned = frozenset(p for p in mine if self.owners.get(p) == name)
+        return replace(seen, owned=owned, contested=frozenset(theirs) - seen.asks, replicas=self.replicas.get(name))
+
+    def decide(self, name: str) -> Decision:
+        """What the worker decides; nothing changes."""
+        decide = find_protocol(self.protocol)
+        assert decide is not None
+        return decide(self.see(name), check_protocol(self.protocol, self.options), self.memories[name])
+
+    def step(self, name: str) -> bool:
+        """The worker decides, writes, claims and releases; whether anything changed."""
+        before = (dict(self.targets), dict(self.grabs), dict(self.owners))
+        said = self.decide(name)
+        mine = {p for p, w in self.grabs.items() if w == name}
+        lost = {p for p in said.grabs if self.grabs.get(p, name) != name}
+        self.grabs = {p: w for p, w in self.grabs.items() if w != name} | dict.fromkeys(said.grabs - lost, name)
+        self.targets[name], self.memories[name] = said.target - lost, said.memory
+        assert mine - said.grabs - self.grabs.keys() == mine - said.grabs
+        self.owners = {p: w for p, w in self.owners.items() if w != name or p in self.targets[name]}
+        for p in self.targets[name] - self.owners.keys():
+            self.owners[p] = name
+            self.changes += 1
+        return before != (self.targets, self.grabs, self.owners)
+
+    def settle(self, rounds: int = 40) -> int:
+        """Everybody steps until nobody changes anything; how many rounds that took."""
+        for number in range(rounds):
+            self.now += 100.0
+            changed = [self.step(name) for name in sorted(self.workers)]
+            if not any(changed):
+                return number
+        raise AssertionError(f"not settled after {rounds} rounds: {self.targets}")
+
+    @property
+    def counts(self) -> list[int]:
+        """How many each live worker owns, the most first."""
+        found = Counter(self.owners.values())
+        return sorted((found[w] for w in self.workers), reverse=True)
+
+
+def town(protocol: str, partitions: int, **options: Any) -> Town:
+    """A group without workers."""
+    return Town(protocol, tuple(Partition(f"p:{n}", source="p") for n in range(partitions)), options)

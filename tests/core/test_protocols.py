@@ -1,0 +1,216 @@
+"""The laws of the protocols in which workers decide alone, on decisions only."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core import Partition, Worker
+from rota.core.assignors.baselines.memoryless import deal_sticky
+from rota.core.protocols.registry import check_protocol, find_protocol
+from rota.errors import ConfigError
+from tests.core.protocol_town import Town, town
+
+EVEN = [("claim", {}), ("ordinal", {"slices": "spread"}), ("ordinal", {"slices": "sticky"})]
+EVERY = [*EVEN, ("claim", {"steal": "published"}), ("ordinal", {})]
+
+
+def fewest(counts: list[int], partitions: int) -> int:
+    """The fewest partitions that change hands, orphans included, until these counts are even."""
+    quota, rest = divmod(partitions, len(counts))
+    over = sum(1 for c in counts if c >= quota + 1)
+    return partitions - sum(min(c, quota) for c in counts) - min(rest, over)
+
+
+# --- claim
+
+
+@pytest.mark.parametrize(
+    ("held", "ends", "moves"),
+    [
+        ([4, 2, 2, 2], [3, 3, 2, 2], 1),
+        ([6, 6, 6, 0], [5, 5, 4, 4], 4),
+        ([5, 5, 5, 5, 0], [4] * 5, 4),
+        ([5, 0], [3, 2], 2),
+    ],
+)
+def test_claim_moves_the_fewest_until_it_is_even(held: list[int], ends: list[int], moves: int) -> None:
+    group = town("claim", sum(held))
+    group.hold({f"w{i}": n for i, n in enumerate(held)})
+    group.settle()
+    assert (group.counts, group.changes) == (ends, moves)
+    assert moves == fewest(held, sum(held))
+
+
+@pytest.mark.parametrize(("held", "ends"), [([4, 2, 2, 2], [4, 2, 2, 2]), ([6, 6, 6, 0], [5, 5, 4, 4])])
+def test_the_published_steal_stops_where_everybody_has_the_least(held: list[int], ends: list[int]) -> None:
+    """Who holds min = P // N steals nothing: 4, 2, 2, 2 stays."""
+    group = town("claim", sum(held), steal="published")
+    group.hold({f"w{i}": n for i, n in enumerate(held)})
+    group.settle(60)
+    assert group.counts == ends
+
+
+@given(data=st.data())
+@settings(max_examples=120, deadline=None)
+def test_any_schedule_of_joins_deaths_and_steps_ends_even_and_then_nothing_moves(data: st.DataObject) -> None:
+    protocol, options = data.draw(st.sampled_from(EVEN))
+    group = town(protocol, data.draw(st.integers(0, 12)), **options)
+    names = [f"w{i}" for i in range(5)]
+    for _ in range(data.draw(st.integers(1, 25))):
+        name = data.draw(st.sampled_from(names))
+        if name not in group.workers:
+            group.join(name)
+        elif data.draw(st.integers(0, 5)) == 0:
+            group.kill(name)
+        else:
+            group.step(name)
+        assert_one_owner(group)
+    if not group.workers:
+        group.join("w0")
+    group.settle()
+    assert sum(group.counts) == len(group.partitions), "a partition is starved"
+    assert max(group.counts) - min(group.counts) <= 1
+    before = group.changes
+    group.settle()
+    assert group.changes == before
+
+
+def assert_one_owner(group: Town) -> None:
+    """Who owns a partition names it: nothing is held in silence."""
+    assert all(p in group.targets[w] for p, w in group.owners.items())
+
+
+@pytest.mark.parametrize(("protocol", "options"), EVERY)
+def test_a_decision_does_not_depend_on_the_order_of_what_is_seen(protocol: str, options: dict[str, str]) -> None:
+    group = town(protocol, 11, **options)
+    group.hold({"w0": 7, "w1": 2, "w2": 0})
+    said = {w: group.decide(w) for w in group.workers}
+    group.targets = dict(reversed(group.targets.items()))
+    group.workers = dict(reversed(group.workers.items()))
+    assert {w: group.decide(w) for w in group.workers} == said
+
+
+def test_claim_fills_in_one_round_and_published_takes_one_a_round() -> None:
+    fast, slow = town("claim", 1_000), town("claim", 40, steal="published")
+    fast.join(*(f"w{i}" for i in range(10)))
+    assert fast.settle() == 1
+    assert fast.counts == [100] * 10
+    slow.join("a", "b")
+    assert slow.settle(60) >= 20
+
+
+def test_published_does_not_see_who_owns_nothing_and_greedy_takes_what_it_lacks() -> None:
+    """b is there, and a takes everything at once: it counts who owns something, and that is itself alone."""
+    group = town("claim", 6, steal="published", strategy="greedy")
+    group.join("a", "b")
+    group.step("a")
+    assert group.targets["a"] == {p.id for p in group.partitions}
+
+
+def test_claim_obeys_caps_labels_pins_cordons_and_drains() -> None:
+    big = {"size": "big"}
+    parts = (*(Partition(f"p:{n}", source="p") for n in range(4)), Partition("q:0", source="q", requires=big))
+    group = Town("claim", (*parts, Partition("q:1", source="q", pin="c")))
+    group.join("a", max_partitions=1)
+    group.join("b", labels=big)
+    group.join("c")
+    group.settle()
+    assert len(group.targets["a"]) == 1
+    assert group.owners["q:0"] == "b"
+    assert group.owners["q:1"] == "c"
+    group.workers["b"] = Worker("b", state="draining", labels=big)
+    group.settle()
+    assert group.targets["b"] == set(), "who drains keeps nothing"
+    assert "q:0" not in group.owners, "nobody else may hold it"
+
+
+def test_two_ask_for_one_partition_and_one_has_the_grab() -> None:
+    group = town("claim", 4)
+    group.hold({"a": 4})
+    group.join("b", "c")
+    both = {w: group.decide(w).grabs for w in "bc"}
+    group.step("b")
+    assert not group.decide("c").grabs & group.grabs.keys()
+    assert both["b"]
+    group.settle()
+    assert group.counts == [2, 1, 1]
+
+
+# --- ordinal
+
+
+def slices(count: int, workers: int, style: str) -> dict[str, frozenset[str]]:
+    group = town("ordinal", count, slices=style)
+    group.join(*(f"w-{i}" for i in range(workers)))
+    group.settle()
+    return group.targets
+
+
+def test_published_slices_are_the_articles() -> None:
+    assert [len(t) for t in slices(10, 3, "published").values()] == [3, 3, 4]
+    assert slices(10, 3, "published")["w-1"] == {"p:3", "p:4", "p:5"}
+    assert sorted(len(t) for t in slices(1_000, 101, "published").values()) == [9] * 100 + [100]
+    assert [len(t) for t in slices(2, 4, "published").values()] == [1, 1, 0, 0]
+    assert [len(t) for t in slices(10, 3, "spread").values()] == [4, 3, 3]
+
+
+@pytest.mark.parametrize(("style", "moves"), [("published", 550), ("sticky", 90)])
+def test_one_more_worker_moves_550_of_1000_as_published_and_90_at_best(style: str, moves: int) -> None:
+    before, after = slices(1_000, 10, style), slices(1_000, 11, style)
+    owner = {p: w for w, t in before.items() for p in t}
+    assert sum(owner[p] != w for w, t in after.items() for p in t) == moves
+
+
+@given(partitions=st.integers(0, 60), workers=st.integers(1, 12))
+def test_sticky_slices_are_even_and_one_worker_more_moves_only_its_own(partitions: int, workers: int) -> None:
+    one, more = deal_sticky(partitions, workers, 0).tolist(), deal_sticky(partitions, workers + 1, 0).tolist()
+    counts = [one.count(w) for w in range(workers)]
+    assert max(counts) - min(counts) <= 1
+    assert all(a == b or b == workers for a, b in zip(one, more, strict=True))
+    assert sum(a != b for a, b in zip(one, more, strict=True)) == partitions // (workers + 1)
+
+
+def test_an_ordinal_is_the_workers_own_its_names_or_the_lowest_free_one() -> None:
+    group = town("ordinal", 6)
+    group.join("spark-4", "a", "x-4", "b")
+    group.settle()
+    assert group.grabs == {"ordinal-4": "spark-4", "ordinal-0": "a", "ordinal-1": "b", "ordinal-2": "x-4"}
+    group.kill("a")
+    group.join("c")
+    group.settle()
+    assert group.grabs["ordinal-0"] == "c", "what a dead worker had is free"
+    assert [p for w in ("c", "b", "x-4", "spark-4") for p in sorted(group.targets[w])] == [f"p:{n}" for n in range(6)]
+
+
+def test_workers_that_count_differently_never_own_one_partition_together() -> None:
+    """a believes in two replicas, b in three: their slices overlap. Who was first keeps, and nothing hops."""
+    group = town("ordinal", 6)
+    group.replicas = {"w-0": 2, "w-1": 3}
+    group.join("w-0", "w-1")
+    group.settle()
+    assert not group.targets["w-0"] & group.targets["w-1"]
+    assert group.targets["w-0"] == {"p:0", "p:1", "p:2"}
+    before = group.changes
+    group.settle()
+    assert group.changes == before
+
+
+def test_replicas_leave_the_slice_of_a_missing_ordinal_to_it() -> None:
+    group = town("ordinal", 6)
+    group.replicas = dict.fromkeys(("w-0", "w-2", "w-5"), 3)
+    group.join("w-0", "w-2", "w-5")
+    group.settle()
+    assert group.targets == {"w-0": {"p:0", "p:1"}, "w-2": {"p:4", "p:5"}, "w-5": frozenset()}
+    assert "not below --replicas 3" in group.decide("w-5").note
+
+
+# --- options
+
+
+def test_an_unknown_protocol_or_option_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown protocol 'clam'\. Known: assigned, claim, ordinal"):
+        find_protocol("clam")
+    with pytest.raises(ConfigError, match=r"options\.steal: 'none' is not valid\. Valid: even, published"):
+        check_protocol("claim", {"steal": "none"})
+    with pytest.raises(ConfigError, match=r"unknown option 'speed' of protocol ordinal\. Valid: slices"):
+        check_protocol("ordinal", {"speed": 1})

@@ -1,0 +1,38 @@
+"""The source of the simulations keeps what every source promises."""
+
+from collections import Counter
+from pathlib import Path
+
+from rota.dataplane.ports import Ports
+from rota.sim.job import TimedJob
+from rota.sim.memory_table import MemoryTable
+from rota.sim.source import MemorySource
+from tests.dataplane.conformance.source_suite import SourceSuite
+
+
+class MemoryBench:
+    """Rows of offsets that grow."""
+
+    def __init__(self, _: Path) -> None:
+        self.landed: Counter[str] = Counter()
+
+    def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
+        assert start == "earliest"
+        source = MemorySource(
+            lambda p: self.landed[p.removeprefix("p:")], lambda _: most, keys=lambda: sorted(+self.landed)
+        )
+        ports = Ports(source, MemoryTable(), MemoryTable(), TimedJob(lambda _: None), lambda _: ports)
+        return ports
+
+    def land(self, key: str, count: int = 1) -> None:
+        self.landed[key] += count
+
+    def change(self, partition: str, offset: int) -> None:
+        raise AssertionError("nothing changes in place")
+
+    def lose(self, partition: str, offset: int) -> None:
+        raise AssertionError("nothing vanishes")
+
+
+class TestMemorySource(SourceSuite):
+    bench = MemoryBench

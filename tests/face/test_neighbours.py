@@ -1,0 +1,115 @@
+"""Staging and production on one shared instance: the built wheel, plain `dagster dev`, Dagster's storage on PostgreSQL.
+
+Both have a pipeline `p` in a group `default` with a worker `w1`. One has a `key_prefix`; each has its own ZooKeeper.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.dagster.sensors.runs import LOCATION_TAG
+from rota.dataplane.spark.spark_server import SparkServer
+from tests.face.dagster_dev import ROOT, DagsterDev
+from tests.face.line import Line
+from tests.face.postgres import Postgres
+from tests.face.scratch import plain_environment
+from tests.waiting import wait_until
+
+LOCATION = """
+import dagster as dg
+import rota.dagster
+
+defs = rota.dagster.definitions(
+    "{folder}/pipelines",
+    key_prefix={prefix!r},
+    resources={{"rota_zookeeper": rota.dagster.ZooKeeperResource(hosts=dg.EnvVar("{name}_ZOOKEEPER"))}},
+)
+"""
+PIPELINE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("{folder}/landing/p", format="json", schema="n int", settle=0.2), table=delta("{folder}/tables/p"),
+)
+"""
+WORKSPACE = """
+load_from:
+  - python_file: {relative_path: staging.py, location_name: staging}
+  - python_file: {relative_path: production.py, location_name: production}
+"""
+SETTINGS = "telemetry: {{enabled: false}}\nstorage: {{postgres: {{postgres_url: '{url}'}}}}\n"
+NAMES = {"staging": "staging", "production": None}
+
+
+class Neighbour(Line):
+    """One of the two deployments."""
+
+    def __init__(self, name: str, folder: Path, zookeeper: str, spark: SparkServer) -> None:
+        self.name, self.folder, self.zookeeper, self.spark = name, folder, zookeeper, spark
+        self.landing, self.tables = folder / "landing", folder / "tables"
+        for path in (folder / "pipelines", folder / "logs", self.landing, self.tables):
+            path.mkdir(parents=True)
+        (folder / "pipelines" / "p.py").write_text(PIPELINE.format(folder=folder))
+        (folder.parent / f"{name}.py").write_text(LOCATION.format(folder=folder, name=name.upper(), prefix=NAMES[name]))
+        self.environ = {"ROTA_ZOOKEEPER": zookeeper, "ROTA_SESSION_TIMEOUT": "4", "PYTHONPATH": str(ROOT)}
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+
+
+@pytest.fixture
+def shared(
+    tmp_path: Path, zookeeper: EmbeddedZooKeeper, starting: SparkServer, installed: Path
+) -> Iterator[tuple[DagsterDev, dict[str, Neighbour]]]:
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as another, Postgres() as postgres:
+        hosts = {"staging": another.hosts, "production": zookeeper.hosts}
+        both = {name: Neighbour(name, tmp_path / name, hosts[name], starting) for name in NAMES}
+        (tmp_path / "workspace.yaml").write_text(WORKSPACE)
+        (tmp_path / "dagster.yaml").write_text(SETTINGS.format(url=postgres.url))
+        environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "20"}
+        environ |= {f"{name.upper()}_ZOOKEEPER": hosts[name] for name in NAMES}
+        dev = DagsterDev(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
+        for one in both.values():
+            one.join("w1", "default")
+        try:
+            dev.start()
+            wait_until(starting.ready, 60)
+            yield dev, both
+        finally:
+            for one in both.values():
+                one.stop()
+            dev.stop()
+
+
+def test_two_deployments_on_one_instance_do_not_touch_each_other(
+    shared: tuple[DagsterDev, dict[str, Neighbour]],
+) -> None:
+    dev, both = shared
+    staging, production = both["staging"], both["production"]
+    staging.land("p", "x", 1, 2)
+    production.land("p", "x", 3)
+    production.land("p", "y", 4, 5)
+    staging.holds("p", {"x": [1, 2]}, 150)
+    production.holds("p", {"x": [3], "y": [4, 5]}, 60)
+    with dg.DagsterInstance.from_config(str(dev.home)) as instance:
+
+        def list_runs(location: str, *statuses: dg.DagsterRunStatus) -> list[dg.DagsterRun]:
+            tags = {LOCATION_TAG: f"__repository__@{location}"}
+            return list(instance.get_runs(dg.RunsFilter(tags=tags, statuses=list(statuses))))
+
+        assert type(instance.run_storage).__name__ == "PostgresRunStorage"
+        assert instance.get_dynamic_partitions("staging/p/partitions") == ["p:x"]
+        assert instance.get_dynamic_partitions("p/partitions") == ["p:x", "p:y"]
+        for location, job in (("staging", "staging__p__consume"), ("production", "p__consume")):
+            assert {run.job_name for run in list_runs(location)} >= {job}
+        shown = {str(m["partition"]) for m in dev.materializations("staging", "p", "checkpoints")}
+        assert shown <= {"p:x"}
+        serving = list_runs("production", dg.DagsterRunStatus.STARTED)
+        staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
+        going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)
+        wait_until(lambda: not list_runs("staging", *going), 60, pause=0.5)
+        production.land("p", "z", 6)
+        production.holds("p", {"x": [3], "y": [4, 5], "z": [6]}, 90)
+        assert not list_runs("production", dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
+        assert {run.run_id for run in serving} <= {run.run_id for run in list_runs("production")}

@@ -1,0 +1,57 @@
+"""What is installed and what is shown: the wheel holds one package, the root is the user's own card."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from tests.face.scratch import plain_environment, write_project
+
+ROOT = Path(__file__).parents[2]
+CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
+BESIDE = {
+    *("rota", "pipelines", "benchmarks", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("Makefile", "LICENSE", "requirements.lock", ".ci", ".gitignore"),
+}
+
+
+def test_the_wheel_holds_rota_only_and_the_cards_folders_in_it(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"rota"}
+    assert "rota/py.typed" in names
+    for folder in ("assets", "sensors", "resources"):
+        mine = {f"rota/dagster/{folder}/{path.name}" for path in (ROOT / folder).glob("*.py")}
+        assert mine == {name for name in names if name.startswith(f"rota/dagster/{folder}/")}
+
+
+def test_the_root_is_the_card_and_the_engine() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert {path.split("/")[0] for path in tracked} - BESIDE == CARD
+
+
+def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(installed: Path, tmp_path: Path) -> None:
+    """Their `assets`, their resources `spark` and `zookeeper`, their executor and their way to start processes."""
+    project = write_project(tmp_path)
+    environ = {**plain_environment(installed, tmp_path), "PATH": "/nowhere"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", "-f", "location.py"],
+        cwd=project, env=environ, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    show = (
+        "import rota, location; r = location.defs.get_repository_def(); print(rota.__file__);"
+        "print(*sorted(k.to_user_string() for k in r.asset_graph.get_all_asset_keys()));"
+        "print(*sorted(j.name for j in r.get_all_jobs())); print(*sorted(s.name for s in r.sensor_defs))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", show], cwd=project, env=environ, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.splitlines()
+    assert shown == [
+        str(installed / "rota" / "__init__.py"),
+        "orders staging/default/assignment staging/default/membership staging/delays staging/flights/checkpoints "
+        "staging/flights/ownership staging/flights/records",
+        "__ASSET_JOB staging__default__rebalance staging__flights__consume",
+        "staging__default__membership staging__flights__backlog",
+    ]

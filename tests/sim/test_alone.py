@@ -1,0 +1,119 @@
+"""Workers that decide alone, in virtual time: the shipped agents, in every world, with faults between any two steps."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from rota.core.reconcile import Event as MachineEvent
+from rota.core.reconcile import Instruction, Looked, State, assigned
+from rota.sim.parts import SHIPPED, Parts
+from rota.sim.simulation import Result, Simulation
+from rota.sim.world import Happening, Timing, World
+from rota.sim.worlds import WORLDS, make_partitions, make_team, world
+from tests.ablations import NO_TARGET, NO_VERSION, changing, no_wait
+from tests.sim.alone_handover import AloneHandOver
+from tests.sim.small_worlds import smaller
+
+PROTOCOLS = {
+    "claim": ("claim", {}),
+    "claim published": ("claim", {"steal": "published", "interval": 5.0}),
+    "ordinal": ("ordinal", {}),
+    "ordinal sticky": ("ordinal", {"slices": "sticky"}),
+}
+SEEDS = 8
+
+
+def play(happening: World, how: str = "claim", seed: int = 1, parts: Parts = SHIPPED) -> Result:
+    protocol, options = PROTOCOLS[how]
+    return Simulation(happening, seed=seed, options=options, protocol=protocol, parts=parts).run()
+
+
+def plain(
+    partitions: int, workers: int, *happenings: Happening, duration: float = 120, timing: Timing | None = None
+) -> World:
+    """Nothing but owning: no runs, and so nothing to drain."""
+    later = frozenset(h.who for h in happenings if h.what == "join")
+    timing = timing or Timing(backlog=1e4, report=1e4)
+    team, parts = make_team(workers), make_partitions(partitions)
+    return World("plain", "", team, parts, happenings, duration, begin=20, later=later, timing=timing)
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [(how, name) for how in ("claim", "ordinal sticky") for name in sorted(WORLDS)]
+    + [(how, name) for how in ("claim published", "ordinal") for name in ("crash-handover", "drain", "paced")],
+)
+def test_every_protocol_holds_every_world_together(how: str, name: str) -> None:
+    """One owner, nothing starved, ends balanced, no move when balanced: the checker raises at the first breach."""
+    assert play(smaller(name), how).commits > 20
+
+
+@pytest.mark.parametrize("protocol", ["claim", "ordinal"])
+def test_no_fault_between_any_two_steps_does_damage(protocol: str) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        played = AloneHandOver(seed, protocol).play()
+        assert not played.checker.found, played.repro()
+        counts += played.counts
+    assert counts["faults"] > 100
+    assert counts["fenced"] > 0  # else it proved nothing
+
+
+def test_claim_owns_a_thousand_within_15_s_of_the_last_join_and_moves_the_fewest() -> None:
+    late = Happening(40, "join", "w10")
+    result = play(plain(1_000, 10, late, duration=80))
+    assert result.converge < 15
+    assert result.moves == 100
+    filled = [t for t, moved in result.jumps if moved == 1]
+    assert filled
+    assert filled[0] > 40
+
+
+def test_a_killed_workers_partitions_come_back_when_its_session_ends() -> None:
+    result = play(plain(100, 10, Happening(40, "crash", "w03"), duration=80))
+    assert result.moves == result.unavoidable_moves == 10
+    assert result.unowned < 10 * (10 + 5)
+
+
+@pytest.mark.parametrize("how", ["claim", "ordinal sticky"])
+def test_nothing_moves_where_nothing_changes_however_late_every_answer_is(how: str) -> None:
+    assert play(replace(smaller("latency"), begin=150), how).moves == 0
+
+
+def test_published_claims_fill_one_a_round() -> None:
+    """100 partitions over 10 workers: ten rounds of 5 to 6 s, where the default needs one look."""
+    quick, slow = (play(plain(100, 10), how) for how in ("claim", "claim published"))
+    assert quick.unowned == 0  # measured from the 20th second
+    assert slow.unowned > 500
+
+
+# --- ablations
+
+
+def by_clock(state: State, event: MachineEvent) -> tuple[State, tuple[Instruction, ...]]:
+    """The machine of a worker that takes a claim of 180 s ago, on its own clock, for expired: nobody renews claims here."""
+    expired = isinstance(event, Looked) and event.now > 180
+    return assigned(state, replace(event, live=frozenset({state.incarnation or ""})) if expired else event)  # type: ignore[arg-type]
+
+
+DAMAGE = [
+    ("a clock is used for expiry", Parts(machine=by_clock), smaller("clock-skew"), "claim", "stolen"),
+    ("an owner is not waited for", Parts(machine=no_wait), smaller("join-storm"), "claim", "stolen"),
+    ("an owner is not waited for", Parts(machine=no_wait), smaller("join-storm"), "ordinal sticky", "stolen"),
+    (
+        "claims name no version",
+        Parts(connected=changing(NO_VERSION, NO_TARGET)),
+        world("hiccups"),
+        "ordinal sticky",
+        "stolen",
+    ),
+]
+
+
+@pytest.mark.parametrize(("guard", "parts", "where", "how", "rule"), DAMAGE, ids=[f"{d[0]}, {d[3]}" for d in DAMAGE])
+def test_what_a_missing_guard_lets_through_is_counted(
+    guard: str, parts: Parts, where: World, how: str, rule: str
+) -> None:
+    runs = (play(where, how, seed, parts) for seed in (1, 2, 3))
+    assert any(run.violations.get(rule) for run in runs), f"{guard}: nobody noticed"

@@ -1,0 +1,96 @@
+"""What workers that decide alone did is noted once it has settled: epochs, moves, reasons, and what `rota why` says."""
+
+import pytest
+
+from rota.cli.status import read_status
+from rota.cli.why import explain
+from rota.coordination import overrides
+from rota.coordination.group_state import GroupState
+from rota.coordination.memory import MemoryServer
+from rota.coordination.snapshot import read_basis
+from rota.errors import ConfigError
+from rota.observed import find_unsettled
+from rota.rebalance import preview, rebalance
+from tests.sim.alone_group import found, rounds, start
+
+
+def settle(tree: GroupState, *agents: object) -> None:
+    for _ in range(30):
+        for agent in agents:
+            rounds(agent, 1)  # type: ignore[arg-type]
+    assert not find_unsettled(tree, read_basis(tree))
+
+
+@pytest.fixture
+def group() -> tuple[MemoryServer, GroupState]:
+    return found(count=10)
+
+
+def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple[MemoryServer, GroupState]) -> None:
+    server, tree = group
+    w1 = start(server, "w1")
+    assert not find_unsettled(tree, read_basis(tree)), "there is nobody to wait for"
+    rounds(w1, 1)
+    assert find_unsettled(tree, read_basis(tree)) == "w1 has not chosen yet"
+    settle(tree, w1)
+    assert rebalance(tree, "run").sentence == "Epoch 1: w1 joined. 10 of 10 placed. Imbalance 1.00."
+    w2 = start(server, "w2")
+    rounds(w2, 2)
+    assert find_unsettled(tree, read_basis(tree)) == "5 partition(s) are asked for"
+    settle(tree, w1, w2)
+    shown = preview(tree).plan
+    done = rebalance(tree, "run")
+    assert (done.published, done.doubles, len(done.plan.moves)) == (True, {}, 5)
+    assert list(shown.moves) == list(done.plan.moves)
+    assert {m.reason for m in done.plan.moves} == {"w2 claimed it from w1, which held 10 while the quota is 5"}
+    assert done.sentence == "Epoch 2: w2 joined. 5 of 10 partitions moved, none had to. Imbalance 1.00."
+    again = rebalance(tree, "run")
+    assert not again.published
+    assert not read_basis(tree).moved, "nothing is left to be noted"
+    moved = done.plan.moves[0].partition
+    why = explain(tree, moved)
+    assert (why["owner"], why["target"], why["reason"]) == ("w2", "w2", done.plan.moves[0].reason)
+    assert why["since_epoch"] == 2
+    status = read_status(tree)
+    assert {p["owner"] for p in status["partitions"]} == {p["target"] for p in status["partitions"]} == {"w1", "w2"}
+    w1.store.close()
+    settle(tree, w2)
+    last = rebalance(tree, "run")
+    assert {m.reason for m in last.plan.moves} == {"w1 left"}
+    assert tree.epochs()[-1].before == {"w1": 5, "w2": 5}
+    assert tree.epochs()[-1].after == {"w2": 10}
+
+
+def test_a_drained_worker_gives_its_partitions_one_owner_each(group: tuple[MemoryServer, GroupState]) -> None:
+    server, tree = group
+    w1, w2 = start(server, "w1"), start(server, "w2")
+    settle(tree, w1, w2)
+    rebalance(tree, "run")
+    overrides.drain(tree, "w1")
+    settle(tree, w1, w2)
+    done = rebalance(tree, "run")
+    assert {m.reason for m in done.plan.moves} == {"w1 is draining"}
+    assert done.plan.measures.unavoidable_moves == len(done.plan.moves) == 5
+
+
+def test_a_group_that_is_assigned_again_waits_until_nobody_decides_alone(
+    group: tuple[MemoryServer, GroupState],
+) -> None:
+    """Drain, change, go on: the same targets are published then, and nothing moves."""
+    server, tree = group
+    w1, w2 = start(server, "w1"), start(server, "w2")
+    settle(tree, w1, w2)
+    before = {p: (v.incarnation or "").partition("@")[0] for p, v in tree.owned().items()}
+    tree.found(protocol="assigned")
+    with pytest.raises(ConfigError, match="is assigned, and w1, w2 still run another"):
+        rebalance(tree, "run")
+    w1.store.close()
+    w2.store.close()
+    again = [start(server, "w1"), start(server, "w2")]
+    for agent in again:
+        rounds(agent, 1)
+    done = rebalance(tree, "run")
+    for agent in again:
+        rounds(agent)
+    assert done.published is False or not done.plan.moves
+    assert {p: (v.incarnation or "").partition("@")[0] for p, v in tree.owned().items()} == before
