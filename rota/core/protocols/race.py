@@ -99,8 +99,8 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
 
 def _keep_grabs(race: _Race, since: Mapping[str, Any]) -> dict[str, float]:
     """The grabs that it keeps, with the time when it won each: until it owns the partition, `min_grab` seconds at least."""
-    seen = race.seen
-    held = {p.id: float(since.get(p.id, seen.now)) for p in seen.partitions if p.id in seen.asks}
+    seen, asks = race.seen, race.seen.asks
+    held = {p.id: float(since.get(p.id, seen.now)) for p in seen.partitions if p.id in asks}
     return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < race.options["min_grab"]}
 
 
