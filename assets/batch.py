@@ -1,13 +1,15 @@
 """Turns the events of a consuming run into Dagster's: for each partition a materialization of each asset, now and then."""
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, provenance
+from rota.dagster.assets import metadata, provenance
 from rota.dagster.assets.names import Names
+from rota.errors import printable
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rota.untold import Shown
 
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
-Output = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult
+Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
@@ -31,9 +33,16 @@ class RunOutput:
         self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
         self.clicked = False
+        self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
-        self.touched: set[str] = set()
-        self.seen = provenance.read_lineage_tags(context.instance, names.assignment(pipeline.group))
+        self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
+        self.epoch = -1
+        self.read_lineage()
+
+    def read_lineage(self) -> None:
+        """Notes from which epoch's materialization the next `ownership` is made."""
+        assignment = self.names.assignment(self.pipeline.group)
+        self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
     def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
         """The partitions of this run: those in its config, else those selected on the page, else all there are."""
@@ -69,7 +78,6 @@ class RunOutput:
                 if isinstance(event, RunEnd):
                     self.context.log.info(f"the run ends: {event.reason}")
                 elif not isinstance(event, Rest):
-                    self.touched.add(event.partition)
                     yield from self.show_event(event, incarnation, report)
                 yield from self.tell(report.take_due())
         except GeneratorExit:
@@ -103,10 +111,17 @@ class RunOutput:
             yield from self.show_skipped(partition, reason)
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]") -> Iterator[Output]:
-        """Yields the materializations of batches, or of their sums."""
+        """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
+        owner, its token or the epoch changed."""
         for incarnation, batch in told:
-            shown = metadata.describe_batch(batch, incarnation)
-            yield from self.materialize(batch.partition, str(batch.end), shown)
+            if batch.epoch != self.epoch:
+                self.epoch = batch.epoch
+                self.read_lineage()
+            owner = incarnation, batch.token, batch.epoch
+            known = self.told_owners.get(batch.partition) == owner
+            self.told_owners[batch.partition] = owner
+            made = self.materialize(batch.partition, str(batch.end), metadata.describe_batch(batch, incarnation))
+            yield from itertools.islice(made, int(known), None)
 
     def read_last(self, asset: dg.AssetKey, partition: str) -> Mapping[str, Any]:
         """The metadata of the newest materialization that tells of a batch; empty where there is none."""
@@ -139,9 +154,26 @@ class RunOutput:
             self.refused[partition] = f"{partition} was not replayed: {event.reason}"
             yield from self.show_skipped(partition, event.reason)
             return
+        self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        yield from self.materialize(partition, offset, metadata.describe_replay(event, own.get(partition), offset))
+        shown = metadata.describe_replay(event, own.get(partition), offset)
+        for made in self.materialize(partition, offset, shown):
+            fresh = {"dagster/data_version": f"{offset}, replayed in version {event.table_version}"}
+            yield made if made.asset_key != self.assets[1] else made._replace(tags={**(made.tags or {}), **fresh})
+
+    def show_unreplayed(self, partitions: Iterable[str]) -> Iterator[Output]:
+        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them on the page
+        is shown the newest materialization again."""
+        nothing = tuple(partitions)
+        for partition in nothing if self.clicked else ():
+            for asset in self.assets:
+                filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
+                for record in self.context.instance.fetch_materializations(filters, limit=1).records:
+                    if made := record.asset_materialization:
+                        yield made.with_metadata({**made.metadata, "nothing to replay": True})
+        said = ", ".join(f"{partition}: {count} offsets replayed" for partition, count in self.replayed.items())
+        self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:
         """Whoever asks for partitions is told of those that could not be: the run fails, and they are red. Nothing of them
@@ -149,23 +181,3 @@ class RunOutput:
         if self.refused:
             provenance.announce(self.context, self.assets, self.refused)
             raise dg.Failure("; ".join(self.refused.values()), allow_retries=False)
-
-    def run_checks(self, tree: "GroupState", ports: "Ports", asked: Sequence[str]) -> Iterator[Output]:
-        """Yields the result of each check, from the table's log and the checkpoints, for all that the run worked on."""
-        from rota.rewritten import rewritten
-
-        mine = sorted(self.touched.union(asked))
-        source, main = ports.source, ports.main
-        past = main.read_recent_log()
-        wrong = (
-            checks.find_stale(past),
-            checks.find_gaps(past),
-            checks.find_ahead(tree.checkpoints(mine), main.read_positions(tuple(mine))),
-        )
-        *lasting, unparked, unchanged, whole = checks.list_checks(self.pipeline, self.names)
-        for spec, found in zip(lasting, wrong, strict=True):
-            yield checks.make_result(spec, {p: why for p, why in found.items() if p in mine}, mine)
-        waiting = checks.find_parked(tree.parked(), self.pipeline)
-        yield checks.make_result(unparked, waiting, mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(unchanged, rewritten(source, past), mine, dg.AssetCheckSeverity.WARN)
-        yield checks.make_result(whole, source.list_ignored(), mine, dg.AssetCheckSeverity.WARN)

@@ -1,4 +1,10 @@
-"""The asset checks. Law: a check reads the table's log and the checkpoints, never what its run remembers."""
+"""The asset checks of groups and pipelines, and what each of them says.
+
+Laws:
+1. A check says what is true of the whole asset. It reads the table's log, the source and ZooKeeper, never what a run
+   remembers, and never the keys of one run only.
+2. What needs a person fails as an error. What mends itself fails as a warning.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,34 +22,25 @@ if TYPE_CHECKING:
     from rota.rebalance import Rebalanced
 
 
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
+MOST = 100  # partitions that a result names; `rota status` shows all
 
 
 def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
     """The checks of a pipeline's three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
-    return [
-        dg.AssetCheckSpec(
-            "no_stale_epoch", asset=ownership, description="In the table's log no older token follows a newer one."
-        ),
-        dg.AssetCheckSpec(
-            "no_gap", asset=records, description="In the table's log each batch starts where the last one ended."
-        ),
-        dg.AssetCheckSpec(
-            "offsets_advance",
-            asset=checkpoints,
-            description="No checkpoint is ahead of its table.",
-        ),
-        dg.AssetCheckSpec("none_parked", asset=records, description="No partition of the pipeline is parked."),
-        dg.AssetCheckSpec(
-            "none_rewritten", asset=records, description="None of the newest files changed after it was consumed."
-        ),
-        dg.AssetCheckSpec(
-            "none_left_out",
-            asset=records,
-            description="Everything in the source that is not hidden is read.",
-        ),
-    ]
+    said = {
+        "no_stale_epoch": (ownership, "In the table's log no older token follows a newer one."),
+        "all_owned": (ownership, "No partition is without a live owner for long."),
+        "no_gap": (records, "In the table's log each batch starts where the last one ended."),
+        "none_parked": (records, "No partition of the pipeline is parked."),
+        "none_rewritten": (records, "None of the newest files changed after it was consumed."),
+        "none_left_out": (records, "Everything in the source that is not hidden is read."),
+        "offsets_advance": (checkpoints, "No checkpoint is ahead of its table."),
+        "keeps_up": (checkpoints, "No partition with lag stands still, and of none the lag grows for long."),
+    }
+    return [dg.AssetCheckSpec(name, asset=asset, description=text) for name, (asset, text) in said.items()]
 
 
 def list_group_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
@@ -100,13 +97,11 @@ def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str
     return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}
 
 
-def find_parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> dict[str, str]:
-    """Partition -> why it is parked, of the whole pipeline: a run reports parked partitions of other runs too."""
-    return {
-        p: f"{one.record.reason} (`rota why {quote(p)}`)"
-        for p, one in records.items()
-        if pipeline_of(p) == pipeline.name
-    }
+def find_parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> tuple[dict[str, str], bool]:
+    """Partition -> why it is parked, of the whole pipeline; and whether one of them waits for a person."""
+    mine = {p: one.record for p, one in records.items() if pipeline_of(p) == pipeline.name}
+    found = {p: f"{one.reason} (`rota why {quote(p)}`)" for p, one in mine.items()}
+    return found, any(one.retry_at is None for one in mine.values())
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:
@@ -123,20 +118,36 @@ def check_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetChec
     one, even = list_group_checks(group_key)
     doubled = {partition: " and ".join(workers) for partition, workers in done.doubles.items()}
     held = done.plan.assignment.snapshot.partition_ids
-    return [make_result(one, doubled, held), make_result(even, find_imbalance(done), held, dg.AssetCheckSeverity.WARN)]
+    said = (evaluate(one, doubled, held), evaluate(even, find_imbalance(done), held, WARN))
+    return [make_result(evaluation) for evaluation in said]
 
 
-def make_result(
+def evaluate(
     spec: dg.AssetCheckSpec,
     wrong: Mapping[str, str],
     looked_at: Sequence[str],
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-) -> dg.AssetCheckResult:
-    """A result that passes if nothing is wrong, and names what is wrong by partition."""
-    return dg.AssetCheckResult(
+    severity: dg.AssetCheckSeverity = ERROR,
+) -> dg.AssetCheckEvaluation:
+    """An evaluation that passes if nothing is wrong, and names what is wrong: `MOST` of it, by partition."""
+    named = dict(sorted(wrong.items())[:MOST])
+    first = next((f"{name}: {why}" for name, why in named.items()), None)
+    return dg.AssetCheckEvaluation(
         asset_key=spec.asset_key,
         check_name=spec.name,
         passed=not wrong,
         severity=severity,
-        metadata={"looked at": len(looked_at), "wrong": dg.MetadataValue.json(dict(wrong))},
+        description=f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first,
+        metadata={"looked at": len(looked_at), "wrong": dg.MetadataValue.json(named)},
+    )
+
+
+def make_result(said: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    """The evaluation as the result of a step."""
+    return dg.AssetCheckResult(
+        asset_key=said.asset_key,
+        check_name=said.check_name,
+        passed=said.passed,
+        severity=said.severity,
+        description=said.description,
+        metadata=said.metadata,
     )

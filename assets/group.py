@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
@@ -26,7 +27,12 @@ def make_membership(
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
         f"Observed when a worker joins or leaves, and when overrides or partitions change.{lines}",
-        metadata={"assignor": group.assignor, "pipelines": served, "refused": dict(refused)},
+        metadata={
+            "protocol": group.protocol,
+            "assignor": group.assignor,
+            "pipelines": served,
+            "refused": dict(refused),
+        },
     )
 
 
@@ -48,6 +54,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
     """
     key = names.assignment(group.name)
+    alone = group.protocol != "assigned"
+    how = f"protocol `{group.protocol}`" if alone else f"assignor `{group.assignor}`"
 
     @dg.asset(
         key=key,
@@ -58,13 +66,13 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         code_version="1",
         output_required=False,
         check_specs=checks.list_group_checks(key),
-        description=f"Which worker of group `{group.name}` should own which partition, by assignor "
-        f"`{group.assignor}`. Each materialization is an epoch and begins with what happened and why.",
+        description=f"Which worker of group `{group.name}` should own which partition, by {how}. "
+        "Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.rebalance import rebalance as verb
 
-        with rota_zookeeper.tree(group.name) as tree:
+        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})

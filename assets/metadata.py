@@ -33,8 +33,8 @@ def describe_epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, 
     moves = [
         {
             "partition": m.partition,
-            "from": m.giver or "nobody",
-            "to": m.taker,
+            "from": m.from_worker or "nobody",
+            "to": m.to_worker,
             "load": round(m.load, 3),
             "reason": m.reason,
         }

@@ -52,6 +52,10 @@ class Names:
         """The sensor that launches runs for what is new."""
         return self._dagster_name(pipeline, "backlog")
 
+    def checks(self, pipeline: str) -> str:
+        """The sensor that reports the pipeline's checks, and the op that evaluates them for a click."""
+        return self._dagster_name(pipeline, "checks")
+
     def automation_sensor(self) -> str:
         """The sensor that evaluates the automation conditions of the user's own assets."""
         return self._dagster_name("rota", "automation")
@@ -64,6 +68,18 @@ class Names:
         """The job that makes the pipeline's three assets."""
         return self._dagster_name(pipeline, "consume")
 
+    def replay_job(self, pipeline: str) -> str:
+        """The job that reads consumed offsets again."""
+        return self._dagster_name(pipeline, "replay")
+
+    def purge_job(self) -> str:
+        """The job that removes old runs."""
+        return self._dagster_name("rota", "purge")
+
+    def purge_op(self) -> str:
+        """The one step of that job."""
+        return self._dagster_name("rota", "remove")
+
     def consume_op(self, pipeline: str) -> str:
         """The one step of that job: whose config a run carries."""
         return self._dagster_name(pipeline, "batch")
@@ -75,6 +91,10 @@ class Names:
     def consume_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the consume job carries: the limits of an instance count by them."""
         return {"rota/consume": self._path(pipeline)}
+
+    def replay_tags(self, pipeline: str) -> dict[str, str]:
+        """What a run of the replay job carries."""
+        return {"rota/replay": self._path(pipeline)}
 
     def _asset_key(self, of: str, kind: str) -> dg.AssetKey:
         return dg.AssetKey([*self.prefix, *ids.asset_key(of, kind)])

@@ -1,24 +1,56 @@
 """`<pipeline>/{ownership,records,checkpoints}`: one multi-asset, partitioned by source partition."""
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
-from rota.dagster.assets import batch, checks, provenance
+from rota.dagster.assets import batch, provenance
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.errors import ConfigError, mask
 from rota.ids import dagster_name
 from rota.pipeline import Pipeline
+from rota.settings import expand
+
+if TYPE_CHECKING:
+    from rota.spans import Choice
 
 
 class Replay(dg.Config):
-    """Replays the offsets [from, to) of every partition of the run: reads them again and replaces their rows."""
+    """What is read again of every partition of the run, and whose rows are replaced. One of these: the offsets [from, to);
+    `files`; what was consumed from `since` to `until` (ISO 8601, in UTC unless it says otherwise); what `changed` since."""
 
-    start: int = Field(alias="from", ge=0)
-    end: int = Field(alias="to", ge=0)
+    start: int | None = Field(default=None, alias="from", ge=0)
+    end: int | None = Field(default=None, alias="to", ge=0)
+    files: list[str] = []  # noqa: RUF012 (a pydantic field)
+    since: str = ""
+    until: str = ""
+    changed: bool = False
+
+    def choose(self) -> "Choice":
+        """The choice that the config means. Raises ConfigError."""
+        from rota.spans import Choice
+
+        given = None if self.start is None and self.end is None else (self.start or 0, self.end or 0)
+        times = (_parse_time(self.since, 0.0), _parse_time(self.until, math.inf)) if self.since or self.until else None
+        return Choice(given, tuple(self.files), times, self.changed)
+
+
+def _parse_time(text: str, default: float) -> float:
+    """Seconds since 1970. Raises ConfigError."""
+    if not text:
+        return default
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is no time. Give one like 2026-01-31T12:00:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class Batch(dg.Config):
@@ -32,11 +64,14 @@ class Batch(dg.Config):
 def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
     """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
     shown: dict[str, Any] = {
-        "group_name": dagster_name(pipeline.group),
-        "owners": [f"team:{pipeline.group}"],
+        "group_name": dagster_name(pipeline.name),  # two pipelines of a group of workers are two rows on the page
+        "owners": list(pipeline.owners) or [f"team:{pipeline.group}"],
+        "tags": dict(pipeline.tags),
+        "automation_condition": pipeline.automation,
         "skippable": True,
     }
     ownership, records, checkpoints = names.consumed(pipeline.name)
+    place = f"{_fill_in(pipeline.table.path)}/main"
     return [
         dg.AssetSpec(
             ownership,
@@ -49,8 +84,10 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
         dg.AssetSpec(
             records,
             deps=[ownership],
-            kinds={"spark", "deltalake"},
-            description=f"The rows in `{pipeline.table.path}/main`. Each materialization is a batch.",
+            kinds=set(pipeline.kinds) or {"spark", "deltalake"},
+            freshness_policy=pipeline.freshness,
+            description=f"The rows in `{place}`. Each materialization is a batch.",
+            metadata={"dagster/uri": place, "dagster/table_name": pipeline.name},
             **shown,
         ),
         dg.AssetSpec(
@@ -63,6 +100,14 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
     ]
 
 
+def _fill_in(path: str) -> str:
+    """The path as a person looks for it; as it was declared where a variable is not set here."""
+    try:
+        return mask(expand(path))
+    except ConfigError:
+        return path
+
+
 def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinition:
     """The three assets of a pipeline. Laws: every launch means "consume what is new", unless its config says replay. A run
     for a worker serves it for a while. A click consumes once."""
@@ -72,7 +117,6 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         partitions_def=names.partition_set(pipeline.name),
         backfill_policy=dg.BackfillPolicy.single_run(),
         specs=make_specs(pipeline, names),
-        check_specs=checks.list_checks(pipeline, names),
     )
     def consume(
         context: dg.AssetExecutionContext, config: Batch, rota_zookeeper: ZooKeeperResource, rota_spark: SparkResource
@@ -83,17 +127,20 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         from rota.replay import replay
         from rota.serve import Terms, serve
         from rota.settings import Settings
+        from rota.spans import choose_spans, list_rounds
 
         output = batch.RunOutput(context, pipeline, names)
         mine = output.choose_keys(config.partitions)
         settings = Settings.from_environment()
         report = settings.report.total_seconds()
-        with rota_zookeeper.tree(pipeline.group) as tree:
+        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             if config.replay:
-                ranges = dict.fromkeys(mine, (config.replay.start, config.replay.end))
-                for done in replay(tree, ports, ranges, context.run.run_id):
-                    yield from output.show_replay(done, tree)
+                spans = choose_spans(ports, mine, config.replay.choose())
+                for ranges in list_rounds(spans):
+                    for done in replay(tree, ports, ranges, context.run.run_id):
+                        yield from output.show_replay(done, tree)
+                yield from output.show_unreplayed(p for p in mine if p not in spans)
             elif one := config.incarnation:
                 terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())
                 ending = make_ending(context.instance, context.run.run_id, pipeline, terms.linger, ports.clock)
@@ -102,7 +149,6 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             else:
                 answers = answer(tree, pipeline, mine, context.run.run_id, ports)
                 yield from output.show_work(answers, ports, report)
-            yield from output.run_checks(tree, ports, mine)
         output.raise_refused()
 
     return consume

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from rota import Pipeline, delta, files
-from rota.settings import expanded
+from rota.settings import expand
 
 NAME = Path(__file__).stem  # a copy of this file is another pipeline
 
@@ -47,7 +47,7 @@ def delays() -> dg.MaterializeResult:
     """How late each carrier leaves, on average: the table read by plain pandas, after every batch."""
     from deltalake import DeltaTable
 
-    table = DeltaTable(expanded(pipeline.table.path) + "/main")
+    table = DeltaTable(expand(pipeline.table.path) + "/main")
     flights = table.to_pandas(columns=["carrier", "dep_delay"])
     late = flights.groupby("carrier")["dep_delay"].mean().round(1).sort_values(ascending=False)
     return dg.MaterializeResult(

@@ -47,6 +47,7 @@ from rota.ids import is_incarnation, worker_of
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
 LINES = 100  # partitions that are told one by one; more of them are counted
 AT_A_LOOK = 5_000  # own records that one look reads at most: with more it would be old before it is acted upon
+SHORTEST = 0.02  # seconds of rest between two rounds
 PROOF = 5.0  # seconds after which own records that are as they should be are read again
 
 Facts = dict[str, object]
@@ -145,9 +146,14 @@ class Agent:
     def unsettled(self) -> bool:
         """Whether something is on its way, so that the next look should come soon."""
         state = self.state
+        eager = self._pending or self.chooser.eager
+        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or eager
+
+    def find_pause(self, soon: float, later: float) -> float:
+        """How many seconds to rest until the next round."""
+        pause = soon if self.unsettled or self.state.incarnation is None else later
         due = self.chooser.due
-        early = self._pending or (due is not None and self.clock() >= due)
-        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or early
+        return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
 
     # --- the round
 
@@ -329,7 +335,7 @@ class Agent:
         told: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.giver}
+                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
         self._say_each("claimed", told)
         self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from rota.backlog import owners
+from rota.backlog import read_owners
 from rota.consume import DroppedPartition, Event, consume
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Ports
@@ -33,7 +33,7 @@ def answer(
     as `consume` does."""
     asked, lost = tuple(partitions), Counter[str]()
     while asked:
-        share = owners(tree, pipeline, asked)
+        share = read_owners(tree, pipeline, asked)
         yield from (("", DroppedPartition(p, why)) for p, why in share.skipped.items() if p not in share.busy)
         again = list(share.busy)
         for incarnation, mine in share.by_incarnation.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
-from rota.coordination.parking import unreadable
+from rota.coordination.parking import explain_unreadable
 from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
 from rota.dataplane.ports import Source
@@ -35,15 +35,15 @@ class Owners:
     busy: frozenset[str]  # of `skipped`: a run works on them now
 
 
-def lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Partition -> (offset, end offset). One that no run ever looked at, and that starts at its end, counts as behind by all
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
-    return _lags(source, checkpoints, (p for p in asked if not unreadable(tree, p)))
+    return _measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
 
 
-def _lags(
+def _measure_lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
     wanted = tuple(partitions)
@@ -53,16 +53,18 @@ def _lags(
     return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
 
 
-def backlog(tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
+def find_work(
+    tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
+) -> tuple[Work, ...]:
     """What each live incarnation, or the one that is named, could consume now: the partitions that it may work on and that
     lag. An incarnation with nothing to do is left out.
 
     A source that cannot be read counts as behind by one, and so does a partition that was parked until now: the run that
     looks says why it waits, or that it no longer does."""
-    asked = _known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
+    asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
     facts = read_facts(tree, asked, incarnation)
     owners = judge(facts, incarnation).owners
-    seen = _lags(source, facts.checkpoints, owners)
+    seen = _measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
         at, end = seen.get(p, (0, 0))
@@ -85,9 +87,9 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
     return {p: lags[p] for p in sorted(lags, key=turn)[: len(first)]}
 
 
-def owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
+def read_owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
     """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
-    wanted, known = tuple(dict.fromkeys(partitions)), set(_known(tree, pipeline))
+    wanted, known = tuple(dict.fromkeys(partitions)), set(_list_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
     found: dict[str, list[str]] = {}
     for p, incarnation in judged.owners.items():
@@ -97,7 +99,7 @@ def owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> 
     return Owners(shares, {**judged.obstacles, **unknown}, judged.busy)
 
 
-def _known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
+def _list_known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()

@@ -76,12 +76,13 @@ class Chooser:
 
     @property
     def due(self) -> float | None:
-        """When to look again at the latest, on the own clock; None: as usual."""
-        if self._decide is None:
-            return None
-        if self._last is None or (self._last.pending and self.clock() - self._changed < EAGER):
-            return self._at
-        return self._last.due
+        """When its protocol wants to look again at the latest, on the own clock; None: as usual."""
+        return self._last.due if self._decide is not None and self._last is not None else None
+
+    @property
+    def eager(self) -> bool:
+        """Whether something is on its way, and changed not long ago: so that the next look should come soon."""
+        return self.pending and (self._last is None or self.clock() - self._changed < EAGER)
 
     def choose(self, state: State, live: frozenset[str], owned: frozenset[str]) -> Generator[None, None, None]:
         """Chooses anew if something may have changed: `live` are the names that the last look saw, `owned` what is this
@@ -89,8 +90,8 @@ class Chooser:
         if self._decide is None or state.incarnation is None or state.done:
             return
         key = (live, list_grabs(self.tree), state.leaving is None, frozenset(state.waiting))
-        due = self.due
-        if key == self._key and self.clock() - self._at < PROOF and not (due is not None and self.clock() >= due):
+        now, due = self.clock(), self.due
+        if key == self._key and now - self._at < PROOF and not self.eager and (due is None or now < due):
             return
         yield
         self._key = key

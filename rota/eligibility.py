@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
-from rota.coordination.parking import unreadable, waiting
+from rota.coordination.parking import explain_unreadable, is_waiting
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.views import OwnView, Read, RunView
 from rota.ids import worker_of
@@ -81,7 +81,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
 
 def _explain_hold(facts: Facts, partition: str) -> str:
     """Why the partition is left alone for now, whoever owns it."""
-    if partition in facts.parked and waiting(facts.parked[partition], facts.now):
+    if partition in facts.parked and is_waiting(facts.parked[partition], facts.now):
         return f"it is parked: {facts.parked[partition].reason}"
     return facts.unreadable.get(partition, "")
 
@@ -127,4 +127,4 @@ def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapp
 
 def _find_unreadable(tree: GroupReader, partitions: Iterable[str]) -> dict[str, str]:
     """Partition -> which of the records read so far cannot be read."""
-    return {p: why for p in partitions if (why := unreadable(tree, p))} if tree.unreadable else {}
+    return {p: why for p in partitions if (why := explain_unreadable(tree, p))} if tree.unreadable else {}

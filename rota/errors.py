@@ -50,7 +50,7 @@ def hide(secret: str) -> str:
     return secret
 
 
-def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
+def mask(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Replaces in the text the secrets that this process knows, and the login of an address."""
     said = {value for name in environ if _tells(name) and len(value := environ.get(name, "")) >= LEAST}
     for secret in sorted(_hidden | said, key=len, reverse=True):
@@ -81,7 +81,7 @@ class RotaError(Exception):
     """One printable line: what happened, how we know, and what to do next. `facts` keep the values."""
 
     def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(printable(masked(message)))
+        super().__init__(printable(mask(message)))
         self.facts = facts
 
 

@@ -33,16 +33,16 @@ STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 4
 
 @dataclass(frozen=True, slots=True)
 class HistoryMove:
-    """A partition that changed its owner in an epoch. `giver` None: it had no owner. `taker` None: it has none now."""
+    """A partition that changed its owner in an epoch. `from_worker` None: it had none. `to_worker` None: it has none now."""
 
     partition: str
-    giver: str | None
-    taker: str | None
+    from_worker: str | None
+    to_worker: str | None
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
         """The move as JSON values; see docs/protocol.md."""
-        return {"partition": self.partition, "from": self.giver, "to": self.taker, "reason": self.reason}
+        return {"partition": self.partition, "from": self.from_worker, "to": self.to_worker, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
 
 
 def _convert_epoch(record: "Epoch") -> EpochSeen:
-    moves = tuple(HistoryMove(m.partition, m.giver, m.taker, m.reason) for m in record.moves)
+    moves = tuple(HistoryMove(m.partition, m.from_worker, m.to_worker, m.reason) for m in record.moves)
     return EpochSeen(
         record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
         record.before, record.after, record.measures,
@@ -189,7 +189,10 @@ def list_moves(story: Story) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        (e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.giver, m.taker, m.reason, e.sentence, e.run_id)
+        (
+            e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason, e.sentence,
+            e.run_id,
+        )
         for e in story.epochs for m in e.moves
     ]  # fmt: skip
     columns = ["epoch", "at", "partition", "from", "to", "reason", "sentence", "run_id"]
@@ -201,7 +204,7 @@ def find_spans(story: Story) -> dict[str, list[Span]]:
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
-            changes.setdefault(move.partition, []).append((epoch.at, move.giver, move.taker))
+            changes.setdefault(move.partition, []).append((epoch.at, move.from_worker, move.to_worker))
     ribbons: dict[str, list[Span]] = {}
     for partition, seen in sorted(changes.items()):
         start, owner = story.since, seen[0][1]  # older epochs may be gone: the first giver held it until then

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
@@ -141,6 +141,8 @@ class Pipeline:
     `max_bad_ratio` is the greatest ratio of bad records in a batch. Above it the partition is parked with the reason.
     `deadline` is in seconds: a Spark job that takes longer is ended, and the partition on which it hangs is parked.
     `requires` are the labels that a worker must have for the partitions.
+    `owners` (mail addresses or `team:NAME`), `tags`, `kinds`, `freshness` (a `dg.FreshnessPolicy`) and `automation` (a
+    `dg.AutomationCondition`) are Dagster's own, for the pipeline's assets; `kinds` and `freshness` for `records` alone.
     `load` fills in `name` and `module` from the file.
     """
 
@@ -151,6 +153,11 @@ class Pipeline:
     max_bad_ratio: float = 0.1
     deadline: float = 600.0
     requires: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
+    freshness: Any = None
+    automation: Any = None
     name: str = ""
     module: ModuleType | None = field(default=None, compare=False, repr=False)
 

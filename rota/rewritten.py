@@ -7,15 +7,16 @@ fault: people tidy up what was consumed.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import islice
 
 from rota.dataplane.ports import LogEntry, Source
+from rota.spans import join_offsets
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 NAMED = 3  # ranges of a partition to replay
 
 
-def rewritten(
+def explain_rewritten(
     source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = LOOKED
 ) -> dict[str, str]:
     """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
@@ -37,16 +38,9 @@ def _consumed(past: Iterable[LogEntry]) -> Iterator[tuple[str, int]]:
 def _told(source: Source, partition: str, changed: list[int]) -> str:
     first = f"{source.locate(partition, changed[0])} (offset {changed[0]})"
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    spans = [f"from {start} to {end}" for start, end in _spans(changed)]
+    spans = [f"from {start} to {end}" for start, end in join_offsets(changed)]
     rest = ", and so on" if len(spans) > NAMED else ""
     return (
         f"{first}{more} changed after being consumed: what is in there now is not in the table. A replay takes it: "
         f"{', '.join(spans[:NAMED])}{rest}"
     )
-
-
-def _spans(offsets: list[int]) -> Iterator[tuple[int, int]]:
-    """The offsets as half-open ranges that hold no other: what was skipped in between stays out of a replay."""
-    for _, run in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
-        found = [offset for _, offset in run]
-        yield found[0], found[-1] + 1

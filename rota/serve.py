@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.backlog import backlog
+from rota.backlog import find_work
 from rota.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
@@ -74,7 +74,7 @@ def serve(
         yield Rest()
         wait(pause)
         looked = ports.clock()
-        found = backlog(tree, pipeline, ports.source, incarnation)
+        found = find_work(tree, pipeline, ports.source, incarnation)
         if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
             yield RunEnd(reason)
             return

@@ -29,6 +29,7 @@ class Settings:
 
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
+    dagster: str = "http://127.0.0.1:3000"
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
     linger: timedelta = timedelta(seconds=10)
@@ -61,6 +62,8 @@ class Settings:
             chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
         if "ROTA_PIPELINES" in environ:
             chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
+        if "ROTA_DAGSTER" in environ:
+            chosen["dagster"] = environ["ROTA_DAGSTER"]
         for one in ("session_timeout", "max_shutdown", "linger", "max_run", "report"):
             if (name := f"ROTA_{one.upper()}") in environ:
                 chosen[one] = _seconds(name, environ[name])
@@ -106,7 +109,7 @@ def checked_endpoint(text: str) -> str:
     raise ConfigError(f"{shown(text)} is no Spark Connect address. Give one like sc://host:15002")
 
 
-def known(kind: str, name: str, names: Collection[str]) -> str:
+def check_known(kind: str, name: str, names: Collection[str]) -> str:
     """Returns `name` if it is one of `names`. Raises ConfigError, which lists them."""
     if name in names:
         return name
@@ -114,7 +117,7 @@ def known(kind: str, name: str, names: Collection[str]) -> str:
     raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {there}{' ...' if len(names) > 20 else ''}")
 
 
-def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
+def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Replaces every `${VAR}` in the text, in the process that uses it, so that no secret is sent elsewhere. Raises
     ConfigError if a variable is not set."""
 
@@ -126,9 +129,9 @@ def expanded(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return VARIABLE.sub(value, text)
 
 
-def folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
+def resolve_folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The absolute path of a declared folder, with every `${VAR}` replaced. Raises ConfigError if it is an address."""
-    return Path(local(expanded(text, environ))).absolute()
+    return Path(local(expand(text, environ))).absolute()
 
 
 def local(path: str) -> str:

@@ -42,10 +42,10 @@ def find_launches(mine: runs.Runs, tree: "GroupState", pipeline: Pipeline, names
 
     A run has no run_key: Dagster never launches a key again, even if its run failed.
     """
-    from rota.backlog import backlog as lagging
+    from rota.backlog import find_work
     from rota.registry import open_source
 
-    if not tree.there():
+    if not tree.exists():
         return  # the membership sensor founds the group
     open_runs = mine.list_unfinished()
     live = {one.incarnation for one in tree.live()}  # read after the runs: a new worker is not taken for gone
@@ -55,7 +55,7 @@ def find_launches(mine: runs.Runs, tree: "GroupState", pipeline: Pipeline, names
     busy = {run.tags.get(runs.INCARNATION) for run in open_runs}
     if live <= busy:
         return  # each looks for itself, twice a second
-    for work in lagging(tree, pipeline, open_source(pipeline)):
+    for work in find_work(tree, pipeline, open_source(pipeline)):
         if work.incarnation not in busy and not mine.read_pause({runs.INCARNATION: work.incarnation}):
             yield make_run_request(pipeline, names, work.incarnation, work.worker, tuple(work.lags))
 

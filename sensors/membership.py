@@ -7,6 +7,7 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
+from rota.dagster.sensors.checks import find_unshown
 from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
@@ -25,7 +26,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         found = decide(context, rota_zookeeper)
-        if not (told := find_unshown_check(context.instance, names.membership(group.name), catalog)):
+        files = checks.check_files(names.membership(group.name), catalog.refused)
+        if not (told := find_unshown(context.instance, [files])):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
@@ -76,18 +78,6 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
 
     return look
-
-
-def find_unshown_check(
-    instance: dg.DagsterInstance, membership: dg.AssetKey, catalog: Catalog
-) -> list[dg.AssetCheckEvaluation]:
-    """The check of the pipeline files if its result differs from the one on the page; empty if it does not, or if it passes
-    and has no result yet."""
-    now = checks.check_files(membership, catalog.refused)
-    last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
-    shown = last.evaluation if last else None
-    same = now.passed if shown is None else (shown.passed, shown.metadata) == (now.passed, now.metadata)
-    return [] if same else [now]
 
 
 def add_partitions(instance: dg.DagsterInstance, names: Names, pipeline: str, keys: tuple[str, ...]) -> None:

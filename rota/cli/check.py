@@ -66,7 +66,7 @@ def command(as_json: bool) -> None:
             view.make_table("Settings", ["name", "value", "origin"], [(s.name, s.value, s.origin) for s in found]), ""
         )
     for tried in _run_probes(settings, catalog, refused):
-        probe = replace(tried, seen=errors.masked(tried.seen))  # paths are filled in, also from what is secret
+        probe = replace(tried, seen=errors.mask(tried.seen))  # paths are filled in, also from what is secret
         probes.append(probe)
         if not as_json:
             _print_probe(probe)
@@ -85,7 +85,7 @@ def _print_probe(probe: Probe) -> None:
 
 def mask_setting(name: str, value: str) -> str:
     """The value with secrets replaced: all of it if its name says so, and a login in an address."""
-    return MASK if value and SECRET.match(name) else errors.masked(HASH.sub(MASK, value))
+    return MASK if value and SECRET.match(name) else errors.mask(HASH.sub(MASK, value))
 
 
 def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -289,19 +289,19 @@ def _check_source(pipeline: "Pipeline") -> str:
 def _check_files(pipeline: "Pipeline") -> str:
     """Raises ConfigError, which names the files, if a file changed after it was consumed."""
     from rota.registry import open_ports
-    from rota.rewritten import rewritten
+    from rota.rewritten import explain_rewritten
 
     ports = open_ports(pipeline, pipeline.group)
-    if found := rewritten(ports.source, ports.main.read_log(), most=None):
+    if found := explain_rewritten(ports.source, ports.main.read_log(), most=None):
         raise ConfigError("; ".join(f"{partition}: {why}" for partition, why in sorted(found.items())))
     return "no file changed after it was consumed"
 
 
 def _check_clock(pipeline: "Pipeline") -> str:
     """Compares the clock of the disk with this machine's, as `settle` does. Raises ConfigError if they differ."""
-    from rota.settings import folder
+    from rota.settings import resolve_folder
 
-    place = _find_writable(folder(pipeline.table.path))
+    place = _find_writable(resolve_folder(pipeline.table.path))
     with tempfile.NamedTemporaryFile(dir=place, prefix="_rota-check-") as file:
         ahead = os.stat(file.name).st_ctime - time.time()
     if abs(ahead) > SKEW:

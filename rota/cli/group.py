@@ -47,7 +47,7 @@ def open_group(group: str) -> "Iterator[GroupState]":
         store = client.opened(settings)
     with store:
         tree = GroupState(store, checked_id("group", group))
-        if not tree.there():
+        if not tree.exists():
             raise ConfigError(
                 f"No group {group!r} in ZooKeeper at {settings.zookeeper}. Known: {', '.join(groups(store)) or 'none'}. "
                 f"Start a worker of it with `rota worker --group {group}`, or everything with `rota up`"
@@ -89,7 +89,7 @@ def read_recent(tree: "GroupState") -> Recent:
                 past = open_tables(pipeline, tree.group, tree.meta().id).main.read_recent_log()
                 for entry in past:
                     bad.update(entry.bad)
-                changed.update(rewritten.rewritten(source, past))
+                changed.update(rewritten.explain_rewritten(source, past))
     return Recent(lags, bad, changed)
 
 
@@ -98,7 +98,7 @@ def read_lags(tree: "GroupState", pipeline: "Pipeline", source: "Source") -> dic
     from rota import backlog
 
     record = tree.partitions().get(pipeline.name)
-    behind = backlog.lags(tree, source, [pipeline.partition(key) for key in record.keys] if record else [])
+    behind = backlog.read_lags(tree, source, [pipeline.partition(key) for key in record.keys] if record else [])
     return {p: latest - offset for p, (offset, latest) in behind.items()}
 
 
@@ -113,6 +113,6 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
             if tree.ids().get(partition) == pipeline.name:
                 source = open_source(pipeline)
                 past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
-                changed = rewritten.rewritten(source, past, partition, most=None).get(partition)
+                changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
                 return read_lags(tree, pipeline, source).get(partition), changed
     return None, None

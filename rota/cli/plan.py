@@ -101,12 +101,12 @@ def _make_tables(made: "Plan") -> Iterator[Any]:
         right=["partitions", "partitions after", "load", "load after"],
     )
     for title, items, columns in (
-        ("Moves", made.moves, ("partition", "giver", "taker", "load", "reason")),
-        ("Unassigned", made.unassigned, ("partition", "giver", "reason")),
+        ("Moves", made.moves, ("partition", "from_worker", "to_worker", "load", "reason")),
+        ("Unassigned", made.unassigned, ("partition", "from_worker", "reason")),
     ):
         if len(items):
             rows = [[getattr(item, column) for column in columns] for item in islice(items, MOST_ROWS)]
-            heads = [{"giver": "from", "taker": "to"}.get(column, column) for column in columns]
+            heads = [{"from_worker": "from", "to_worker": "to"}.get(column, column) for column in columns]
             yield view.make_table(f"{title} ({len(items):,})", heads, rows, right=["load"])
             if len(items) > MOST_ROWS:
                 yield f"... and {len(items) - MOST_ROWS:,} more (--json lists all)"

@@ -5,7 +5,7 @@ import click
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError
-from rota.settings import known
+from rota.settings import check_known
 
 
 @click.command("rename")
@@ -28,7 +28,7 @@ def command(old: str, new: str, group: str) -> None:
         )
     if why := found.refused.get(f"{new}.py"):
         raise ConfigError(why)
-    pipeline = pipelines[known("pipeline", new, pipelines)]
+    pipeline = pipelines[check_known("pipeline", new, pipelines)]
     with open_group(group) as tree:
         moved = rename(tree, old, pipeline)
     if moved is None:

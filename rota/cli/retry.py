@@ -10,7 +10,7 @@ from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
 from rota.errors import ConfigError, RotaError
 from rota.ids import quote
-from rota.settings import known
+from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -29,7 +29,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
 
     A file that changed before it was consumed is read as it is now.
     """
-    from rota.coordination.parking import unreadable
+    from rota.coordination.parking import explain_unreadable
     from rota.retry import retry
 
     if bool(partitions) == (pipeline is not None):
@@ -37,10 +37,10 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
     with open_group(group) as tree:
         ids = tree.ids()
         if pipeline is not None:
-            known("pipeline", pipeline, set(ids.values()))
+            check_known("pipeline", pipeline, set(ids.values()))
             partitions = tuple(p for p, name in ids.items() if name == pipeline)
         for partition in set(partitions) - ids.keys():
-            known("parked partition", partition, tree.store.children(tree.paths.parked))
+            check_known("parked partition", partition, tree.store.children(tree.paths.parked))
         parked = tree.parked()
         tree.owned(partitions)
         tree.checkpoints(partitions)
@@ -56,9 +56,9 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                     continue
                 anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
                 view.print_line(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
-            elif pipeline is None and not unreadable(tree, partition):
+            elif pipeline is None and not explain_unreadable(tree, partition):
                 view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {quote(partition)}`")
-            if why := unreadable(tree, partition):
+            if why := explain_unreadable(tree, partition):
                 left.append(f"{partition} waits: {why}")
     if left:
         raise ConfigError(" ".join(left))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 @click.command("simulate")
 @click.option("--world", "worlds", multiple=True, help="Only this world (again for more). Default: all.")
 @click.option("--assignor", "assignors", multiple=True, help="Only this assignor (again for more). Default: all.")
+@click.option("--protocol", help="Workers that decide alone under this protocol, instead of the assignors.")
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only this seed (again for more). Default: 1.")
 @click.option("--seeds", "count", type=click.IntRange(1, 1_000), help="Seeds 1 to N; the table shows medians.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes. Default: one a core.")
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def command(
     worlds: tuple[str, ...],
     assignors: tuple[str, ...],
+    protocol: str | None,
     seeds: tuple[int, ...],
     count: int | None,
     jobs: int | None,
@@ -41,17 +43,21 @@ def command(
     A broken invariant ends it with exit code 1 and the line that shows it again.
     """
     from rota.cli import view
+    from rota.core.protocols.registry import ASSIGNED, find_protocol
     from rota.sim import compare
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
 
     chosen = [world(w).name for w in worlds] or list(WORLDS)
+    if protocol is not None:
+        find_protocol(protocol)
+        assignors = assignors or ("sticky",)  # named, and not used
     names = [compare.check_contestant(a) for a in assignors] or list(compare.contestants())
     numbers = list(seeds or range(1, (count or 1) + 1))
     progress = view.Progress(silent=as_json)
     total, done = len(chosen) * len(names) * len(numbers), 0
 
-    def told(result: object) -> None:
+    def show_result(result: object) -> None:
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
@@ -59,7 +65,7 @@ def command(
 
     try:
         with progress.show_spinner():
-            cells = compare.grid(chosen, names, numbers, jobs, told)
+            cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
         click.secho(str(violation), fg="red", err=True)
         sys.exit(1)
@@ -67,12 +73,12 @@ def command(
         view.print_document(compare.document(cells))
         return
     view.print_parts(
-        view.make_table("", ["", *compare.COLUMNS[2:]], _grouped(cells), right=compare.COLUMNS[2:]), compare.LEGEND
+        view.make_table("", ["", *compare.COLUMNS[2:]], _group_rows(cells), right=compare.COLUMNS[2:]), compare.LEGEND
     )
-    _picture_and_page(cells, png, write, progress.seconds)
+    _write_picture_and_page(cells, png, write, progress.seconds)
 
 
-def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
+def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     """A heading row a world, then a row an assignor."""
     rows: list[tuple[object, ...]] = []
     last = None
@@ -85,7 +91,7 @@ def _grouped(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
+def _write_picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
     from rota.sim.compare import markdown
     from rota.sim.pages import write_section
     from rota.sim.picture import draw

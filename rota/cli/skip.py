@@ -6,7 +6,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
-from rota.settings import known
+from rota.settings import check_known
 
 
 @click.command("skip")
@@ -27,8 +27,8 @@ def command(partition: str, to: int | None, group: str) -> None:
 
     with open_group(group) as tree:
         ids = tree.ids()
-        pipeline = ids[known("partition", partition, ids)]
+        pipeline = ids[check_known("partition", partition, ids)]
         pipelines = {p.name: p for p in load_catalog().of_group(group)}
-        ports = open_ports(pipelines[known("pipeline", pipeline, pipelines)], tree.group, tree.meta().id)
+        ports = open_ports(pipelines[check_known("pipeline", pipeline, pipelines)], tree.group, tree.meta().id)
         start, end = skip(tree, ports, partition, to, getpass.getuser())
     view.print_line(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")

@@ -74,7 +74,7 @@ def _watch(read: Callable[[], dict[str, Any]], as_json: bool) -> None:
 
 def read_status(tree: "GroupState") -> dict[str, Any]:
     """The group as JSON values; see docs/protocol.md. What a source or a table says is null if it cannot be read here."""
-    from rota.coordination.parking import unreadable
+    from rota.coordination.parking import explain_unreadable
 
     owned = tree.owned()  # own records before live nodes: see GroupState
     live = tree.newest(tree.live())
@@ -127,7 +127,8 @@ def read_status(tree: "GroupState") -> dict[str, Any]:
             for worker, one in sorted(live.items())
         ],
         "partitions": [
-            {**one, "needs": "; ".join(list_needs(one, live, unreadable(tree, one["id"])))} for one in partitions
+            {**one, "needs": "; ".join(list_needs(one, live, explain_unreadable(tree, one["id"])))}
+            for one in partitions
         ],
         "unreadable": dict(tree.unreadable),
     }

@@ -86,7 +86,8 @@ def _land_flights(folder: Path, progress: view.Progress) -> None:
 def _print_next_steps(env: dict[str, str], address: str, logs: Path) -> None:
     """Prints what to type in another terminal."""
     names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
-    exports = " ".join(f"{name}={shlex.quote(env[name])}" for name in names)
+    chosen = {**{name: env[name] for name in names}, "ROTA_DAGSTER": address}
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     view.print_parts(
         "",
         f"  look at      {address}",

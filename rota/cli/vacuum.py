@@ -8,7 +8,7 @@ import click
 from rota.cli import view
 from rota.cli.group import json_option, load_catalog
 from rota.errors import ConfigError
-from rota.settings import known
+from rota.settings import check_known
 
 
 @click.command("vacuum")
@@ -24,7 +24,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
     from rota.registry import open_tables
 
     there = load_catalog().pipelines
-    chosen = [there[known("pipeline", name, there)] for name in pipelines] or list(there.values())
+    chosen = [there[check_known("pipeline", name, there)] for name in pipelines] or list(there.values())
     if not chosen:
         raise ConfigError("There is no pipeline. Set ROTA_PIPELINES to the folder that holds them")
     tables = {p.name: open_tables(p, p.group) for p in chosen}

@@ -8,7 +8,7 @@ import click
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group, read_source_of
 from rota.ids import quote, worker_of
-from rota.settings import known
+from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -33,9 +33,9 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
-    from rota.coordination.parking import unreadable
+    from rota.coordination.parking import explain_unreadable
 
-    known("partition", partition, tree.ids())
+    check_known("partition", partition, tree.ids())
     own = tree.owned([partition]).get(partition)
     live = tree.newest(tree.live())
     head, targets = tree.targets()
@@ -71,7 +71,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": view.describe_park(parked.record) if parked else unreadable(tree, partition) or None,
+        "parked": view.describe_park(parked.record) if parked else explain_unreadable(tree, partition) or None,
         "rewritten": changed,
         "would_move": list(_list_causes(tree, partition, target, counts)),
     }  # fmt: skip

@@ -17,9 +17,9 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
-from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, masked
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, mask
 from rota.ids import checked_id
-from rota.settings import VARIABLE, Settings, checked_endpoint, expanded
+from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
     from rota.agent import Agent
@@ -44,6 +44,10 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 @click.option("--zone", help="Its zone; counts as the label zone.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option("--max-partitions", type=click.IntRange(min=0), help="The most partitions that it owns at a time.")
+@click.option("--ordinal", type=click.IntRange(min=0), help="Its number, under protocol ordinal.  [default: its id's]")
+@click.option(
+    "--replicas", type=click.IntRange(min=1), help="How many share, under protocol ordinal.  [default: the live]"
+)
 @click.option("--master", help="Spark master of its own Spark Connect server.  [default: local[*]]")
 @click.option(
     "--conf",
@@ -62,6 +66,8 @@ def command(
     zone: str | None,
     labels: tuple[str, ...],
     max_partitions: int | None,
+    ordinal: int | None,
+    replicas: int | None,
     master: str | None,
     conf: tuple[str, ...],
     spark: str | None,
@@ -93,7 +99,9 @@ def command(
         first = error.errors()[0]
         raise ConfigError(f"--{first['loc'][0]} {first['input']!r}: {first['msg']}. Give another value") from None
     settings = Settings.from_environment()
-    sys.exit(Process(group, worker, live, server, settings, zookeeper or settings.zookeeper).run())
+    process = Process(group, worker, live, server, settings, zookeeper or settings.zookeeper)
+    process.ordinal, process.replicas = ordinal, replicas
+    sys.exit(process.run())
 
 
 def _make_server(
@@ -125,8 +133,8 @@ def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
                 raise ConfigError(
                     f"--conf {key}: everybody reads an argument. Give it as '{key}=${{VAR}}', and set VAR"
                 )
-            hide(expanded(value))
-    return {key: expanded(value) for key, value in pairs.items()}
+            hide(expand(value))
+    return {key: expand(value) for key, value in pairs.items()}
 
 
 def _parse_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -155,6 +163,8 @@ class Process:
     ) -> None:
         self.group, self.worker, self.live, self.server = group, worker, live, server
         self.settings, self.hosts, self.starting = settings, hosts, starting
+        self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
+        self.replicas: int | None = None
         self.wake = threading.Event()
         self.signals = 0  # how often it was asked to leave
         self._ready = False  # whether Spark was ready at the last look
@@ -176,7 +186,7 @@ class Process:
         try:
             with opened(self.settings, self.hosts) as store:
                 tree = GroupState(store, self.group)
-                if not tree.there():
+                if not tree.exists():
                     self._found_group(tree)
                 if not self._start_spark():
                     return 0
@@ -208,6 +218,8 @@ class Process:
             self.say,
             max_shutdown=self.settings.max_shutdown.total_seconds(),
             session_timeout=timeout,
+            ordinal=self.ordinal,
+            replicas=self.replicas,
         )
 
     def _serve(self, store: "Store", agent: "Agent") -> int:
@@ -230,7 +242,7 @@ class Process:
             if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
-            self.wake.wait(SOON if agent.unsettled or agent.state.incarnation is None else LATER)
+            self.wake.wait(agent.find_pause(SOON, LATER))
             self.wake.clear()
 
     def _end_stalled_session(self, store: "Store", bound: float) -> None:
@@ -266,7 +278,7 @@ class Process:
     def _format_line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         pairs = "".join(f" {key}={_quote(value)}" for key, value in facts.items() if value is not None)
-        return masked(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
+        return mask(f"{at} group={self.group} worker={self.worker} event={word}{pairs}")
 
     # --- Spark
 

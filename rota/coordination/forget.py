@@ -17,12 +17,12 @@ from rota.coordination.records import Loads, Partitions
 from rota.coordination.store import Check, Delete, Op
 from rota.errors import ConfigError, Conflict
 from rota.ids import key_of, partition_id
-from rota.settings import known
+from rota.settings import check_known
 
 
 def forget_worker(tree: GroupState, worker: str) -> None:
     """Removes what is kept about a worker. Raises ConfigError while it is live or has a target."""
-    known("worker", worker, workers(tree))
+    check_known("worker", worker, workers(tree))
     if any(view.worker == worker for view in tree.live()):
         raise ConfigError(f"Worker {worker!r} is live. Stop it first, then forget it")
     head = tree.head()
@@ -44,7 +44,7 @@ def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
     Returns their ids. Raises ConfigError while a run consumes one of them. A sensor that still has the pipeline's file
     adds them again at its next look."""
     pipelines = tree.pipelines()
-    known("pipeline", pipeline, set(pipelines))
+    check_known("pipeline", pipeline, set(pipelines))
     ids = tuple(partition_id(pipeline, key) for key in pipelines[pipeline].record.keys)
     _idle(tree, ids, pipeline)
     ops: list[Op] = [Delete(tree.paths.pipeline(pipeline), pipelines[pipeline].version)]
@@ -60,13 +60,13 @@ def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
     a run consumes one. A sensor that still finds them in their source adds them again at its next look."""
     ids = tree.ids()
     if unknown := sorted(set(partitions) - ids.keys()):
-        known("partition", unknown[0], set(ids))
+        check_known("partition", unknown[0], set(ids))
     _idle(tree, partitions, "it")
     for pipeline in sorted({ids[partition] for partition in partitions}):
         gone = {key_of(p) for p in partitions if ids[p] == pipeline}
         tree.update(tree.paths.pipeline(pipeline), Partitions, lambda now, gone=gone: _without(now, gone))  # type: ignore[misc]
         if tree.store.get(tree.paths.load(pipeline)) is not None:
-            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _unloaded(now, gone))  # type: ignore[misc]
+            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _drop_loads(now, gone))  # type: ignore[misc]
     _clear(tree, partitions)
 
 
@@ -75,7 +75,7 @@ def _without(now: Partitions | None, gone: set[str]) -> Partitions:
     return Partitions(keys=tuple(key for key in now.keys if key not in gone), requires=now.requires)
 
 
-def _unloaded(now: Loads | None, gone: set[str]) -> Loads:
+def _drop_loads(now: Loads | None, gone: set[str]) -> Loads:
     now = now or Loads()
     return Loads(rates={key: rate for key, rate in now.rates.items() if key not in gone}, upto=now.upto)
 

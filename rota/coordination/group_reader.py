@@ -57,7 +57,7 @@ class GroupReader:
 
     # --- settings
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the group was founded."""
         return self.store.get(self.paths.meta) is not None
 

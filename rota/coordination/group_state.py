@@ -34,7 +34,7 @@ class GroupState(GroupReader):
         given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
         self.store.wait_active(PATIENCE)
-        if not self.there():
+        if not self.exists():
             self._found(wanted)
         seen = self.read(self.paths.meta, Meta)
         if seen is None:
@@ -65,7 +65,7 @@ class GroupState(GroupReader):
             except Conflict as conflict:
                 if conflict.cause != "exists":
                     raise
-                if not self.there():
+                if not self.exists():
                     ops = [Create(self.paths.meta, encode(meta))]
                     continue
             except Unknown:

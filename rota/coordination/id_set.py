@@ -27,7 +27,7 @@ def pack(ids: Iterable[str]) -> bytes:
         raise ValueError(f"{len(ordered)} ids are above {MAX_IDS}")
     raw, before = bytearray(), b""
     for name in ordered:
-        same = _shared(before, name)
+        same = _count_shared(before, name)
         raw += bytes((same, len(name) - same))
         raw += name[same:]
         before = name
@@ -35,7 +35,7 @@ def pack(ids: Iterable[str]) -> bytes:
     return _HEADER.pack(_MAGIC, len(ordered), zlib.crc32(body)) + body
 
 
-def _shared(a: bytes, b: bytes) -> int:
+def _count_shared(a: bytes, b: bytes) -> int:
     shortest = min(len(a), len(b))
     same = 0
     while same < shortest and a[same] == b[same]:

@@ -11,7 +11,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.records import GroupOverrides, Record, WorkerOverrides
 from rota.errors import ConfigError, Undecodable
 from rota.ids import checked_id
-from rota.settings import known
+from rota.settings import check_known
 
 R = TypeVar("R", bound=Record)
 
@@ -42,7 +42,7 @@ def override(
     max_partitions: int | None = None,
 ) -> WorkerOverrides:
     """Sets the given fields and leaves the others. Raises ConfigError on an unknown worker or a bad value, Undecodable."""
-    known("worker", worker, workers(tree))
+    check_known("worker", worker, workers(tree))
     given = {
         "cordoned": cordoned,
         "draining": draining,
@@ -80,7 +80,7 @@ def resume(tree: GroupState) -> GroupOverrides:
 
 def pin(tree: GroupState, partition: str, worker: str | None) -> GroupOverrides:
     """Pins a partition to a worker, which need not be live yet; None removes the pin. Raises ConfigError."""
-    known("partition", partition, set(tree.ids()))
+    check_known("partition", partition, set(tree.ids()))
     return _pin(tree, {partition}, {partition: checked_id("worker", worker)} if worker is not None else {})
 
 

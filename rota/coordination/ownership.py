@@ -132,13 +132,13 @@ def _set(
         try:
             nodes = tree.store.multi([*checks, *sets])[len(checks) :]
         except Conflict as conflict:
-            there = _there(tree, waiting)
+            there = _read_nodes(tree, waiting)
             if lost:
-                done |= _resolved(there, waiting, record)
+                done |= _resolve(there, waiting, record)
             refused |= {p: w for p, w in _stale(conflict, len(checks), there, waiting).items() if p not in done}
         except Unknown:
             settle(tree.store)
-            done |= _resolved(_there(tree, waiting), waiting, record)
+            done |= _resolve(_read_nodes(tree, waiting), waiting, record)
             if (lost := lost + 1) == TRIES and waiting.keys() - done.keys():
                 raise
         else:
@@ -147,7 +147,7 @@ def _set(
     return done, refused
 
 
-def _there(tree: GroupState, partitions: Iterable[str]) -> dict[str, Node | None]:
+def _read_nodes(tree: GroupState, partitions: Iterable[str]) -> dict[str, Node | None]:
     """The own records as they are now."""
     names = tuple(partitions)
     return dict(zip(names, tree.store.get_many([tree.paths.own(p) for p in names]), strict=True))
@@ -165,7 +165,7 @@ def _stale(
     return dict.fromkeys(moved, CAUSES["version"]) | {culprit: CAUSES.get(conflict.cause, conflict.cause)}
 
 
-def _resolved(there: Mapping[str, Node | None], versions: Mapping[str, int], record: Own) -> dict[str, Node]:
+def _resolve(there: Mapping[str, Node | None], versions: Mapping[str, int], record: Own) -> dict[str, Node]:
     """What a lost reply would have said; a write that is not there may be sent again.
 
     The record at `version + 1` with this very owner is ours: only this incarnation writes its name, and only from

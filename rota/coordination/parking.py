@@ -52,12 +52,12 @@ def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bo
     return True
 
 
-def waiting(parked: Parked, now: float) -> bool:
+def is_waiting(parked: Parked, now: float) -> bool:
     """Whether the park holds at `now` on the server's clock. It does not if that clock went back before the park."""
     return parked.retry_at is None or parked.since <= now < parked.retry_at
 
 
-def unreadable(tree: GroupReader, partition: str) -> str:
+def explain_unreadable(tree: GroupReader, partition: str) -> str:
     """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
     the parked records, the checkpoints and the own records."""
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):

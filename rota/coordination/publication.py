@@ -323,7 +323,7 @@ class _Attempt:
             joined=audit.joined,
             left=audit.left,
             moves=tuple(
-                Moved(partition=m.partition, giver=m.giver, taker=m.taker, reason=m.reason[:300])
+                Moved(partition=m.partition, from_worker=m.from_worker, to_worker=m.to_worker, reason=m.reason[:300])
                 for m in moves[:MAX_MOVES]
             ),
             moved=len(moves),

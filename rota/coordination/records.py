@@ -258,13 +258,13 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch, from `giver` (None: it had no owner) to `taker`; written as `from` and `to`."""
+    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
     partition: PartitionId
-    giver: Annotated[Id | None, Field(alias="from")]
-    taker: Annotated[Id, Field(alias="to")]
+    from_worker: Annotated[Id | None, Field(alias="from")]
+    to_worker: Annotated[Id, Field(alias="to")]
     reason: Annotated[str, Field(max_length=300)]
 
 

@@ -46,7 +46,7 @@ def rename_pipeline(
             last = [told[p].record for p in (was, partition) if p in told and told[p].record.offset == now.offset]
             record = last[0].model_copy(update={"table": now.table}) if last else now  # whose run and rows they were
             tree.put(tree.paths.checkpoint(partition), record)
-    _moved(tree, old, new)
+    _move_partitions(tree, old, new)
     repin(tree, partitions)
     for was in partitions.keys() & set(tree.store.children(tree.paths.checkpoints)):
         _gone(tree, tree.paths.checkpoint(was))
@@ -55,7 +55,7 @@ def rename_pipeline(
             unpark(tree, parked)
 
 
-def _moved(tree: GroupState, old: str, new: str) -> None:
+def _move_partitions(tree: GroupState, old: str, new: str) -> None:
     """The keys and loads of `old` are those of `new`, in one multi."""
     pipelines, loads = tree.pipelines(), tree.loads()
     if old not in pipelines:

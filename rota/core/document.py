@@ -89,10 +89,10 @@ def format_plan(made: Plan) -> dict[str, Any]:
     return {
         "assignment": {worker: list(held) for worker, held in made.assignment.as_dict().items()},
         "moves": [
-            {"partition": m.partition, "from": m.giver, "to": m.taker, "load": m.load, "reason": m.reason}
+            {"partition": m.partition, "from": m.from_worker, "to": m.to_worker, "load": m.load, "reason": m.reason}
             for m in made.moves
         ],
-        "unassigned": [{"partition": u.partition, "from": u.giver, "reason": u.reason} for u in made.unassigned],
+        "unassigned": [{"partition": u.partition, "from": u.from_worker, "reason": u.reason} for u in made.unassigned],
         "measures": measures,
         "memory": dict(made.memory),
     }

@@ -145,7 +145,7 @@ class Claim:
     partition: str
     version: int
     reason: Reason
-    giver: str | None = None
+    from_worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,21 +56,21 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that gets the owner `taker`. `giver` is the owner before, None if there was none."""
+    """A partition that gets the owner `to_worker`. `from_worker` is the owner before, None if there was none."""
 
     partition: str
-    giver: str | None
-    taker: str
+    from_worker: str | None
+    to_worker: str
     load: float
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """A partition that no worker gets now, and why. `giver` is the owner before, None if there was none."""
+    """A partition that no worker gets now, and why. `from_worker` is the owner before, None if there was none."""
 
     partition: str
-    giver: str | None
+    from_worker: str | None
     reason: str
 
 

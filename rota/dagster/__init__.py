@@ -7,5 +7,6 @@ from rota.dagster.component import PipelinesComponent
 from rota.dagster.location import definitions
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors.alerts import Alert, make_alert_sensor
 
-__all__ = ["PipelinesComponent", "SparkResource", "ZooKeeperResource", "definitions"]
+__all__ = ["Alert", "PipelinesComponent", "SparkResource", "ZooKeeperResource", "definitions", "make_alert_sensor"]

@@ -1,4 +1,5 @@
-"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions."""
+"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions,
+`<pipeline>__replay` reads consumed ones again."""
 
 from typing import Any
 
@@ -26,8 +27,21 @@ def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
     """The job that consumes what is new in the partitions of its config, for one worker."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
-        selection=list(names.consumed(pipeline.name)),
+        selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
         tags={**names.consume_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
         executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
+    )
+
+
+def make_replay_job(pipeline: Pipeline, names: Names) -> Job:
+    """The job that reads consumed offsets again and replaces their rows. Its launchpad is filled in: what changed after it
+    was consumed, in the partitions that are selected there, or in those of a backfill."""
+    return dg.define_asset_job(
+        names.replay_job(pipeline.name),
+        selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
+        config={"ops": {names.consume_op(pipeline.name): {"config": {"replay": {"changed": True}}}}},
+        tags={**names.replay_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        executor_def=dg.in_process_executor,
+        description=f"Reads consumed offsets of pipeline `{pipeline.name}` again and replaces their rows.",
     )

@@ -19,11 +19,14 @@ import dagster as dg
 from rota.catalog import Catalog, load
 from rota.dagster import jobs, pipeline_files
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
+from rota.dagster.assets.look import make_checks
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_pipeline_assets
+from rota.dagster.purge import make_purge_job
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors.backlog import make_backlog_sensor
+from rota.dagster.sensors.checks import make_checks_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.ids import checked_id
 from rota.pipeline import Group
@@ -111,15 +114,14 @@ def _merge(
     base = _make_definitions(catalog, names, resources)
     with warnings.catch_warnings():  # some of what this calls is a preview of Dagster's
         warnings.simplefilter("ignore")
-        files = [pipeline_files.load_file(module) for module in modules]
+        own = dg.Definitions.merge(*map(pipeline_files.load_file, modules))
         if names.prefix:
-            theirs = pipeline_files.list_keys(asset for own in files for asset in own.assets or ())
-            longer = {key: key.with_prefix(names.prefix) for key in (*theirs, *_list_plain_keys(catalog))}
-            files = [pipeline_files.rename(own, longer) for own in files]
-    merged = dg.Definitions.merge(base, *files)
+            theirs = (*pipeline_files.list_keys(own.assets or ()), *_list_plain_keys(catalog))
+            own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs})
+    merged = dg.Definitions.merge(base, own)
     if automated := pipeline_files.find_automated(merged.assets or ()):
         merged = dg.Definitions.merge(merged, _automate(automated, names))
-    if any(own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors for own in files):
+    if own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors:
         dg.Definitions.validate_loadable(merged)
     return merged
 
@@ -153,14 +155,20 @@ def _make_definitions(catalog: Catalog, names: Names, resources: Mapping[str, An
             *(make_assignment(group, catalog.of_group(group.name), names) for group in groups),
             *(make_pipeline_assets(pipeline, names) for pipeline in pipelines),
         ],
-        asset_checks=[make_files_check(group, catalog.refused, names) for group in groups],
+        asset_checks=[
+            *(make_files_check(group, catalog.refused, names) for group in groups),
+            *(make_checks(pipeline, names) for pipeline in pipelines),
+        ],
         jobs=[
             *(jobs.make_rebalance_job(group, names) for group in groups),
             *(jobs.make_consume_job(pipeline, names) for pipeline in pipelines),
+            *(jobs.make_replay_job(pipeline, names) for pipeline in pipelines),
+            make_purge_job(pipelines, names),
         ],
         sensors=[
             *(make_membership_sensor(group, catalog, names) for group in groups),
             *(make_backlog_sensor(pipeline, names) for pipeline in pipelines),
+            *(make_checks_sensor(pipeline, names) for pipeline in pipelines),
         ],
         resources={**RESOURCES, **(resources or {})},
     )

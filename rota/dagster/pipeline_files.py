@@ -33,12 +33,10 @@ def find_automated(assets: Iterable[Any]) -> list[dg.AssetKey]:
 
 def rename(own: dg.Definitions, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> dg.Definitions:
     """The same definitions under new keys: in assets, their dependencies and their checks. What the body of an asset or the
-    selection of a job names is left as it is."""
-    if not keys:
-        return own
+    selection of a job names is left as it is. What two files have imported stays one."""
     return dg.Definitions(
-        assets=[_rename(one, keys) for one in own.assets or ()],
-        asset_checks=[_rename(one, keys) for one in own.asset_checks or ()],
+        assets=[_rename(one, keys) for one in {id(one): one for one in own.assets or ()}.values()],
+        asset_checks=[_rename(one, keys) for one in {id(one): one for one in own.asset_checks or ()}.values()],
         jobs=own.jobs,
         schedules=own.schedules,
         sensors=own.sensors,

@@ -77,7 +77,7 @@ class Observer:
         """Reads everything once. Raises what `check` raises, and CoordinationError."""
         self.check()
         now = time.time()
-        if not self.tree.there():
+        if not self.tree.exists():
             return  # the group's membership sensor has not founded it yet
         there = {live.incarnation for live in self.tree.live()}
         for incarnation in there - self.live.keys():

@@ -1,6 +1,7 @@
-"""Reads Dagster's page over GraphQL: whether it answers, and its runs. Dagster is never imported.
+"""Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job. Dagster is never imported.
 
-Law: it only reads. A run counts as launched by a sensor only if Dagster's own run storage says so.
+Law: it changes nothing but by launching jobs. A run counts as launched by a sensor only if Dagster's own
+run storage says so.
 """
 
 import json
@@ -11,13 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota.errors import EnvironmentFailed
+from rota.errors import ConfigError, EnvironmentFailed
 
 RUNS = """query Runs($limit: Int, $cursor: String) { runsOrError(limit: $limit, cursor: $cursor) {
   ... on Runs { results { runId jobName creationTime tags { key value } } }
   ... on PythonError { message } } }"""
 EVENTS = """query Events($run: ID!) { logsForRun(runId: $run) {
   ... on EventConnection { events { __typename ... on MessageEvent { message } } } } }"""
+JOBS = """query Jobs { repositoriesOrError { ... on RepositoryConnection { nodes {
+  name location { name } pipelines { name } } } } }"""
+LAUNCH = """mutation Launch($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
+  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on UnauthorizedError { message }
+  ... on RunConfigValidationInvalid { errors { message } } } }"""
+STATUS = """query Status($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
+WORDS = """query Words($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
+  ... on MessageEvent { message } ... on ExecutionStepFailureEvent {
+    error { message } failureMetadata { description } } } } } }"""
 PID = re.compile(r"pid: (\d+)")
 
 
@@ -58,6 +68,37 @@ class DagsterPage:
         """The id of the run's process, as Dagster logged it; None before it starts. Raises EnvironmentFailed."""
         events = self._ask(EVENTS, run=run)["logsForRun"].get("events", [])
         return next((int(m[1]) for e in events if (m := PID.search(e.get("message") or ""))), None)
+
+    def launch(self, job: str, config: Mapping[str, object]) -> str:
+        """Launches the job as the launchpad does, and returns the run's id. Raises ConfigError where no code location or
+        more than one has it, EnvironmentFailed."""
+        nodes = self._ask(JOBS)["repositoriesOrError"]["nodes"]
+        having = [node for node in nodes if job in {one["name"] for one in node["pipelines"]}]
+        if len(having) != 1:
+            there = "No code location" if not having else "More than one code location"
+            raise ConfigError(
+                f"{there} at {self.address} has the job {job}. Launch it on the page, or set ROTA_DAGSTER"
+            )
+        place = {"repositoryName": having[0]["name"], "repositoryLocationName": having[0]["location"]["name"]}
+        params = {"selector": {**place, "jobName": job}, "runConfigData": config}
+        made = self._ask(LAUNCH, params=params)["launchRun"]
+        if made["__typename"] != "LaunchRunSuccess":
+            why = made.get("message") or "; ".join(one["message"] for one in made.get("errors", []))
+            raise EnvironmentFailed(f"Dagster's page did not launch {job}: {why or made['__typename']}")
+        return str(made["run"]["runId"])
+
+    def read_status(self, run: str) -> str:
+        """Dagster's word for where the run is. Raises EnvironmentFailed."""
+        return str(self._ask(STATUS, run=run)["runOrError"].get("status", "gone"))
+
+    def read_words(self, run: str) -> tuple[str, str]:
+        """The last line that the run's own code logged, and why a step of it failed; empty where there is none. Raises
+        EnvironmentFailed."""
+        events = self._ask(WORDS, run=run)["logsForRun"].get("events", [])
+        said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
+        failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
+        whys = [(one["failureMetadata"] or {}).get("description") or one["error"]["message"] for one in failed]
+        return (said or [""])[-1], " ".join(" ".join(whys).split())
 
     def _ask(self, query: str, **variables: object) -> Mapping[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()

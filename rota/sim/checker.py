@@ -75,15 +75,15 @@ class Checker:
         while self._noted:
             self.breach(*self._noted.pop(0))
 
-    def claimed(self, incarnation: str, partition: str, reason: str) -> None:
+    def note_claim(self, incarnation: str, partition: str, reason: str) -> None:
         """An agent says for which reason it claimed; the record tells whether that was right."""
         self._reasons[incarnation, partition] = reason
 
-    def told(self, partition: str, start: int, end: int) -> None:
+    def note_told(self, partition: str, start: int, end: int) -> None:
         """A run told of a batch; more than once is no harm."""
         self.log.told.append((partition, start, end))
 
-    def planned(self, plan: Plan) -> None:
+    def check_plan(self, plan: Plan) -> None:
         """Budget and cooldown hold; what is published next is judged by the caps that this plan has read."""
         policy, snapshot = self.stage.policy, plan.assignment.snapshot
         voluntary = plan.measures.moves - plan.measures.unavoidable_moves

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rota.core.assignors.registry import ASSIGNORS
+from rota.core.protocols.registry import ASSIGNED
 from rota.errors import ConfigError
 from rota.sim.simulation import Result, Simulation
 from rota.sim.worlds import world
@@ -40,6 +41,7 @@ class Task:
     world: str
     assignor: str
     seed: int
+    protocol: str = ASSIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def run_one(task: Task) -> Result:
     """One simulation. Raises Violation. Its garbage is collected once, at its end."""
     gc.disable()
     try:
-        return Simulation(world(task.world), task.assignor, task.seed).run()
+        return Simulation(world(task.world), task.assignor, task.seed, protocol=task.protocol).run()
     finally:
         gc.enable()
 
@@ -102,13 +104,14 @@ def grid(
     assignors: Sequence[str],
     seeds: Sequence[int],
     jobs: int | None = None,
-    told: Callable[[Result], None] = lambda _: None,
+    tell: Callable[[Result], None] = lambda _: None,
+    protocol: str = ASSIGNED,
 ) -> list[Cell]:
-    """Every assignor in every world with every seed; `told` hears of each result. Raises Violation."""
-    tasks = [Task(w, a, s) for w in worlds for a in assignors for s in seeds]
+    """Every assignor in every world with every seed; `tell` hears of each result. Raises Violation."""
+    tasks = [Task(w, a, s, protocol) for w in worlds for a in assignors for s in seeds]
     found: dict[tuple[str, str], list[Result]] = {}
     for result in run_all(tasks, jobs):
-        told(result)
+        tell(result)
         found.setdefault((result.world, result.assignor), []).append(result)
     return [Cell(w, a, tuple(results)) for (w, a), results in found.items()]
 

@@ -91,7 +91,7 @@ class Controller:
             look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy
         )
         yield self.sim.late("")
-        self.sim.checker.planned(result)
+        self.sim.checker.check_plan(result)
         publication = publication_of(look, result, result.measures.reason or "rebalanced")
         self.sim.parts.publish(self.tree, term, publication)
         self.due = result.due

@@ -140,7 +140,7 @@ class MemoryTable:
             began = (*mine, *(starts.keys() - tokens.keys()))
             sets |= {(p, OFFSET): starts[p] for p in sorted(began) if self._value(p, OFFSET) is None}
             if not sets and self.commits:
-                return self._claimed(mine, newer)
+                return self._make_claim(mine, newer)
             self.pause()
             try:
                 self._land(base, Batch(f"claim {base}", "", "", "", 0, {}, op="claim"), mine, sets)
@@ -160,7 +160,7 @@ class MemoryTable:
             self.pause()
             self._identify()
             try:
-                return self._land(base, batch, claim.tokens, sets, _written(batch))
+                return self._land(base, batch, claim.tokens, sets, _list_written(batch))
             except (Conflicted, EnvironmentFailed) as error:
                 self.pause()
                 if (landed := self.find_commit(batch.id, since)) is not None:
@@ -168,7 +168,7 @@ class MemoryTable:
                 if isinstance(error, EnvironmentFailed):
                     raise
             base = self.version
-            self._unmoved(claim, batch)
+            self._check_unmoved(claim, batch)
         raise EnvironmentFailed(f"no commit in {TRIES} tries. Nothing of this batch was written; try again")
 
     def replace(self, batch: Batch) -> int:
@@ -182,7 +182,7 @@ class MemoryTable:
             beyond = tuple(p for p, (_, end) in batch.ranges.items() if end > (self._value(p, OFFSET) or 0))
             if beyond:
                 raise OffsetGap(f"{beyond} were not consumed so far. Give a range that ends before", partitions=beyond)
-            adds, removes = self._rewritten(batch)
+            adds, removes = self._replace_slices(batch)
             self.pause()
             try:
                 return self._land(base, batch, {}, {}, adds, removes)
@@ -196,7 +196,7 @@ class MemoryTable:
         """See `Table.append`."""
         self.pause()
         self._identify()
-        return self._land(self.version, replace(batch, op="quarantine replay"), {}, {}, _written(batch))
+        return self._land(self.version, replace(batch, op="quarantine replay"), {}, {}, _list_written(batch))
 
     def compact(self, version: int) -> None:
         """Its slices are small."""
@@ -215,7 +215,7 @@ class MemoryTable:
         """The version after `since` that carries this commit id."""
         return next((c.said.version for c in self.commits[since + 1 :] if c.said.commit == commit), None)
 
-    def _unmoved(self, claim: TableClaim, batch: Batch) -> None:
+    def _check_unmoved(self, claim: TableClaim, batch: Batch) -> None:
         if newer := tuple(self.find_newer({p: claim.tokens[p] for p in batch.ranges})):
             self.refused += len(newer)
             raise Fenced(f"Commit of {newer} refused: the table has seen a newer owner", partitions=newer)
@@ -224,7 +224,7 @@ class MemoryTable:
         if moved := self.find_moved({p: claim.offsets[p] for p in batch.ranges}) or anew:
             raise OffsetGap(f"The offset of {moved} moved meanwhile. The next run reads it again", partitions=moved)
 
-    def _claimed(self, mine: Mapping[str, int], newer: Mapping[str, int]) -> TableClaim:
+    def _make_claim(self, mine: Mapping[str, int], newer: Mapping[str, int]) -> TableClaim:
         offsets = {p: self._value(p, OFFSET) or 0 for p in mine}
         return TableClaim(None, self.version, "memory", "{}", mine, offsets, newer)
 
@@ -233,9 +233,9 @@ class MemoryTable:
         if self.commits and (self.commits[0].said.group, self.commits[0].owner) != (self.group, self.owner):
             raise ForeignTable("The table in memory is somebody else's. Nothing was written")
 
-    def _rewritten(self, batch: Batch) -> tuple[list[tuple[str, int, int]], list[Slice]]:
+    def _replace_slices(self, batch: Batch) -> tuple[list[tuple[str, int, int]], list[Slice]]:
         """The slices that stand in place of those that hold rows of the batch's ranges."""
-        adds = _written(batch)
+        adds = _list_written(batch)
         removes: list[Slice] = []
         for p, (start, end) in batch.ranges.items():
             touched = [s for s in self.slices.get(p, {}).values() if s.start < end and s.end > start]
@@ -296,7 +296,7 @@ class MemoryTable:
         return version
 
 
-def _written(batch: Batch) -> list[tuple[str, int, int]]:
+def _list_written(batch: Batch) -> list[tuple[str, int, int]]:
     """The rows of the batch: those of its ranges of which it has a file."""
     there = {file.partition for file in batch.files}
     return [(p, start, end) for p, (start, end) in batch.ranges.items() if p in there]

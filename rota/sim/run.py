@@ -89,7 +89,7 @@ class RunProcess:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, CommittedBatch):
-            self.stage.checker.told(event.partition, event.start, event.end)
+            self.stage.checker.note_told(event.partition, event.start, event.end)
         elif isinstance(event, ParkedPartition) and "Type: rota adopt" in event.reason:
             self.stage.checker.note("restored", event.reason)
         self.stage.heard(self, event)

@@ -71,7 +71,7 @@ class Simulation(Stage):
             self.checker = AloneChecker(self, strict=False)
         self.checker.strict = parts == SHIPPED
         self.policy, self.options = world.policy, options or {}
-        self._found(self.options)
+        self._found_group(self.options)
         self.base = dict(base)
         self.truth.load = dict(base)
         self.reported = {p: load * ROWS for p, load in base.items()}
@@ -87,7 +87,7 @@ class Simulation(Stage):
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
 
-    def _found(self, options: Mapping[str, Any]) -> None:
+    def _found_group(self, options: Mapping[str, Any]) -> None:
         """The group, its policy and its partitions are there."""
         policy = self.world.policy
         keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
@@ -130,7 +130,7 @@ class Simulation(Stage):
         meter = self.meter
         return Result(
             world=self.world.name,
-            assignor=self.assignor,
+            assignor=self.assignor if self.protocol == ASSIGNED else self.protocol,
             seed=self.seed,
             duration=self.world.duration,
             imbalance_p50=meter.percentile(0.5),
@@ -203,9 +203,9 @@ class Simulation(Stage):
     def is_quiet(self, worker: WorkerProcess) -> bool:
         """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
         state = worker.agent.state
-        nothing_new = (
-            worker.seen == self.server.stirred and state.suspended is None and not worker.agent.chooser.pending
-        )
+        chooser = worker.agent.chooser
+        nothing_new = worker.seen == self.server.stirred and state.suspended is None and not chooser.pending
+        nothing_new = nothing_new and (chooser.due is None or chooser.due > worker.agent.clock())
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:

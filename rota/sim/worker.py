@@ -78,7 +78,7 @@ class WorkerProcess:
     def _say(self, word: str, /, **facts: object) -> None:
         """One decision, in the same step as the write that it tells of."""
         if word == "claimed" and "partition" in facts:  # of many at a time none is forced
-            self.stage.checker.claimed(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
+            self.stage.checker.note_claim(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
         if word.endswith("-refused"):
             self.seen = -1  # somebody else was first
         self.stage.said(self, word, facts)

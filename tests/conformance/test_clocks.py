@@ -9,7 +9,7 @@ from rota.catalog import Catalog
 from rota.coordination import membership, ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
-from rota.coordination.parking import park, waiting
+from rota.coordination.parking import is_waiting, park
 from rota.coordination.records import Live
 from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
@@ -27,10 +27,10 @@ def test_a_parked_partition_is_tried_again() -> None:
     tree = GroupState(MemoryServer(clock=lambda: clock[0]).connect(), "g")
     tree.found()
     parked = park(tree, "p:a", "bad", retry_after=5.0)
-    assert waiting(parked, clock[0] + 4)
-    assert not waiting(parked, clock[0] + 5)
-    assert not waiting(parked, clock[0] - BACK)
-    assert waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
+    assert is_waiting(parked, clock[0] + 4)
+    assert not is_waiting(parked, clock[0] + 5)
+    assert not is_waiting(parked, clock[0] - BACK)
+    assert is_waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
 
 
 def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:

@@ -21,7 +21,7 @@ from tests.conformance.worlds import World
 
 def test_a_group_is_founded_once_by_whoever_comes_first(world: World, group: str) -> None:
     trees = [GroupState(world.connect(), group) for _ in range(2)]
-    assert not trees[0].there()
+    assert not trees[0].exists()
     with pytest.raises(ConfigError, match="is not in this ZooKeeper"):
         trees[0].meta()
     ids = {tree.found().id for tree in trees}

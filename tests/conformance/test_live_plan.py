@@ -94,7 +94,9 @@ def test_what_an_assignor_remembers_is_kept_between_epochs(
     if between is forgotten:
         assert not moves
         return
-    assert {(m.giver, m.taker, m.reason) for m in moves} == {("w1", "w2", "w1 scored 80 above w2 for long enough")}
+    assert {(m.from_worker, m.to_worker, m.reason) for m in moves} == {
+        ("w1", "w2", "w1 scored 80 above w2 for long enough")
+    }
     assert "hit_high" not in tree.controller().record.memory["avg-shed"]
 
 
@@ -122,7 +124,7 @@ def test_moves_reasons_and_memory_are_published_as_printed(
         assert {w: sorted(t.partitions) for w, t in targets.items() if t.partitions} == {
             w: sorted(held) for w, held in said["assignment"].items() if held
         }
-        assert [(m.partition, m.giver, m.taker, m.reason) for m in published.moves] == [
+        assert [(m.partition, m.from_worker, m.to_worker, m.reason) for m in published.moves] == [
             (m["partition"], m["from"], m["to"], m["reason"]) for m in said["moves"]
         ]
         assert said["moves"]

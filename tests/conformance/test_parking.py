@@ -1,7 +1,7 @@
 """Parked partitions."""
 
 from rota.coordination.memory import MemoryServer
-from rota.coordination.parking import park, unpark, waiting
+from rota.coordination.parking import is_waiting, park, unpark
 from tests.conformance.balanced_group import Group
 
 
@@ -14,7 +14,7 @@ def test_a_parked_partition_waits_longer_after_each_failure_of_the_same_offset()
     assert park(tree, "flights:UA", "changed").retry_at is None
     assert set(tree.parked()) == {"flights:AA", "flights:UA"}
     parked = waits[2]
-    assert [waiting(parked, now) for now in (119.9, 120.0)] == [True, False]
-    assert waiting(tree.parked()["flights:UA"].record, 1e12)
+    assert [is_waiting(parked, now) for now in (119.9, 120.0)] == [True, False]
+    assert is_waiting(tree.parked()["flights:UA"].record, 1e12)
     assert unpark(tree, "flights:AA")
     assert not unpark(tree, "flights:AA")

@@ -60,7 +60,7 @@ SAMPLES: list[Record] = [
         epoch=7,
         at=1.5,
         sentence="Epoch 7: w2 left.",
-        moves=(Moved(partition="p:a", giver="w2", taker="w1", reason="w2 left"),),
+        moves=(Moved(partition="p:a", from_worker="w2", to_worker="w1", reason="w2 left"),),
         moved=1,
         before={"w1": 1},
         after={"w1": 2},

@@ -10,8 +10,8 @@ from rota.coordination import alone, membership, overrides, ownership, repair
 from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
+from rota.coordination.parking import explain_unreadable as kept_back
 from rota.coordination.parking import note_refusal, park
-from rota.coordination.parking import unreadable as kept_back
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store

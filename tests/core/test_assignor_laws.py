@@ -57,11 +57,11 @@ def check(case: tuple[list[Worker], list[Partition], dict[str, str]], made: Plan
         assert cap is None or len(some) <= cap
     assert len(placed) == most_placed(workers, partitions, owners)
     after = {p: w for w, some in held.items() for p in some}
-    assert {(m.partition, m.giver, m.taker) for m in made.moves} == {
+    assert {(m.partition, m.from_worker, m.to_worker) for m in made.moves} == {
         (p, owners.get(p), w) for p, w in after.items() if owners.get(p) != w
     }
-    assert made.measures.moves == sum(m.giver is not None for m in made.moves)
-    assert made.measures.placements == sum(m.giver is None for m in made.moves)
+    assert made.measures.moves == sum(m.from_worker is not None for m in made.moves)
+    assert made.measures.placements == sum(m.from_worker is None for m in made.moves)
     assert made.measures.unavoidable_moves <= made.measures.moves
     assert all(m.reason for m in made.moves)
     assert all(u.reason for u in made.unassigned)
@@ -106,8 +106,8 @@ def test_join_and_leave_move_only_what_they_must(assignor: str) -> None:
     left = plan(Snapshot.of(team[1:], parts, owners), assignor, memory=first.memory)
     assert {m.partition for m in left.moves} == set(first.assignment.partitions_of("w0"))
     joined = plan(Snapshot.of([*team, Worker("w9")], parts, owners), assignor, memory=first.memory)
-    assert {m.taker for m in joined.moves} <= {"w9"}
-    assert all(m.giver is not None for m in joined.moves)
+    assert {m.to_worker for m in joined.moves} <= {"w9"}
+    assert all(m.from_worker is not None for m in joined.moves)
 
 
 @pytest.mark.parametrize("assignor", NAMES)

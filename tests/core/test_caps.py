@@ -30,7 +30,7 @@ def breaches(case: Case, done: Plan, allowed: int | None, whole: Plan) -> list[s
     found = [f"{w} ends with {len(after.get(w, ()))}" for w in cap if len(after.get(w, ())) > cap[w]]
     given_up = {u.partition for u in done.unassigned}
     held = Counter(o for p, o in owners.items() if p not in given_up)
-    moves = [(m.giver or "", m.taker) for m in done.moves]
+    moves = [(m.from_worker or "", m.to_worker) for m in done.moves]
     if over_at(moves, held, cap) and clean(tuple(moves), tuple(held.items()), tuple(cap.items())):
         found.append(f"over a cap at moves {over_at(moves, held, cap)}, which another order avoids")
     if allowed is not None and done.measures.moves - done.measures.unavoidable_moves > allowed:
@@ -111,7 +111,7 @@ def test_the_laws_see_a_plan_without_one_of_its_guards(
 
 
 def of(case: Case) -> list[tuple[str, str | None, str]]:
-    return [(m.partition, m.giver, m.taker) for m in made(case, "sticky", None).moves]
+    return [(m.partition, m.from_worker, m.to_worker) for m in made(case, "sticky", None).moves]
 
 
 @pytest.mark.parametrize("allowed", BUDGETS)

@@ -34,7 +34,7 @@ from rota.ids import (
     unescape,
 )
 from rota.pipeline import Pipeline, delta, files
-from rota.settings import Settings, checked_endpoint, expanded, known
+from rota.settings import Settings, check_known, checked_endpoint, expand
 
 HUGE = "a" * 10_000_000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -293,8 +293,8 @@ def test_a_document_that_means_harm(name: str) -> None:
 def test_what_is_unknown_or_not_set_is_told_in_one_line(word: str) -> None:
     text = WORDS[word]
     for told in (
-        lambda: known("worker", text, ["w1"]),
-        lambda: expanded(f"{text}${{NOT_SET_HERE}}", {}),
+        lambda: check_known("worker", text, ["w1"]),
+        lambda: expand(f"{text}${{NOT_SET_HERE}}", {}),
         lambda: checked_hosts(text),
         lambda: Settings.from_environment({"ROTA_SESSION_TIMEOUT": text}),
         lambda: Pipeline(files("x", format=text, schema="n int"), delta("t")),  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def test_every_prefix_goes_on_to_the_same_end(assignor: str, case: Any) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners), assignor)
     cordoned = {w.id for w in workers if w.state == "cordoned"}
-    assume(not any(u.giver in cordoned for u in made.unassigned))
+    assume(not any(u.from_worker in cordoned for u in made.unassigned))
     assert {*ends_of_prefixes(assignor, workers, partitions, owners)} <= {frozenset(read_owners(made).items())}
 
 
@@ -38,7 +38,7 @@ def ends_of_prefixes(
     """Where the plan comes from ends from each prefix of its own moves."""
     done = dict(owners)
     for move in plan(Snapshot.of(workers, partitions, owners), assignor).moves:
-        done[move.partition] = move.taker
+        done[move.partition] = move.to_worker
         yield frozenset(read_owners(plan(Snapshot.of(workers, partitions, done), assignor)).items())
 
 
@@ -67,7 +67,7 @@ def test_going_on_by_load_ends_as_low_or_within_the_tolerance(seed: int, toleran
     made = plan(snapshot, "sticky-load", {"tolerance": tolerance})
     done = dict(owners)
     for move in made.moves:
-        done[move.partition] = move.taker
+        done[move.partition] = move.to_worker
         again = plan(Snapshot.of(snapshot.workers, parts, done), "sticky-load", {"tolerance": tolerance})
         limit = max(made.measures.imbalance_after or 1.0, 1 + tolerance)
         assert (again.measures.imbalance_after or 1.0) <= limit * 1.01

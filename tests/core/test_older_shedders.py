@@ -100,8 +100,10 @@ def test_placement_counts_the_mean_of_those_that_may_take_it() -> None:
     team = [Worker(w, labels={"disk": "hdd" if w == "a" else "ssd"}, usage={"cpu": u}) for w, u in usage.items()]
     parts = [Partition(f"p{i}", requires={"disk": "ssd"}) for i in range(20)]
     made = plan(Snapshot.of(team, parts, {}), "threshold-shed")
-    assert {m.taker for m in made.moves} == {"b"}  # exactly 10 below: low enough
-    assert {m.taker for m in plan(Snapshot.of(team, parts, {}), "threshold-shed", {"threshold": 11}).moves} == {*"bcd"}
+    assert {m.to_worker for m in made.moves} == {"b"}  # exactly 10 below: low enough
+    assert {m.to_worker for m in plan(Snapshot.of(team, parts, {}), "threshold-shed", {"threshold": 11}).moves} == {
+        *"bcd"
+    }
 
 
 def test_placement_takes_an_idle_worker_as_it_is_now() -> None:
@@ -109,7 +111,9 @@ def test_placement_takes_an_idle_worker_as_it_is_now() -> None:
     team = [Worker("a", usage={"cpu": 0.5, "rate": 1.0}), Worker("b", usage={"cpu": 0.0})]
     parts = [Partition("held"), *(Partition(f"p{i}") for i in range(20))]
     memory = {"threshold-shed": {"usage": {"a": 50.0, "b": 90.0}}}
-    assert {m.taker for m in plan(Snapshot.of(team, parts, {"held": "a"}), "threshold-shed", {}, memory).moves} == {"b"}
+    assert {m.to_worker for m in plan(Snapshot.of(team, parts, {"held": "a"}), "threshold-shed", {}, memory).moves} == {
+        "b"
+    }
 
 
 @pytest.mark.parametrize("assignor", ["threshold-shed", "uniform-shed"])

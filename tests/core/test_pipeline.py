@@ -9,7 +9,7 @@ from rota.catalog import load
 from rota.errors import ConfigError
 from rota.ids import checked_id
 from rota.pipeline import Files
-from rota.settings import Settings, expanded
+from rota.settings import Settings, expand
 
 GOOD = """
 from rota import Group, Pipeline, delta, files
@@ -92,9 +92,9 @@ def test_settings_say_which_variable_is_wrong() -> None:
 
 
 def test_variables_are_expanded_late_and_named_when_missing() -> None:
-    assert expanded("${A}/x", {"A": "/data"}) == "/data/x"
+    assert expand("${A}/x", {"A": "/data"}) == "/data/x"
     with pytest.raises(ConfigError, match="Set the environment variable B"):
-        expanded("${B}/x", {})
+        expand("${B}/x", {})
 
 
 @pytest.mark.parametrize("bad", ["", ".", "-x", "a/b", "é", "x" * 129, None, 3, True])

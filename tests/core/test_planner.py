@@ -45,7 +45,7 @@ def test_unavoidable_moves_are_exempt_from_budget_and_cooldown() -> None:
 def test_the_most_burdened_gives_first() -> None:
     owners = {f"a{i}": "w1" for i in range(6)} | {f"b{i}": "w2" for i in range(9)} | {"c": "w3"}
     made = plan(build_plain_snapshot(["w1", "w2", "w3"], owners), policy=Policy(budget=2))
-    assert [m.giver for m in made.moves] == ["w2", "w2"]
+    assert [m.from_worker for m in made.moves] == ["w2", "w2"]
 
 
 def test_cooldown_waits_and_says_until_when() -> None:
@@ -68,7 +68,7 @@ def test_grace_waits_for_a_worker_that_may_return() -> None:
     waiting = plan(build_plain_snapshot(["w0", "w1"], owners, 110.0, w2=100.0), policy=policy)
     assert not waiting.moves
     assert waiting.due == 130.0
-    assert {(u.giver, u.reason) for u in waiting.unassigned} == {("w2", "w2 may return until 130")}
+    assert {(u.from_worker, u.reason) for u in waiting.unassigned} == {("w2", "w2 may return until 130")}
     back = plan(build_plain_snapshot(["w0", "w1", "w2"], owners, 120.0), policy=policy)
     assert not back.moves
     assert not back.unassigned
@@ -171,7 +171,7 @@ def test_what_makes_room_comes_first_and_is_not_counted() -> None:
     team = [Worker("w1", state="draining"), Worker("w2", max_partitions=2), Worker("w3")]
     partitions = [Partition("x", pin="w2"), Partition("y"), Partition("z")]
     made = plan(Snapshot.of(team, partitions, {"x": "w1", "y": "w2", "z": "w2"}), policy=Policy(budget=0))
-    assert [(m.giver, m.taker) for m in made.moves] == [("w2", "w3"), ("w1", "w2")]
+    assert [(m.from_worker, m.to_worker) for m in made.moves] == [("w2", "w3"), ("w1", "w2")]
     assert made.measures.unavoidable_moves == 2
 
 
@@ -181,9 +181,9 @@ def test_an_interrupted_budget_goes_on_to_the_same_end() -> None:
     end = read_owners(plan(build_snapshot(team, owners)))
     made = plan(build_snapshot(team, owners), policy=Policy(budget=2))
     for done in range(len(made.moves) + 1):
-        after = owners | {m.partition: m.taker for m in made.moves[:done]}
+        after = owners | {m.partition: m.to_worker for m in made.moves[:done]}
         while (more := plan(build_snapshot(team, after), policy=Policy(budget=2))).moves:
-            after |= {m.partition: m.taker for m in more.moves}
+            after |= {m.partition: m.to_worker for m in more.moves}
         assert after == end
 
 

@@ -92,7 +92,7 @@ def test_every_interruption_goes_on_to_the_same_end(seed: int) -> None:
     made = plan(Snapshot.of(workers, partitions, owners))
     done = dict(owners)
     for n, move in enumerate(made.moves):
-        done[move.partition] = move.taker
+        done[move.partition] = move.to_worker
         if n % max(len(made.moves) // 9, 1) == 0:
             again = plan(Snapshot.of(workers[::-1], partitions, done))
             assert again.assignment.as_dict() == made.assignment.as_dict()

@@ -23,16 +23,19 @@ def untrue(case: Case, made: Plan) -> list[Move]:
     after = {w: len(held) for w, held in made.assignment.as_dict().items()}
     had = Counter(owners.values())
     kept = Counter(w for p, w in owners.items() if w in team and may_hold(team[w], parts[p], w))
-    takers = {m.taker for m in made.moves}
+    takers = {m.to_worker for m in made.moves}
 
     def true(move: Move) -> bool:
-        giver, part, said = team.get(move.giver or ""), parts[move.partition], move.reason
+        giver, part, said = team.get(move.from_worker or ""), parts[move.partition], move.reason
         if giver is None:
-            return said == (f"{move.giver} left" if move.giver else "it had no owner")
+            return said == (f"{move.from_worker} left" if move.from_worker else "it had no owner")
         if giver.state == "draining":
             return said == f"{giver.id} is draining"
         if not may_hold(giver, part, giver.id):
-            return said.startswith(f"{giver.id} lacks ") or said == f"pinned to {part.pin}" == f"pinned to {move.taker}"
+            return (
+                said.startswith(f"{giver.id} lacks ")
+                or said == f"pinned to {part.pin}" == f"pinned to {move.to_worker}"
+            )
         if found := re.fullmatch(rf"{giver.id} was (\d+) over its cap of (\d+)", said):
             return int(found[2]) == giver.max_partitions == had[giver.id] - int(found[1])
         if found := re.fullmatch(rf"{giver.id} was (\d+) over its quota of (\d+)", said):
@@ -41,8 +44,8 @@ def untrue(case: Case, made: Plan) -> list[Move]:
             return giver.id in takers
         found = re.fullmatch(r"its (?:slice|hash|turn) (?:belongs to|is) (\w+)(?:'s)?(?:, but \1 is full)?", said)
         if found is None or not said.endswith("is full"):
-            return found is not None and found[1] == move.taker
-        return found[1] != move.taker and after.get(found[1], 0) == team[found[1]].max_partitions
+            return found is not None and found[1] == move.to_worker
+        return found[1] != move.to_worker and after.get(found[1], 0) == team[found[1]].max_partitions
 
     return [m for m in made.moves if not true(m)]
 
@@ -76,15 +79,15 @@ def test_who_carried_more_than_the_mean_did_so_before_the_plan(seed: int) -> Non
     owners = {p.id: rng.choice([*(w.id for w in team), "gone"]) for p in parts}
     mean = sum(p.load for p in parts) / len(team)
     for move in plan(Snapshot.of(team, parts, owners), "sticky-load", {"tolerance": 0}).moves:
-        if found := re.fullmatch(rf"{move.giver} carried (\d+\.\d\d) times the mean", move.reason):
-            carried = sum(p.load for p in parts if owners[p.id] == move.giver) / mean
+        if found := re.fullmatch(rf"{move.from_worker} carried (\d+\.\d\d) times the mean", move.reason):
+            carried = sum(p.load for p in parts if owners[p.id] == move.from_worker) / mean
             assert found[1] == f"{carried:.2f}"
 
 
 def test_who_was_wished_for_and_is_full_is_not_the_taker() -> None:
     team = [Worker("w1", max_partitions=1), Worker("w2"), Worker("w3")]
     made = plan(Snapshot.of(team, [Partition(f"p{i}") for i in range(6)], {f"p{i}": "w3" for i in range(6)}), "range")
-    assert {m.partition: (m.taker, m.reason) for m in made.moves if m.partition in ("p0", "p1")} == {
+    assert {m.partition: (m.to_worker, m.reason) for m in made.moves if m.partition in ("p0", "p1")} == {
         "p0": ("w1", "its slice belongs to w1"),
         "p1": ("w2", "its slice belongs to w1, but w1 is full"),
     }

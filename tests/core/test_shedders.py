@@ -54,14 +54,14 @@ def test_one_pairing_step_of_the_article() -> None:
     first, second = rounds(plan(worlds([20, 51, 52, 80, 80, 80]), "avg-shed", options), 1, "avg-shed", options)
     assert not first.moves
     assert sorted(reported(second)) == [50, 50, 51, 52, 80, 80]
-    assert {(m.giver, m.taker) for m in second.moves} == {("w5", "w0")}
+    assert {(m.from_worker, m.to_worker) for m in second.moves} == {("w5", "w0")}
     assert "scored 60 above w0" in second.moves[0].reason
 
 
 def test_threshold_shed_over_places() -> None:
     made = plan(worlds([20, 51, 52, 80, 80, 80]), "threshold-shed", {})
-    assert {m.taker for m in made.moves} == {"w0"}
-    assert {m.giver for m in made.moves} == {"w3", "w4", "w5"}
+    assert {m.to_worker for m in made.moves} == {"w0"}
+    assert {m.from_worker for m in made.moves} == {"w3", "w4", "w5"}
 
 
 def test_ten_at_80_and_one_at_0_must_act() -> None:
@@ -243,7 +243,7 @@ def test_the_silent_are_named() -> None:
 
 def test_uniform_shed_serves_the_busiest_only() -> None:
     made = plan(worlds([10, 50, 80, 80]), "uniform-shed", {})
-    assert {m.giver for m in made.moves} == {"w2"}
+    assert {m.from_worker for m in made.moves} == {"w2"}
     assert sum(m.load for m in made.moves) <= 0.2 * 70 * EACH + 1000
     assert not plan(worlds([60, 62, 80, 80]), "uniform-shed", {}).moves
 

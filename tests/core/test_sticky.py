@@ -33,7 +33,7 @@ def test_cordoned_keeps_and_draining_gives() -> None:
     held = made.assignment.as_dict()
     assert set(held) == {"w0", "w2", "w3"}
     assert sorted(len(h) for h in held.values()) == [4, 4, 4]
-    assert {m.giver for m in made.moves} == {"w1"}
+    assert {m.from_worker for m in made.moves} == {"w1"}
 
 
 def test_more_than_the_caps_allow_is_listed() -> None:

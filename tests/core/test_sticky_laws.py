@@ -50,7 +50,7 @@ def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
     made = plan(Snapshot.of(workers, partitions, owners))
     done = dict(owners)
     for move in made.moves:
-        done[move.partition] = move.taker
+        done[move.partition] = move.to_worker
         again = plan(Snapshot.of(workers, partitions, done))
         assert again.assignment.as_dict() == made.assignment.as_dict()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import backlog
+from rota.backlog import find_work
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -74,12 +74,12 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     for failures, wait in ((1, 5.0), (2, 10.0), (3, 20.0)):
         (parked,) = world.run("a")
         assert (parked.failures, parked.retry_at) == (failures, now[0] + wait)
-        assert not backlog(world.tree, world.pipeline, world.ports.source)
+        assert not find_work(world.tree, world.pipeline, world.ports.source)
         (dropped,) = world.run("a")
         assert isinstance(dropped, DroppedPartition)
         assert dropped.reason.startswith("it is parked: ValueError")
         now[0] += wait
-        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
+        assert [w.lags for w in find_work(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
     assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert not world.tree.parked()

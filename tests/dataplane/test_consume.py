@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.backlog import backlog, owners
+from rota.backlog import find_work, read_owners
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
@@ -28,13 +28,13 @@ def test_what_lands_is_consumed_once(world: World) -> None:
             world.rows(key, str(i), 10)
     assert world.ports.source.list_keys() == ("b", "carrier=AA")
     world.give("carrier=AA", "b")
-    (work,) = backlog(world.tree, world.pipeline, world.ports.source)
+    (work,) = find_work(world.tree, world.pipeline, world.ports.source)
     assert (work.worker, work.lags) == ("w1", {"p:b": (0, 1), "p:carrier=AA": (0, 3)})
     events = world.run("carrier=AA", "b")
     assert all(isinstance(e, CommittedBatch) for e in events), events
     told = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
     assert told == {"p:carrier=AA": (0, 3, 30, 0, 0), "p:b": (0, 1, 10, 0, 0)}
-    assert not backlog(world.tree, world.pipeline, world.ports.source)
+    assert not find_work(world.tree, world.pipeline, world.ports.source)
     assert {type(e) for e in world.run("carrier=AA", "b")} == {IdlePartition}
     world.rows("b", "later", 5)
     (event, _) = sorted(world.run("carrier=AA", "b"), key=lambda e: e.partition)
@@ -57,7 +57,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
     world.give("a", "b", incarnation=world.join("w1"))
     world.give("a")  # b is on its way to somebody else
     world.tree.grow("p", ("d",))
-    found = owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
+    found = read_owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
     assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p:a",)]
     assert found.skipped["p:b"] == "epoch 3 gives it to another worker than w1"
     assert found.skipped["p:d"] == "nobody owns it"
@@ -110,11 +110,11 @@ def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World
     world.rows("a", "2", 0)
     world.give("a")
     if start == "latest":
-        assert [w.lags for w in backlog(world.tree, world.pipeline, world.ports.source)] == [
+        assert [w.lags for w in find_work(world.tree, world.pipeline, world.ports.source)] == [
             {"p:a": (0, 3)}
         ]  # nobody looked yet
         assert [type(e) for e in world.run("a")] == [IdlePartition]
-        assert not backlog(world.tree, world.pipeline, world.ports.source)
+        assert not find_work(world.tree, world.pipeline, world.ports.source)
     world.rows("a", "3", 1)
     world.until_idle("a")
     assert sum(words(world).values()) == rows
@@ -263,7 +263,7 @@ def test_an_older_table_parks_its_partitions(world: World) -> None:
     shutil.copytree(world.folder / "backup", world.table)
     (parked,) = world.run("a")
     assert "an older table was restored" in parked.reason
-    assert not backlog(world.tree, world.pipeline, world.ports.source)
+    assert not find_work(world.tree, world.pipeline, world.ports.source)
 
 
 def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:

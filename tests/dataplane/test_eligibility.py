@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import backlog, owners
+from rota.backlog import find_work, read_owners
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.memory import MemoryStore
@@ -123,9 +123,9 @@ def test_a_run_the_backlog_and_a_click_agree(tmp_path: Path, obstacle: str) -> N
     node = register_run(world.tree, "mine", me, ["p:a"])
     rights = read_rights(world.tree, me, node, ["p:a"])
     world.tree.store.delete(node, -1)
-    click = owners(world.tree, world.pipeline, ["p:a"])
+    click = read_owners(world.tree, world.pipeline, ["p:a"])
     assert click.skipped == rights.dropped
     assert bool(obstacle) == bool(rights.dropped)
-    assert [work.incarnation for work in backlog(world.tree, world.pipeline, world.ports.source)] == (
+    assert [work.incarnation for work in find_work(world.tree, world.pipeline, world.ports.source)] == (
         [] if obstacle else [me]
     )

@@ -21,7 +21,7 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import LogEntry
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline
-from rota.rewritten import rewritten
+from rota.rewritten import explain_rewritten
 from tests.dataplane.conftest import log
 from tests.dataplane.landing_folders import land, source, unlooked
 from tests.waiting import wait_until
@@ -222,7 +222,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         land(tmp_path, f"x/{name}.json")
         one.assign_offsets(("p:x",))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
-    real, armed = file_index.FileIndex._replaced, [True]
+    real, armed = file_index.FileIndex._rewrite_renewed, [True]
 
     def meanwhile(*args: object) -> object:
         found = real(*args)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
                 one.assign_offsets(("p:x",))
         return found
 
-    monkeypatch.setattr(file_index.FileIndex, "_replaced", meanwhile)
+    monkeypatch.setattr(file_index.FileIndex, "_rewrite_renewed", meanwhile)
     one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
     files = open_table(one.index.path).file_uris()
@@ -261,16 +261,16 @@ def test_a_file_written_in_two_parts_around_settle_is_stopped_or_told(tmp_path: 
     grown(tmp_path, "x/1.json")
     assert "changed after it got its offset" in str(one.find_broken({"p:x": (0, 1)})["p:x"])
     log = [commit(2, y=(0, 1), z=(0, 1))]
-    assert not rewritten(one, log)
+    assert not explain_rewritten(one, log)
     grown(tmp_path, "y/1.json")
     (tmp_path / "land/z/1.json").unlink()
     assert one.read_ends(("p:y",)) == {"p:y": 1}, "it is not new"
-    assert rewritten(one, log) == {
+    assert explain_rewritten(one, log) == {
         "p:y": "y/1.json (offset 0) changed after being consumed: what is in there now is not in the table. A replay "
         "takes it: from 0 to 1"
     }
     one.as_now({"p:y": (0, 1)}).index.keep(("p:y",))  # as a replay does
-    assert not rewritten(one, log)
+    assert not explain_rewritten(one, log)
 
 
 def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_looked_at(
@@ -283,13 +283,13 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     for name in names:
         grown(tmp_path, name)
     log = [commit(4, x=(4, 8)), commit(3, "skip", x=(3, 4)), commit(2, x=(2, 3)), commit(1, "claim")]
-    said = rewritten(one, log)["p:x"]
+    said = explain_rewritten(one, log)["p:x"]
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
     looked: list[LandedFile] = []
     real = FilesSource._read_state
     monkeypatch.setattr(FilesSource, "_read_state", lambda self, file: looked.append(file) or real(self, file))
-    assert rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
+    assert explain_rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 
 
@@ -443,7 +443,7 @@ def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: P
     assert not one.find_broken({"p:x": (0, 1)})
     again = one.as_now({"p:x": (0, 2), "p:y": (0, 1)})
     assert set(again.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:x"}
-    assert not rewritten(one, [commit(2, x=(0, 2), y=(0, 1))])
+    assert not explain_rewritten(one, [commit(2, x=(0, 2), y=(0, 1))])
 
 
 def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(

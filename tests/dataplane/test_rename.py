@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from rota import rename as verb
 from rota.adopt import adopt
-from rota.backlog import lags
+from rota.backlog import read_lags
 from rota.catalog import load
 from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.membership import end_run, register_run
@@ -144,7 +144,7 @@ def settled(world: World, old: str, new: str, end: int) -> None:
         (p for p in past if p.op == "commit"),
     )
     assert counts(f"{new}:a", 0, made.attempt)
-    assert lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
+    assert read_lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
     assert world.tree.partitions().keys() == {new}
     assert world.tree.partitions()[new].keys == ("a",)
     assert world.tree.overrides().pins == {f"{new}:a": "w1"}
@@ -197,7 +197,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "the index is renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "quarantine"),
     "the quarantine is renamed": (renaming, "read_renamed_positions", lambda *_: True),
     "before the checkpoints": (verb.coordination, "rename_pipeline", lambda *_: True),
-    "within the group's records": (verb.coordination, "_moved", lambda *_: True),
+    "within the group's records": (verb.coordination, "_move_partitions", lambda *_: True),
     "before the pins": (verb.coordination, "repin", lambda *_: True),
     "before the old checkpoints go": (verb.coordination, "_gone", lambda *_: True),
     "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
@@ -288,14 +288,14 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 
         def kept(index: FileIndex, table: DeltaTable, old: str, new: str) -> list[Any]:
             actions: list[Any] = []
-            for said, file in index._named(table):
+            for said, file in index._read_named_files(table):
                 rows = pq.read_table(file.path)
                 ids = pa.array([rename_id(p, old, new) for p in rows["partition"].to_pylist()])
-                actions += index._written(rows.set_column(0, rows.field(0), ids), change=True)
+                actions += index._write_files(rows.set_column(0, rows.field(0), ids), change=True)
                 actions.append(RemoveAction(said["path"], True, 0, size=said["size_bytes"]))
             return actions
 
-        monkeypatch.setattr(FileIndex, "_renamed_rows", kept)
+        monkeypatch.setattr(FileIndex, "_rewrite_renamed", kept)
     rename(small.tree, "p", small.pipeline)
     late.assign_offsets(("p:a",))
     assert FilesSource.of(small.pipeline).locate("q:a", 0) == "a/1.json"

@@ -122,7 +122,7 @@ class Line:
     def epoch(self, group: str) -> Any:
         """The audit of the group's last publication; None before the first."""
         with self.tree(group) as tree:
-            return (tree.epochs(1) or (None,))[-1] if tree.there() else None
+            return (tree.epochs(1) or (None,))[-1] if tree.exists() else None
 
     def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
         """The first last publication for which `true` holds."""

@@ -1,5 +1,7 @@
 """Law: what the sensors know of runs does not hang on what this machine's clock did since, nor on a name server."""
 
+import errno
+import socket
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -52,3 +54,19 @@ def test_a_host_without_an_address_is_not_known_to_be_gone(host: str) -> None:
     instance = Instance(there)
     assert runs.Runs(instance, "job", {}).list_unfinished() == [there.dagster_run]  # type: ignore[arg-type]
     assert instance.failed == []
+
+
+@pytest.mark.parametrize(
+    "said", [TimeoutError("slow"), OSError(errno.ENETUNREACH, "no way"), ConnectionResetError("busy")]
+)
+def test_only_a_server_that_refuses_is_gone(said: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on another machine, or behind a firewall, was reported as failed while it went on."""
+
+    def connect(*_: object) -> None:
+        raise said
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    there = run(Status.STARTED, 0.0, '{"host": "code-server", "port": 4000}')
+    assert runs.Runs(Instance(there), "job", {}).list_unfinished() == [there.dagster_run]  # type: ignore[arg-type]
+    said = ConnectionRefusedError("nobody listens")
+    assert runs.Runs(Instance(there), "job", {}).list_unfinished() == []  # type: ignore[arg-type]

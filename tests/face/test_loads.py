@@ -42,17 +42,19 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
         *(f"{p}/{asset}" for p in "abc" for asset in ("ownership", "records", "checkpoints")),
     }
     assert {s.name for s in repository.sensor_defs} == {
-        *("day__membership", "night_2dshift__membership", "a__backlog", "b__backlog", "c__backlog"),
+        *("day__membership", "night_2dshift__membership"),
+        *(f"{p}__{sensor}" for p in "abc" for sensor in ("backlog", "checks")),
     }
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
-        *("day__rebalance", "night_2dshift__rebalance", "a__consume", "b__consume", "c__consume"),
+        *("day__rebalance", "night_2dshift__rebalance", "rota__purge"),
+        *(f"{p}__{job}" for p in "abc" for job in ("consume", "replay")),
     }
     assert not repository.schedule_defs
     for key in ("a/ownership", "b/ownership", "c/ownership"):
         node = repository.asset_graph.get(dg.AssetKey.from_user_string(key))
         assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition)
         assert node.partitions_def.name == f"{key[0]}/partitions"
-        assert node.group_name == ("night_2dshift" if key[0] == "c" else "day")
+        assert node.group_name == key[0]
 
 
 def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Pat
     for node in graph.asset_nodes:
         assert node.owners, node.key
         assert node.kinds, node.key
-        assert node.group_name == "day"
+        assert node.group_name == node.key.path[0]
         assert node.description, node.key
 
 
@@ -163,6 +165,19 @@ def test_a_file_that_dagster_refuses_is_refused_alone(tmp_path: Path, more: str,
     assert why in refused["m.py"]
     assert refused["m.py"].endswith("Mend the file; the others are served")
     assert "\n" not in refused["m.py"]
+
+
+def test_what_two_files_import_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "elsewhere"
+    shared.mkdir()
+    (shared / "both_need.py").write_text("import dagster as dg\n\n@dg.asset\ndef common() -> None: ...\n")
+    monkeypatch.syspath_prepend(str(shared))
+    for name in ("a", "b"):
+        declare(tmp_path, name, OWN + "from both_need import common\n")
+    for prefix in (None, "staging"):
+        graph = definitions(tmp_path, key_prefix=prefix).get_repository_def().asset_graph
+        assert graph.has(dg.AssetKey([*filter(None, [prefix]), "common"]))
+        assert graph.has(dg.AssetKey([*filter(None, [prefix]), "b", "late"]))
 
 
 def test_a_resource_of_the_location_is_there_for_the_files(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def shared(
         finally:
             for one in both.values():
                 one.stop()
-            dev.stop()
+            dev.stop(kill=True)
 
 
 def test_two_deployments_on_one_instance_do_not_touch_each_other(

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from rota.catalog import load
+from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
 
@@ -46,6 +48,34 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     assert {shown(str(name)) for name in names} == listed("name")
     assert {key.name for key in graph.asset_check_keys} == listed("check")
     assert set(Batch.model_fields) == listed("config of")
-    assert {field.alias for field in Replay.model_fields.values()} == {"from", "to"}
+    assert {field.alias or name for name, field in Replay.model_fields.items()} == {
+        *("from", "to", "files", "since", "until", "changed"),
+    }
     tags = {tag for job in jobs for tag in job.tags if not tag.startswith("dagster/")}
     assert tags == listed("run tag") - {"rota/incarnation", "rota/worker"}
+
+
+def test_what_a_pipeline_says_of_itself_stands_on_its_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "/tables")
+    said = """
+from datetime import timedelta
+import dagster as dg
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("x", format="csv", schema="a int"), table=delta("${{PLACE}}/{name}"),
+    owners=("a@example.com",), tags={{"tier": "1"}},
+    kinds=("csv",), freshness=dg.FreshnessPolicy.time_window(timedelta(hours=1)),
+    automation=dg.AutomationCondition.on_cron("@daily"),
+)
+"""
+    for name in ("P", "Q"):
+        (tmp_path / f"{name}.py").write_text(said.format(name=name))
+    graph = compose(load(tmp_path)).get_repository_def().asset_graph
+    nodes = {key: graph.get(key) for key in Names().consumed("P")}
+    assert {node.group_name for node in nodes.values()} == {"P"}, "two pipelines are two rows"
+    assert all(node.owners == ["a@example.com"] and node.tags["tier"] == "1" for node in nodes.values())
+    assert all(node.automation_condition for node in nodes.values())
+    records = nodes[Names().records("P")]
+    assert records.kinds == {"csv"}
+    assert records.metadata["dagster/uri"] == "/tables/P/main"
+    assert records.freshness_policy

@@ -3,15 +3,23 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dagster as dg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.consume import CommittedBatch, IdlePartition, make_event
 from rota.dagster.assets import report
+from rota.dagster.assets.batch import RunOutput
+from rota.dagster.assets.names import Names
 from rota.dagster.assets.report import Report
 from rota.dataplane.ports import LogEntry
+from rota.pipeline import Pipeline, delta, files
 from rota.sim.memory_table import MemoryTable
 from rota.untold import Shown, find_untold_before
 
@@ -132,6 +140,31 @@ def test_a_table_that_was_restored_is_told_of_again() -> None:
     after.add("w1@1", page.log.commit_one("after", 9))
     page.tell(after, last=True)
     assert page.shown() == [(0, 5, 15, 5), (2, 3, 3, 1)]
+
+
+def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
+    pipeline = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
+    log, epoch = Log(), [1]
+
+    def tell(output: RunOutput, token: int) -> list[str]:
+        batch = replace(log.commit_one("r", token), epoch=epoch[0])
+        made = [one for one in output.tell([("w1@1", batch)]) if isinstance(one, dg.AssetMaterialization)]
+        lineage = {one.tags["dagster/input_data_version/default/assignment"] for one in made if len(one.tags or {}) > 1}
+        assert lineage <= {str(epoch[0])}, "made from the epoch under which the batch was consumed"
+        return [one.asset_key.path[-1] for one in made]
+
+    def publish(instance: dg.DagsterInstance) -> None:
+        made = dg.AssetMaterialization(["default", "assignment"], tags={"dagster/data_version": str(epoch[0])})
+        instance.report_runless_asset_event(made)
+
+    whole, again = ["ownership", "records", "checkpoints"], ["records", "checkpoints"]
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        publish(instance)
+        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), pipeline, Names())
+        assert [tell(output, 1), tell(output, 1), tell(output, 2), tell(output, 2)] == [whole, again, whole, again]
+        epoch[0] = 2
+        publish(instance)
+        assert [tell(output, 2), tell(output, 2)] == [whole, again]
 
 
 STEPS = st.lists(

@@ -153,7 +153,7 @@ def resource(guarded: Guarded, group: str) -> None:
         mine = ZooKeeperResource(**{field: dg.EnvVar(f"MINE_{field}") for field in fields})
         assert not [mark for mark in (*MARKS.values(), *map(password, ROLES)) if mark in repr(mine)]
         with mine.process_config_and_initialize().tree(group) as tree:
-            assert tree.there()
+            assert tree.exists()
 
 
 def runs(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:

@@ -16,14 +16,19 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.ownership import claim
+from rota.coordination.parking import park
 from rota.coordination.records import Live
+from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import LogEntry
 from rota.errors import Unavailable
 from rota.ids import dagster_name
 from rota.rebalance import rebalance
+from tests.waiting import wait_until
 
 names = Names()
 
@@ -52,6 +57,9 @@ class Desk:
         self.tree = GroupState(self.stores[0], self.group)
         assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
         self.tree.found()
+        self.instance.report_runless_asset_event(
+            checks.check_files(names.membership(self.group), {})
+        )  # of an earlier tick
 
     def land(self, *keys: str, pipeline: str = "p") -> None:
         for key in keys:
@@ -68,9 +76,10 @@ class Desk:
         for partition in target.partitions if target else ():
             claim(self.tree, incarnation, partition, self.tree.owned((partition,))[partition].version)
 
-    def tick(self, sensor: str) -> dg.SensorResult | dg.SkipReason:
+    def tick(self, sensor: str, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
         with dg.build_sensor_context(
             instance=self.instance,
+            cursor=cursor,
             repository_def=self.repository,
             resources={"rota_zookeeper": ZooKeeperResource(hosts=self.hosts)},
         ) as context:
@@ -172,7 +181,7 @@ def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> N
 
 
 def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(desk: Desk) -> None:
-    """Told once; a reload that mends it tells that, too."""
+    """Told once; a reload that mends it tells that, too. Without a first result the page counts 0 of 1 as passed."""
     pipelines = desk.folder / "pipelines"
 
     def told() -> list[tuple[bool, str | None]]:
@@ -185,15 +194,17 @@ def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(des
             desk.instance.report_runless_asset_event(event)
         return [(event.passed, event.description) for event in events]
 
-    assert told() == []
-    (pipelines / "a.py").write_text((pipelines / "p.py").read_text())
-    ((passed, why),) = told()
-    assert not passed
-    assert "is the one of pipeline 'a'" in str(why)
-    assert told() == []
-    (pipelines / "a.py").unlink()
-    assert told() == [(True, None)]
-    assert told() == []
+    with dg.DagsterInstance.ephemeral() as desk.instance:
+        assert told() == [(True, None)]
+        assert told() == []
+        (pipelines / "a.py").write_text((pipelines / "p.py").read_text())
+        ((passed, why),) = told()
+        assert not passed
+        assert "is the one of pipeline 'a'" in str(why)
+        assert told() == []
+        (pipelines / "a.py").unlink()
+        assert told() == [(True, None)]
+        assert told() == []
 
 
 def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -> None:
@@ -258,6 +269,28 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     assert {alive.run_id, clicked.run_id}.isdisjoint(cancelled)
 
 
+@pytest.mark.parametrize("guard", [True, False], ids=["by location", "by job alone"])
+def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, guard: bool
+) -> None:
+    """Another code location of the instance has a pipeline of this name, and workers in another ZooKeeper. Found by job name
+    alone, its runs are for workers that are gone, and its failures are ours."""
+    incarnations = ready(desk)
+    theirs = {runs.LOCATION_TAG: "__repository__@theirs"}
+    started = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@00000000000000ff", **theirs)
+    failed = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **theirs)
+    desk.instance.report_run_failed(failed)
+    here = SimpleNamespace(location_name="ours") if guard else None
+    monkeypatch.setattr(dg.SensorEvaluationContext, "code_location_origin", here)
+    cancelled: list[str] = []
+    monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
+    launched = desk.tick("p__backlog")
+    assert isinstance(launched, dg.SensorResult)
+    served = {request.tags["rota/incarnation"] for request in launched.run_requests}
+    damage = [*cancelled, *(set(incarnations.values()) - served)]
+    assert damage == ([] if guard else [started.run_id, incarnations["w1"]])
+
+
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
@@ -272,3 +305,73 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
     assert {r.tags["rota/incarnation"] for r in again.run_requests} == set(incarnations.values())
+
+
+def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
+    """What a tick of the checks' sensor tells, as the daemon stores it: name -> (passed, severity); and the cursor."""
+    found = desk.tick("p__checks", cursor)
+    assert isinstance(found, dg.SensorResult)
+    told = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+    for event in told:
+        assert event.asset_check_key in desk.repository.asset_graph.asset_check_keys
+        desk.instance.report_runless_asset_event(event)
+    return {one.check_name: (one.passed, one.severity.value) for one in told}, found.cursor
+
+
+def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run looks: runs of a pipeline at which nobody works do not come."""
+    ready(desk)
+    first, cursor = report(desk)
+    assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"], names)}
+    assert all(passed for passed, _ in first.values())
+    assert report(desk, cursor)[0] == {}, "what the page shows is not told again"
+    park(desk.tree, "p:a", "the transform raised", retry_after=5)
+    assert report(desk, cursor)[0] == {"none_parked": (False, "WARN")}
+    park(desk.tree, "p:b", "the schema is wrong")
+    (desk.folder / "p" / "beside.json").write_text("{}")
+    assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR"), "none_left_out": (False, "ERROR")}
+    for store in desk.stores[1:]:
+        store.close()
+    told, cursor = report(desk, cursor)
+    assert told == {}, "a hand-over has its time"
+    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
+    assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
+
+
+def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(desk: Desk) -> None:
+    """The cards said "0 / 1 Passed" beside a green tick."""
+    ready(desk)
+    _, cursor = report(desk)
+    made = dg.AssetMaterialization(names.records("p"), partition="p:a")
+    desk.instance.report_runless_asset_event(made)
+    again, cursor = report(desk, cursor)
+    assert set(again) == {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
+    wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
+
+
+def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass of the next run hid the failure of the one before: each looked at its own keys."""
+    ready(desk)
+
+    def entry(version: int, partition: str, start: int, end: int) -> LogEntry:
+        return LogEntry(
+            version, 0.0, "commit", "g", "c", "r", "a", 1, {partition: 1}, {partition: (start, end)}, {}, {}, 0
+        )
+
+    log = [entry(1, "p:a", 0, 1), entry(2, "p:a", 5, 6)]
+    monkeypatch.setattr(
+        FencedTable, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since)
+    )
+    told, cursor = report(desk)
+    assert told["no_gap"] == (False, "ERROR")
+    log += [entry(v, "p:b", v, v + 1) for v in range(3, 2000)]
+    told, cursor = report(desk, cursor)
+    assert told == {}, "it is on the page, and stays"
+    log += [entry(2000, "p:b", 2000, 2001)]
+    assert report(desk, cursor)[0] == {}
+    del log[:]
+    assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table stands there"

@@ -14,7 +14,7 @@ from random import Random
 from rota.consume import DroppedPartition
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
-from rota.coordination.parking import waiting
+from rota.coordination.parking import is_waiting
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core import Worker
@@ -301,7 +301,7 @@ class HandOver(Stage):
         while True:
             yield 0.5
             live, targets = self.reader.newest(self.reader.live()), self.reader.targets()[1]
-            parked = {p for p, one in self.reader.parked().items() if waiting(one.record, self.now)}
+            parked = {p for p, one in self.reader.parked().items() if is_waiting(one.record, self.now)}
             busy = {who.incarnation for _, _, who in self._alive() if isinstance(who, RunProcess)}
             for worker, view in live.items():
                 named = targets[worker].partitions if worker in targets else frozenset()

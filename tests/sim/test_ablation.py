@@ -77,6 +77,6 @@ def test_a_voluntary_move_before_the_cooldown_is_over_is_a_breach() -> None:
     simulation = Simulation(world("paced"))
     workers = [Worker("w01"), Worker("w02")]
     made = plan(Snapshot.of(workers, [Partition("a"), Partition("b")], {"a": "w01", "b": "w01"}, now=5.0))
-    simulation.checker.planned(made)
+    simulation.checker.check_plan(made)
     with pytest.raises(Violation, match=r"budget at .* a voluntary move 0\.0 s after the last"):
-        simulation.checker.planned(made)
+        simulation.checker.check_plan(made)

@@ -10,7 +10,8 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from rota.observed import find_unsettled
-from rota.rebalance import preview, rebalance
+from rota.pipeline import Catalog, Group
+from rota.rebalance import observe, preview, rebalance
 from tests.sim.alone_group import found, rounds, start
 
 
@@ -94,3 +95,33 @@ def test_a_group_that_is_assigned_again_waits_until_nobody_decides_alone(
         rounds(agent)
     assert done.published is False or not done.plan.moves
     assert {p: (v.incarnation or "").partition("@")[0] for p, v in tree.owned().items()} == before
+
+
+def test_the_sensor_makes_own_records_of_new_partitions_and_asks_once_it_has_settled() -> None:
+    store = MemoryServer().connect()
+    catalog = Catalog({}, {"g": Group("g", protocol="claim")}, (), {})
+    assert observe(store, catalog, "g").needed
+    tree = GroupState(store, "g")
+    tree.grow("p", ["0", "1"])
+    assert observe(store, catalog, "g").needed
+    assert set(tree.owned()) == {"p:0", "p:1"}
+    rebalance(tree, "run")
+    assert not observe(store, catalog, "g").needed, "nobody is there, and that is noted"
+    w1 = start(store.server, "w1")
+    rounds(w1, 1)
+    seen = observe(store, catalog, "g")
+    assert (seen.needed, seen.reason) == (False, "w1 has not chosen yet")
+    settle(tree, w1)
+    assert observe(store, catalog, "g").needed
+    rebalance(tree, "run")
+    assert not observe(store, catalog, "g").needed
+    there = Catalog({}, {"g": Group("g")}, (), {})
+    seen = observe(store, there, "g")
+    assert "w1 still run another" in seen.problems["group g, its protocol"]
+    assert not seen.needed
+
+
+@pytest.mark.parametrize("more", [{"budget": 1}, {"assignor": "hash"}, {"options": {"steel": 1}}, {"protocol": "clam"}])
+def test_a_group_is_told_what_its_protocol_does_not_know(more: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"knows no|unknown option 'steel'|Unknown protocol"):
+        Group("g", **{"protocol": "claim"} | more)  # type: ignore[arg-type]

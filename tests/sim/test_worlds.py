@@ -51,7 +51,7 @@ def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
     simulation = Simulation(replace(world("crash"), happenings=(Happening(120, "crash", dead),)))
     result = simulation.run()
     first, second = simulation.reader.epochs()
-    held = {m.partition for m in first.moves if m.taker == dead}
+    held = {m.partition for m in first.moves if m.to_worker == dead}
     assert len(held) == (9 if dead == "w05" else 10)
     assert {m.partition for m in second.moves} == held
     assert result.moves == result.unavoidable_moves == len(held)
@@ -74,7 +74,7 @@ def test_a_policy_paces_what_is_voluntary_and_waits_for_who_may_return() -> None
     simulation.run()
     moved = [e for e in simulation.reader.epochs() if e.epoch > 1 and e.moves]
     assert not [e for e in moved if 240 <= e.at < 400]
-    at_once = [(e.moves[0].giver, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
+    at_once = [(e.moves[0].from_worker, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
     assert at_once == [("w03", 6), ("w05", 6)]
     paced = [e for e in moved if not e.measures["unavoidable_moves"]]
     assert [len(e.moves) for e in paced] == [1] * len(paced)
@@ -128,11 +128,11 @@ def rounds(assignor: str, seed: int) -> list[Round]:
     found = []
     for epoch in simulation.reader.epochs():
         if epoch.epoch > 1 and epoch.moves:
-            owner |= {m.partition: m.taker for m in epoch.moves}
+            owner |= {m.partition: m.to_worker for m in epoch.moves}
             used: Counter[str] = Counter()
             for partition, worker in owner.items():
                 used[worker] += load[partition]
-            givers, takers = {m.giver for m in epoch.moves}, {m.taker for m in epoch.moves}
+            givers, takers = {m.from_worker for m in epoch.moves}, {m.to_worker for m in epoch.moves}
             found.append(Round(givers, takers, len(epoch.moves), used.most_common(1)[0][0]))
     return found
 

@@ -48,12 +48,12 @@ def parse_entries(entries: Iterable[Mapping[str, object]]) -> Iterator[LogEntry]
     renamed: list[tuple[str, str]] = []  # the former first
     for entry in entries:
         if one := parse_entry(entry):
-            yield _renamed(one, renamed) if renamed else one
+            yield _rename_entry(one, renamed) if renamed else one
             if one.op == "rename":
                 renamed[:0] = json.loads(str(entry["rota.renamed"])).items()
 
 
-def _renamed(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
+def _rename_entry(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry:
     def named(by_partition: Mapping[str, T]) -> Mapping[str, T]:
         for old, new in renamed:
             by_partition = {rename_id(p, old, new): value for p, value in by_partition.items()}

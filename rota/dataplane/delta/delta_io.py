@@ -48,7 +48,7 @@ class TableHandle(DeltaTable):  # type: ignore[misc]  # delta-rs has no types
         newest = self.version()
         versions = range(newest, -1 if limit is None else max(-1, newest - limit), -1)
         try:
-            return list(takewhile(bool, (_said(self._log, version) for version in versions)))
+            return list(takewhile(bool, (_read_commit_info(self._log, version) for version in versions)))
         except (OSError, ValueError) as error:
             raise EnvironmentFailed(
                 f"{self._log} cannot be read ({error}). Check the disk; or bring it back from a copy, then: rota adopt"
@@ -87,7 +87,7 @@ def create_table(path: Path, schema: Schema, configuration: Mapping[str, str | N
     return TableHandle(path)
 
 
-def _said(log: Path, version: int) -> dict[str, Any]:
+def _read_commit_info(log: Path, version: int) -> dict[str, Any]:
     """The `commitInfo` of a version, and its number; empty where it is not there."""
     try:
         with (log / f"{version:020}.json").open(encoding="utf-8", newline="\n") as lines:  # the first, as all write it

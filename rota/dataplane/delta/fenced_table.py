@@ -121,7 +121,7 @@ class FencedTable:
         past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
         spans = {p: join_ranges(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
-        said = self._said(found)
+        said = self._explain_foreign(found)
         return {
             p: f"{said} (of {p}: {', '.join(f'{start} to {end}' for start, end in of)})" if of else said
             for p, of in spans.items()
@@ -130,7 +130,7 @@ class FencedTable:
     def _find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
         return None if self.editable else find_foreign_commit(self.path, table)
 
-    def _said(self, found: ForeignCommit) -> str:
+    def _explain_foreign(self, found: ForeignCommit) -> str:
         return (
             f"{self.path}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at it, "
             f"then: rota adopt; rows that are gone come back by a replay of their offsets"
@@ -313,7 +313,7 @@ class FencedTable:
 
     def _check_untouched(self, table: DeltaTable) -> None:
         if found := self._find_foreign_commit(table):
-            raise ForeignTable(f"{self._said(found)}. Nothing was written")
+            raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
 
     def _widen(self, claimed: TableClaim, batch: Batch) -> TableClaim:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""

@@ -47,7 +47,7 @@ def is_renamed(main: FencedTable, old: str) -> bool:
         return False
     if replace(main, pipeline=old).owner.owns(table):
         return False
-    if main.owner.owns(table) and table.transaction_version(_renamed(old, new)):
+    if main.owner.owns(table) and table.transaction_version(_name_transaction(old, new)):
         return True
     if not main.owner.group_has(table):
         raise ForeignTable(replace(main, pipeline=old).owner.refusal(main.path, table))
@@ -66,9 +66,15 @@ def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
         if number := table.transaction_version(RENAMING):
             return int(number)
         number = (count_adoptions(table) or 0) + 1
-        moves = [*main.owner.left(number), Transaction(RENAMING, number), Transaction(_renamed(old, new), number)]
+        moves = [
+            *main.owner.left(number),
+            Transaction(RENAMING, number),
+            Transaction(_name_transaction(old, new), number),
+        ]
         stands = _stands(main, partitions)
-        _committed(former, table, [], [*moves, *_moves(former, stands)], _said(former, "renaming", old, new))
+        _try_commit(
+            former, table, [], [*moves, *_moves(former, stands)], _describe_rename(former, "renaming", old, new)
+        )
     raise EnvironmentFailed(f"{main.path}: not begun in {TRIES} tries. Stop the group's runs and try again")
 
 
@@ -95,17 +101,17 @@ def finish_rename(ledger: FencedTable, old: str, partitions: Iterable[str]) -> N
         for said in named:
             path = said["path"]
             if path not in written:  # a file never changes under its name
-                written[path] = _rewritten(ledger, resolve_path(ledger.path, path), attempt, old)
+                written[path] = _rewrite_file(ledger, resolve_path(ledger.path, path), attempt, old)
             removed = RemoveAction(path, True, int(time.time() * 1000), size=said["size_bytes"])
             actions += [removed, make_add_action(written[path])]
         ledger.check_on_disk(written.values())
         moves = [*ledger.owner.taken((count_adoptions(table) or 0) + 1), Transaction(RENAMING, 0)]
-        moves += _moves(ledger, _merged(read_renamed_positions(ledger, old, partitions), ledger))
-        _committed(ledger, table, actions, moves, _said(ledger, "rename", old, new))
+        moves += _moves(ledger, _merge_positions(read_renamed_positions(ledger, old, partitions), ledger))
+        _try_commit(ledger, table, actions, moves, _describe_rename(ledger, "rename", old, new))
     raise EnvironmentFailed(f"{ledger.path}: not renamed in {TRIES} tries. Stop who writes to it and try again")
 
 
-def _merged(stands: dict[str, Position], ledger: FencedTable) -> dict[str, Position]:
+def _merge_positions(stands: dict[str, Position], ledger: FencedTable) -> dict[str, Position]:
     """With the greater token, where the new name had one in an earlier life of the table."""
     was = _stands(ledger, stands)
     known = {p: one for p, one in stands.items() if one.offset is not None}
@@ -116,7 +122,7 @@ def _moves(ledger: FencedTable, stands: Mapping[str, Position]) -> list[Transact
     return [move for p, one in stands.items() for move in ledger.position_moves(p, one)]
 
 
-def _committed(
+def _try_commit(
     ledger: FencedTable,
     table: DeltaTable,
     actions: Sequence[AddAction | RemoveAction],
@@ -133,17 +139,17 @@ def _committed(
         check_lost_race(ledger.path, error)
 
 
-def _said(ledger: FencedTable, op: str, old: str, new: str) -> dict[str, str]:
+def _describe_rename(ledger: FencedTable, op: str, old: str, new: str) -> dict[str, str]:
     """Without a `rota.base`: what somebody else did to the rows is looked for by the next owner."""
     batch = Batch(uuid.uuid4().hex, "", "", "", 0, {}, op=op)
     return {**ledger.describe(batch, {}), "rota.renamed": json.dumps({old: new})}
 
 
-def _renamed(old: str, new: str) -> str:
+def _name_transaction(old: str, new: str) -> str:
     return f"rota/renamed/{old}/to/{new}"
 
 
-def _rewritten(ledger: FencedTable, file: Path, attempt: str, old: str) -> DataFile:
+def _rewrite_file(ledger: FencedTable, file: Path, attempt: str, old: str) -> DataFile:
     """The file with the new ids, a row group at a time."""
     to = ledger.path / "data" / attempt / ledger.pipeline / f"{uuid.uuid4().hex}.parquet"
     to.parent.mkdir(parents=True, exist_ok=True)

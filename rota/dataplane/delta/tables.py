@@ -13,7 +13,7 @@ from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
 from rota.dataplane.ports import Batch, Position
 from rota.errors import ForeignTable
 from rota.pipeline import Pipeline
-from rota.settings import folder
+from rota.settings import resolve_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PipelineTables:
     @classmethod
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "PipelineTables":
         """`meta` is the random id of the group's meta record."""
-        place = folder(pipeline.table.path)
+        place = resolve_folder(pipeline.table.path)
         main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
         return cls(place, main, replace(main, path=place / "quarantine", editable=True))
 

@@ -27,7 +27,7 @@ def read_transactions(log: Path, version: int) -> Mapping[str, int] | None:
 
 
 def _read(log: Path, version: int) -> Mapping[str, int]:
-    base, parts = _named(log, version) or _found(log, version)
+    base, parts = _read_named_checkpoint(log, version) or _find_checkpoint(log, version)
     known: dict[str, int] = {}
     for part in parts:
         known.update(_of_checkpoint(part))
@@ -40,23 +40,23 @@ def _of_checkpoint(part: Path) -> Iterator[tuple[str, int]]:
     """Only the column of transactions is read, however many files the checkpoint names."""
     for rows in pq.ParquetFile(part).iter_batches(columns=["txn"]):
         for txn in rows.column("txn").drop_null().to_pylist():
-            yield _lasting(txn)
+            yield _check_lasting(txn)
 
 
 def _of_commit(commit: Path) -> Iterator[tuple[str, int]]:
     """Of one id twice in a commit delta-rs takes the first."""
     lines = commit.read_text(encoding="utf-8").split("\n")
     found = [txn for line in lines if '"txn"' in line and (txn := json.loads(line).get("txn"))]
-    yield from map(_lasting, reversed(found))
+    yield from map(_check_lasting, reversed(found))
 
 
-def _lasting(txn: Mapping[str, Any]) -> tuple[str, int]:
+def _check_lasting(txn: Mapping[str, Any]) -> tuple[str, int]:
     if txn.get("lastUpdated") is not None:
         raise ValueError("it may expire; ours never do")
     return txn["appId"], int(txn["version"])
 
 
-def _named(log: Path, version: int) -> tuple[int, list[Path]] | None:
+def _read_named_checkpoint(log: Path, version: int) -> tuple[int, list[Path]] | None:
     """The checkpoint that `_last_checkpoint` names, so that a long log need not be listed."""
     try:
         said = json.loads((log / "_last_checkpoint").read_text())
@@ -70,7 +70,7 @@ def _named(log: Path, version: int) -> tuple[int, list[Path]] | None:
     return (base, paths) if all(path.exists() for path in paths) else None
 
 
-def _found(log: Path, version: int) -> tuple[int, list[Path]]:
+def _find_checkpoint(log: Path, version: int) -> tuple[int, list[Path]]:
     """The newest whole checkpoint; without one the log is read from its start."""
     there: dict[tuple[int, int], list[Path]] = {}
     for path in log.iterdir():

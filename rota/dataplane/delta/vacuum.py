@@ -39,11 +39,11 @@ def vacuum(folder: Path, retention: timedelta = LEAST, *, dry_run: bool = True) 
         if table := open_table(folder / name):
             deleted = table.vacuum(retention_hours=hours, dry_run=dry_run, full=True)
             found += [f"{name}/{path}" for path in deleted]
-            for path in _superseded(folder / name / LOG):
+            for path in _list_superseded(folder / name / LOG):
                 found.append(f"{name}/{LOG}/{path.name}")
                 if not dry_run:
                     path.unlink(missing_ok=True)
-    for left in _left_behind(folder, time.time() - retention.total_seconds()):
+    for left in _list_left_behind(folder, time.time() - retention.total_seconds()):
         found.append(str(left.relative_to(folder)))
         if not dry_run:
             shutil.rmtree(left, ignore_errors=True)
@@ -55,7 +55,7 @@ def is_checkpoint(path: str) -> bool:
     return bool(CHECKPOINT.fullmatch(path.rpartition("/")[2]))
 
 
-def _superseded(log: Path) -> Iterator[Path]:
+def _list_superseded(log: Path) -> Iterator[Path]:
     """The checkpoints that nobody needs; a checkpoint may have several parts."""
     if not (log / f"{0:020}.json").exists():
         return  # somebody shortened the log: what the checkpoints say is said nowhere else
@@ -66,18 +66,18 @@ def _superseded(log: Path) -> Iterator[Path]:
     versions = sorted(parts)
     for version, successor in list(pairwise(versions))[: 1 - NEWEST]:
         written = min(path.stat().st_mtime for path in parts[successor])
-        if written < time.time() - A_DAY and version != _named(log):
+        if written < time.time() - A_DAY and version != _read_named_checkpoint(log):
             yield from sorted(parts[version])
 
 
-def _named(log: Path) -> int | None:
+def _read_named_checkpoint(log: Path) -> int | None:
     """The checkpoint at which a reader starts."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return int(json.loads((log / "_last_checkpoint").read_text())["version"])
     return None
 
 
-def _left_behind(folder: Path, before: float) -> Iterator[Path]:
+def _list_left_behind(folder: Path, before: float) -> Iterator[Path]:
     """Links and raw records of runs that died."""
     for path in (*folder.glob("stage/*"), *folder.glob("quarantine/raw/*")):
         if path.stat().st_mtime < before:

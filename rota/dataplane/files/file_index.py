@@ -85,14 +85,14 @@ class FileIndex:
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
         ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
-        there = self._there(open_table(self.path))
-        counts = self._counts(there, ranges)
+        there = self._read_files(open_table(self.path))
+        counts = self._count_files(there, ranges)
         found: dict[str, dict[int, LandedFile]] = {p: {} for p in ranges}
-        for rows in self._between(there, ranges, SCHEMA.names):
+        for rows in self._read_between(there, ranges, SCHEMA.names):
             for p, ordinal, path, size, modified in zip(
                 *(rows[name].to_pylist() for name in SCHEMA.names), strict=True
             ):
-                found[p][ordinal] = self._renewed(p, ordinal, LandedFile(path, size, modified))
+                found[p][ordinal] = self._take_renewed(p, ordinal, LandedFile(path, size, modified))
         asked = {p: range(min(start, counts[p]), min(end, counts[p])) for p, (start, end) in ranges.items()}
         if holes := [p for p, some in asked.items() if any(o not in found[p] for o in some)]:
             raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
@@ -100,11 +100,11 @@ class FileIndex:
 
     def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
         """How many files of each partition have an ordinal."""
-        return self._counts(self._there(open_table(self.path)), partitions)
+        return self._count_files(self._read_files(open_table(self.path)), partitions)
 
     def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
         """What `extend` would give; nothing is written."""
-        counts, found = self._looked(open_table(self.path), partitions, new)
+        counts, found = self._look(open_table(self.path), partitions, new)
         return {p: counts[p] + len(files) for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
@@ -117,7 +117,7 @@ class FileIndex:
                 table = create_table(
                     self.path, SCHEMA
                 )  # and read below, on this very handle: somebody may have been faster
-            counts, found = self._looked(table, partitions, new)
+            counts, found = self._look(table, partitions, new)
             if not any(found.values()):
                 return {p: counts[p] for p in found}
             if self._append(table, counts, found):
@@ -129,9 +129,9 @@ class FileIndex:
         """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
         for _ in range(TRIES):
             table = open_table(self.path)
-            if table is None or not (actions := self._replaced(table, partitions)):
+            if table is None or not (actions := self._rewrite_renewed(table, partitions)):
                 return
-            if self._swapped(table, actions):
+            if self._swap(table, actions):
                 return
         raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
 
@@ -142,42 +142,42 @@ class FileIndex:
             table = open_table(self.path)
             if table is None or table.transaction_version(RENAMED) == number:
                 return
-            known = {p for file in self._there(table) for p in file.spans["partition"].to_pylist()}
+            known = {p for file in self._read_files(table) for p in file.spans["partition"].to_pylist()}
             late = [
                 Transaction(f"rota/{p}/index", 0) for p in sorted(known)
             ]  # whoever gives offsets meanwhile conflicts
-            self._swapped(table, self._renamed_rows(table, old, new), [Transaction(RENAMED, number), *late])
+            self._swap(table, self._rewrite_renamed(table, old, new), [Transaction(RENAMED, number), *late])
         raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
 
-    def _renamed_rows(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+    def _rewrite_renamed(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
         actions: list[AddAction | RemoveAction] = []
-        for said, file in self._named(table):
-            for rows in self._between([file], _everything(file), SCHEMA.names):
+        for said, file in self._read_named_files(table):
+            for rows in self._read_between([file], _everything(file), SCHEMA.names):
                 kept = rows.filter(pc.starts_with(rows["partition"], partition_id(old, "")))
                 ids = pa.array([rename_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
-                actions += self._written(kept.set_column(0, SCHEMA.field(0), ids), change=True)
+                actions += self._write_files(kept.set_column(0, SCHEMA.field(0), ids), change=True)
             actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
         return actions
 
-    def _named(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
+    def _read_named_files(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
         """What the log says of each file of the index, and the file."""
-        return zip(pa.table(table.get_add_actions()).to_pylist(), self._there(table), strict=True)
+        return zip(pa.table(table.get_add_actions()).to_pylist(), self._read_files(table), strict=True)
 
-    def _looked(
+    def _look(
         self, table: DeltaTable | None, partitions: tuple[str, ...], new: New
     ) -> tuple[dict[str, int], dict[str, list[LandedFile]]]:
         """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
         are read for some partitions after the other: no look holds them all."""
-        there = self._there(table)
-        counts = self._counts(there, partitions)
+        there = self._read_files(table)
+        counts = self._count_files(there, partitions)
         seen: dict[str, list[LandedFile] | None] = {}
         for some in _portions(counts):
-            rows = self._between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
+            rows = self._read_between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
             known = name_files(some, rows)
             seen |= {p: new(p, frozenset(chain.from_iterable(known.pop(p)))) for p in some}
         return counts, {p: files for p, files in seen.items() if files is not None}
 
-    def _there(self, table: DeltaTable | None) -> list[IndexFile]:
+    def _read_files(self, table: DeltaTable | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
         known = _READ.get(self.path, {})
         names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
@@ -188,7 +188,7 @@ class FileIndex:
         _READ[self.path] = found
         return list(found.values())
 
-    def _counts(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
+    def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
         """Raises EnvironmentFailed where an ordinal is missing."""
         counts = dict.fromkeys(partitions, 0)
         if there and counts:
@@ -200,32 +200,32 @@ class FileIndex:
             counts |= {one["partition"]: one["last_max"] + 1 for one in whole}
         return counts
 
-    def _between(self, there: Sequence[IndexFile], ranges: Ranges, names: Sequence[str]) -> Iterator[pa.Table]:
+    def _read_between(self, there: Sequence[IndexFile], ranges: Ranges, names: Sequence[str]) -> Iterator[pa.Table]:
         try:
             yield from (rows for file in there if (rows := read_between(file, ranges, names)) is not None)
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
 
-    def _replaced(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+    def _rewrite_renewed(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
         """Each file of the index that says something else of a renewed file, written anew."""
         actions: list[AddAction | RemoveAction] = []
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
         ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
-        for said, file in self._named(table):
-            if next(self._between([file], ranges, ("partition",)), None) is None:
+        for said, file in self._read_named_files(table):
+            if next(self._read_between([file], ranges, ("partition",)), None) is None:
                 continue
-            rows = next(self._between([file], _everything(file), SCHEMA.names)).to_pylist()
+            rows = next(self._read_between([file], _everything(file), SCHEMA.names)).to_pylist()
             now = [self._row_now(row, renewed) for row in rows]
             if now != rows:
                 removed = RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"])
-                actions += [removed, *self._written(pa.Table.from_pylist(now, SCHEMA), change=True)]
+                actions += [removed, *self._write_files(pa.Table.from_pylist(now, SCHEMA), change=True)]
         return actions
 
     def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, LandedFile]]) -> dict[str, Any]:
         file = renewed.get(row["partition"], {}).get(row["ordinal"])
         return {**row, "size": file.size, "modified": file.modified} if file else row
 
-    def _renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
+    def _take_renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
         return self.renewed.get(partition, {}).get(ordinal, was)
 
     def _moves(self, counts: Mapping[str, int]) -> list[Transaction]:
@@ -241,7 +241,7 @@ class FileIndex:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
         moved = self._moves({p: counts[p] + len(files) for p, files in found.items() if files})
         try:
-            actions = self._written(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
+            actions = self._write_files(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
             table.create_write_transaction(
                 actions, "append", table.schema(), partition_by=[], commit_properties=properties
@@ -254,7 +254,7 @@ class FileIndex:
             ) from error
         return True
 
-    def _swapped(
+    def _swap(
         self, table: DeltaTable, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
     ) -> bool:
         """Commits them as a compare-and-set of the version: whoever was faster may have moved the same rows."""
@@ -271,7 +271,7 @@ class FileIndex:
             ) from error
         return True
 
-    def _written(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
+    def _write_files(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
         """Files of the index with these rows, which nobody sees yet."""
         actions = []
         for start in range(0, rows.num_rows, LARGE):
@@ -284,10 +284,10 @@ class FileIndex:
     def _tidy(self) -> None:
         """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
         table = open_table(self.path)
-        if table is None or len(self._there(table)) <= MANY:
+        if table is None or len(self._read_files(table)) <= MANY:
             return
         small, rows = [], 0
-        for one, file in sorted(self._named(table), key=lambda pair: pair[1].rows):
+        for one, file in sorted(self._read_named_files(table), key=lambda pair: pair[1].rows):
             rows += file.rows
             if file.rows >= LARGE or rows > 2 * LARGE:
                 break
@@ -295,11 +295,11 @@ class FileIndex:
         if len(small) < 2:
             return
         merged = pa.concat_tables(
-            [some for file, _ in small for some in self._between([file], _everything(file), SCHEMA.names)]
+            [some for file, _ in small for some in self._read_between([file], _everything(file), SCHEMA.names)]
         ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
         now = int(time.time() * 1000)
         removed = [RemoveAction(one["path"], False, now, size=one["size_bytes"]) for _, one in small]
-        self._swapped(table, [*removed, *self._written(merged, change=False)])
+        self._swap(table, [*removed, *self._write_files(merged, change=False)])
 
 
 def explain_without_copy(folder: Path) -> str:

@@ -28,7 +28,7 @@ from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
-from rota.settings import folder
+from rota.settings import resolve_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +76,9 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        declared, table = pipeline.source, folder(pipeline.table.path)
+        declared, table = pipeline.source, resolve_folder(pipeline.table.path)
         assert isinstance(declared, Files)
-        return cls(pipeline.name, folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
+        return cls(pipeline.name, resolve_folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
 
     @property
     def can_replay(self) -> bool:

@@ -29,7 +29,7 @@ def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]
     """The regular files of a partition's folder and of those in it, with their paths below the root. Raises OSError."""
     if (root / below).is_symlink():
         return
-    for path, entry, reason in _walked(root, below):
+    for path, entry, reason in _walk(root, below):
         if not reason:
             yield path, entry
 
@@ -60,12 +60,12 @@ def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
             yield entry.name, ASIDE
         else:
             try:
-                yield from [(path, why) for path, _, why in _walked(root, entry.name) if why]
+                yield from [(path, why) for path, _, why in _walk(root, entry.name) if why]
             except OSError:
                 continue
 
 
-def _walked(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]]":
+def _walk(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]]":
     """Each file and each entry that is left out, with the reason."""
     try:
         entries = list(_shown(root / below))
@@ -75,7 +75,7 @@ def _walked(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], st
         path = f"{below}/{entry.name}"
         reason = _reason(entry, path)
         if not reason and entry.is_dir(follow_symlinks=False):
-            yield from _walked(root, path)
+            yield from _walk(root, path)
         else:
             yield path, entry, reason
 

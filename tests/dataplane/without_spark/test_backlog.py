@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.backlog import backlog
+from rota.backlog import find_work
 from rota.consume import IdlePartition
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
@@ -21,9 +21,9 @@ def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
     clicked, former = world.open(), world.open()
     register_run(clicked, "clicked", incarnation, ["p:a"])
     register_run(former, "former", "w1@0000000000000abc", ["p:b"])
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:b": (0, 1)}]
+    assert [dict(work.lags) for work in find_work(world.tree, world.pipeline, world.ports.source)] == [{"p:b": (0, 1)}]
     clicked.store.close()
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [
+    assert [dict(work.lags) for work in find_work(world.tree, world.pipeline, world.ports.source)] == [
         {"p:a": (0, 1), "p:b": (0, 1)}
     ]
 
@@ -39,7 +39,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     world.give(*"abcde")
 
     def due() -> list[str]:
-        (work,) = backlog(world.tree, world.pipeline, world.ports.source)
+        (work,) = find_work(world.tree, world.pipeline, world.ports.source)
         return list(work.lags)
 
     assert due() == ["p:c", "p:a"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import backlog
+from rota.backlog import find_work
 from rota.consume import CommittedBatch, IdlePartition
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.tables import PipelineTables
@@ -41,7 +41,7 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: b
     if mount_point:
         land.rmdir()
     away.rename(land)
-    assert [dict(work.lags) for work in backlog(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
+    assert [dict(work.lags) for work in find_work(world.tree, world.pipeline, world.ports.source)] == [{"p:a": (0, 1)}]
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["guarded", "without the guard"])
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     (landed / "a").write_text("a file fails for root too")
 
     def due() -> list[str]:
-        return [p for work in backlog(world.tree, world.pipeline, world.ports.source) for p in work.lags]
+        return [p for work in find_work(world.tree, world.pipeline, world.ports.source) for p in work.lags]
 
     assert due() == ["p:a", "p:b"]
     with pytest.raises(EnvironmentFailed, match="no Spark here"):

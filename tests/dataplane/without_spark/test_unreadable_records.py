@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import backlog, owners
+from rota.backlog import find_work, read_owners
 from rota.consume import DroppedPartition, Event
 from rota.errors import EnvironmentFailed
 from tests.dataplane.world import World
@@ -25,10 +25,13 @@ def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: st
     store = world.tree.store
     store.set(path, b"\xff", -1) if store.get(path) else store.create(path, b"\xff")
     left = {"p:a"} if kind != "live" else {"p:a", "p:b"}
-    found = owners(world.tree, world.pipeline, ["p:a", "p:b"])
+    found = read_owners(world.tree, world.pipeline, ["p:a", "p:b"])
     assert set(found.skipped) == left
     assert all("cannot be read" in why for why in found.skipped.values()), found.skipped
-    assert {p for w in backlog(world.tree, world.pipeline, world.ports.source) for p in w.lags} == {"p:a", "p:b"} - left
+    assert {p for w in find_work(world.tree, world.pipeline, world.ports.source) for p in w.lags} == {
+        "p:a",
+        "p:b",
+    } - left
     seen: list[str | None] = []
 
     def connect(endpoint: str | None) -> Any:

@@ -1,0 +1,99 @@
+"""`rota__purge`: removes old consuming runs from Dagster's storage.
+
+Law: the newest materialization of each partition stays, and the newest that tells of a batch, with the run that made it.
+Nobody's run but a finished consuming run of these pipelines is removed.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from rota.dagster.assets.names import Names
+from rota.pipeline import Pipeline
+
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+PAGE = 1000  # records in one question to the storage
+
+
+class Purge(dg.Config):
+    """What is removed: runs that ended more than `older_than_days` ago. `dry_run` counts them only."""
+
+    older_than_days: float = Field(default=7.0, ge=0)
+    dry_run: bool = False
+
+
+def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinition:
+    """The job, for the launchpad, for a schedule of yours and for `rota purge`."""
+    served = tuple(pipelines)
+
+    @dg.op(name=names.purge_op())
+    def purge(context: dg.OpExecutionContext, config: Purge) -> None:
+        before = datetime.now(UTC) - timedelta(days=config.older_than_days)
+        removed = kept = 0
+        for pipeline in served:
+            needed = find_needed_runs(context.instance, pipeline, names)
+            for run in tuple(list_old_runs(context.instance, pipeline, names, before)):
+                if run in needed:
+                    kept += 1
+                    continue
+                removed += 1
+                if not config.dry_run:
+                    remove_run(context.instance, run)
+        can = "can be removed" if config.dry_run else "removed"
+        context.log.info(f"{removed} runs {can}, {kept} stay: they made the newest materialization of a partition")
+
+    @dg.job(
+        name=names.purge_job(),
+        executor_def=dg.in_process_executor,
+        description="Removes old consuming runs. The newest materialization of each partition stays.",
+    )
+    def job() -> None:
+        purge()
+
+    return job
+
+
+def list_old_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Names, before: datetime) -> Iterator[str]:
+    """The ids of the pipeline's consuming runs that ended before that time. None may be removed before all are listed: the
+    storage goes on after the last one by its id."""
+    old = dg.RunsFilter(tags=names.consume_tags(pipeline.name), statuses=FINISHED, updated_before=before)
+    cursor: str | None = None
+    while found := instance.get_run_records(old, limit=PAGE, cursor=cursor):
+        cursor = found[-1].dagster_run.run_id
+        yield from (record.dagster_run.run_id for record in found)
+
+
+def find_needed_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Names) -> set[str]:
+    """The runs that made the newest materialization of a partition, or the newest that tells of a batch."""
+    everything = len(instance.get_dynamic_partitions(str(names.partition_set(pipeline.name).name)))
+    needed: set[str] = set()
+    for asset in names.consumed(pipeline.name):
+        seen: set[str] = set()
+        told: set[str] = set()
+        cursor: str | None = None
+        while len(told) < everything:
+            page = instance.fetch_materializations(asset, limit=PAGE, cursor=cursor)
+            for record in page.records:
+                made = record.asset_materialization
+                partition, batch = record.partition_key or "", not made or "replayed" not in made.metadata
+                if partition not in seen or (batch and partition not in told):
+                    needed.add(record.run_id)
+                seen.add(partition)
+                if batch:
+                    told.add(partition)
+            cursor = page.cursor
+            if not page.has_more:
+                break
+    return needed
+
+
+def remove_run(instance: dg.DagsterInstance, run: str) -> None:
+    """Removes the run, its events and its logs. Dagster's SQLite leaves the file that held the events, empty and as long as
+    before: it is deleted here."""
+    instance.delete_run(run)
+    instance.compute_log_manager.delete_logs(prefix=[run])
+    for file in (Path(instance.root_directory) / "history" / "runs").glob(f"{run}.db*"):
+        file.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""Which offsets a replay takes: a range, files by name, what was consumed in a time, or what changed since.
+
+Law: only what the table's log says was consumed is chosen; a range is taken as it is, and the replay refuses a bad one. Each
+offset is in one span, and what was skipped in between is in none.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+
+from rota.dataplane.ports import LogEntry, Ports, Ranges
+from rota.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to replay: one of these. Raises ConfigError where none is given, or more than one.
+
+    `range` is [start, end). `files` are paths below the landing folder, or ends of such. `time` is [since, until) in seconds
+    since 1970, of commits. `changed`: the files that changed after they were consumed.
+    """
+
+    range: tuple[int, int] | None = None
+    files: tuple[str, ...] = ()
+    time: tuple[float, float] | None = None
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.range is not None, self.files, self.time is not None, self.changed))) != 1:
+            raise ConfigError("Say what to replay: from and to, or files, or since and until, or changed. One of them")
+
+
+def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dict[str, list[tuple[int, int]]]:
+    """Partition -> spans to replay; one with none is left out. Raises ConfigError where a file was not consumed."""
+    if choice.range:
+        return {p: [choice.range] for p in partitions}
+    offsets: Mapping[str, Iterable[int]] = find_consumed(ports.main.read_log(), partitions, choice.time)
+    if choice.changed:
+        offsets = ports.source.find_rewritten(offsets)
+    elif choice.files:
+        offsets = _find_files(ports, offsets, choice.files)
+    return {p: spans for p, found in offsets.items() if (spans := list(join_offsets(sorted(found))))}
+
+
+def find_consumed(
+    past: Iterable[LogEntry], partitions: Iterable[str], time: tuple[float, float] | None = None
+) -> dict[str, set[int]]:
+    """Partition -> the offsets that were consumed, in this time if it is given. What was skipped is not among them."""
+    wanted, found = set(partitions), defaultdict[str, set[int]](set)
+    for one in past:
+        if one.op == "commit" and (time is None or time[0] <= one.at < time[1]):
+            for p in wanted & one.ranges.keys():
+                found[p].update(range(*one.ranges[p]))
+    return dict(found)
+
+
+def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Sorted offsets as half-open spans that hold no other."""
+    for _, run in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
+        found = [offset for _, offset in run]
+        yield found[0], found[-1] + 1
+
+
+def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
+    """The spans as replays, each with one span of a partition at most."""
+    for row in zip_longest(*spans.values()):
+        yield {p: span for p, span in zip(spans, row, strict=True) if span}
+
+
+def _find_files(ports: Ports, offsets: Mapping[str, Iterable[int]], files: Sequence[str]) -> dict[str, list[int]]:
+    places = {(p, o): ports.source.locate(p, o) for p, of in offsets.items() for o in of}
+    found = defaultdict[str, list[int]](list)
+    for name in files:
+        here = [key for key, place in places.items() if place == name or place.endswith(f"/{name}")]
+        if not here:
+            raise ConfigError(
+                f"No file {name!r} was consumed. Give its path below the landing folder, as `rota why` does"
+            )
+        for p, offset in here:
+            found[p].append(offset)
+    return {p: sorted(set(of)) for p, of in found.items()}

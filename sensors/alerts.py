@@ -1,0 +1,114 @@
+"""Calls a person: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
+
+Law: an alert is an asset check of this code location that fails as an error, or a run of it that failed; nothing else is
+one. Each is told at least once, and a check again only when it says something else. What was there before the sensor's
+first tick is told of checks, because they still fail, and not of runs.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+import dagster as dg
+
+MOST = 100  # failed runs that one tick tells of
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What a person is told. `title` is one line. `path` is where to look, below the address of Dagster's page."""
+
+    title: str
+    text: str
+    path: str
+
+
+def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> dg.SensorDefinition:
+    """The sensor. `tell` sends one alert: a message by dagster-slack, a mail. If it raises, the tick fails, and the next one
+    tells of everything again that this one would have told."""
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells a person of asset checks that fail as errors and of runs that failed.",
+    )
+    def call(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        before = json.loads(context.cursor or "{}")
+        told: dict[str, str] = before.get("told", {})
+        failing, unsaid = find_failing_checks(context)
+        run, alerts = find_failed_runs(context, before.get("run"))
+        alerts += [alert for key, alert in failing.items() if told.get(key) != digest(alert)]
+        for alert in alerts:
+            context.log.info(alert.title)
+            tell(alert)
+        kept = {key: told[key] for key in unsaid if key in told}
+        kept |= {key: digest(alert) for key, alert in failing.items()}
+        context.update_cursor(json.dumps({"run": run, "told": kept}))
+        return dg.SkipReason("; ".join(alert.title for alert in alerts) or "no new alert")
+
+    return call
+
+
+def digest(alert: Alert) -> str:
+    """What tells one alert of a check from another."""
+    return sha256(f"{alert.title}\n{alert.text}".encode()).hexdigest()[:16]
+
+
+def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, Alert], list[str]]:
+    """The checks of this code location whose newest evaluation failed as an error, by name; and those that say nothing now,
+    because a run of them has not finished or was skipped."""
+    failing: dict[str, Alert] = {}
+    unsaid: list[str] = []
+    for key in sorted(_repository(context).asset_graph.asset_check_keys, key=str):
+        record = context.instance.get_latest_asset_check_evaluation_record(key)
+        said, asset = record.evaluation if record else None, key.asset_key.to_user_string()
+        if said is None:
+            unsaid.append(f"{asset}:{key.name}")
+        elif not said.passed and said.severity == dg.AssetCheckSeverity.ERROR:
+            title = f"{asset}: {key.name} failed"
+            failing[f"{asset}:{key.name}"] = Alert(title, said.description or title, f"/assets/{asset}?view=checks")
+    return failing, unsaid
+
+
+def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> tuple[int, list[Alert]]:
+    """The newest failure of a run, and an alert for each of this code location after `after`; none without it."""
+    failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
+    if after is None:
+        newest = context.instance.fetch_run_status_changes(failed, limit=1).records
+        return (newest[0].storage_id if newest else 0), []
+    since = dg.RunStatusChangeRecordsFilter(failed, after_storage_id=after)
+    records = context.instance.fetch_run_status_changes(since, limit=MOST, ascending=True).records
+    found = [_describe_run(context, one.event_log_entry) for one in records]
+    return (records[-1].storage_id if records else after), [alert for alert in found if alert]
+
+
+def _describe_run(context: dg.SensorEvaluationContext, failure: dg.EventLogEntry) -> Alert | None:
+    """The alert of a failed run; None for one of another code location or one that is gone."""
+    run = context.instance.get_run_by_id(failure.run_id)
+    here = context.code_location_origin
+    if run is None or not _repository(context).has_job(run.job_name):
+        return None
+    origin = run.remote_job_origin
+    if here and origin and origin.repository_origin.code_location_origin.location_name != here.location_name:
+        return None
+    steps = context.instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    whys = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
+    return Alert(f"a run of {run.job_name} failed", "; ".join(whys) or failure.message, f"/runs/{run.run_id}")
+
+
+def _explain(failure: dg.DagsterEvent) -> str:
+    """Why a step failed, in one line: what it was told to say, else its error."""
+    data = failure.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description
+    error = data.error.cause or data.error if data.error else None  # the first is Dagster's, around the step
+    return " ".join(error.message.split()) if error else failure.message or ""
+
+
+def _repository(context: dg.SensorEvaluationContext) -> dg.RepositoryDefinition:
+    if context.repository_def is None:
+        raise dg.DagsterInvariantViolationError("The sensor of alerts needs its code location: use it in Definitions")
+    return context.repository_def

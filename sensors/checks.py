@@ -1,0 +1,60 @@
+"""`<pipeline>__checks`: looks at a whole pipeline and reports the checks whose result is not the one on the page."""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from rota.dagster.assets.look import load_memory, look
+from rota.dagster.assets.names import Names
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.pipeline import Pipeline
+
+PAUSE = 30  # seconds between two looks
+
+
+def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
+    """The sensor. Law: a pipeline at which nobody works is looked at as well: a file that was rewritten, a partition that is
+    parked or that nobody owns is on the page within two ticks of when it counts.
+
+    It is not the backlog sensor, which launches: a pipeline that cannot be looked at is consumed as far as it can be.
+    """
+
+    @dg.sensor(
+        name=names.checks(pipeline.name),
+        minimum_interval_seconds=PAUSE,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Reports the checks of pipeline {pipeline.name} when their results change.",
+    )
+    def report(
+        context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        with rota_zookeeper.tree(pipeline.group) as tree:
+            if not tree.exists():
+                return dg.SkipReason(f"group {pipeline.group} is not founded yet")
+            said, memory = look(tree, pipeline, names, load_memory(context.cursor))
+        told = find_unshown(context.instance, said)
+        wrong = ", ".join(one.check_name for one in said if not one.passed)
+        return dg.SensorResult(
+            skip_reason=f"not right: {wrong}" if wrong else "all is right", asset_events=told, cursor=memory.dump()
+        )
+
+    return report
+
+
+def find_unshown(
+    instance: dg.DagsterInstance, said: Iterable[dg.AssetCheckEvaluation]
+) -> list[dg.AssetCheckEvaluation]:
+    """The evaluations that the page does not show: it shows another, or none, or one from before the newest materialization
+    of the asset, which it does not count."""
+    return [one for one in said if not _is_shown(instance, one)]
+
+
+def _is_shown(instance: dg.DagsterInstance, now: dg.AssetCheckEvaluation) -> bool:
+    last = instance.get_latest_asset_check_evaluation_record(now.asset_check_key)
+    shown = last.evaluation if last else None
+    if last is None or shown is None:
+        return False
+    if (shown.passed, shown.severity, dict(shown.metadata)) != (now.passed, now.severity, dict(now.metadata)):
+        return False
+    made = instance.get_latest_materialization_event(now.asset_key)
+    return made is None or made.timestamp < last.create_timestamp

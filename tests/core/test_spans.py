@@ -1,0 +1,58 @@
+"""What a replay takes: only what was consumed, each offset once, nothing that was skipped."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.errors import ConfigError
+from rota.spans import Choice, find_consumed, join_offsets, list_rounds
+
+
+@dataclass(frozen=True)
+class Commit:
+    at: float
+    ranges: dict[str, tuple[int, int]]
+    op: str = "commit"
+
+
+LOG = [
+    Commit(50.0, {"p:a": (4, 6)}),
+    Commit(40.0, {"p:a": (0, 2)}, op="replay"),
+    Commit(30.0, {"p:a": (3, 4)}, op="skip"),
+    Commit(20.0, {"p:a": (1, 3), "p:b": (0, 1)}),
+    Commit(10.0, {"p:a": (0, 1)}),
+]
+
+
+def test_what_was_skipped_or_replayed_was_not_consumed_then() -> None:
+    assert find_consumed(LOG, ("p:a", "p:b", "p:c")) == {"p:a": {0, 1, 2, 4, 5}, "p:b": {0}}
+    assert find_consumed(LOG, ("p:b",)) == {"p:b": {0}}
+
+
+def test_a_time_holds_its_beginning_and_not_its_end() -> None:
+    assert find_consumed(LOG, ("p:a",), (10.0, 20.0)) == {"p:a": {0}}
+    assert find_consumed(LOG, ("p:a",), (20.0, 60.0)) == {"p:a": {1, 2, 4, 5}}
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_spans_hold_each_offset_once_and_no_other(offsets: set[int]) -> None:
+    spans = list(join_offsets(sorted(offsets)))
+    assert [o for span in spans for o in range(*span)] == sorted(offsets)
+    assert all(end < start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_each_round_has_one_span_of_a_partition() -> None:
+    spans = {"p:a": [(0, 3), (4, 6)], "p:b": [(0, 1)]}
+    assert list(list_rounds(spans)) == [{"p:a": (0, 3), "p:b": (0, 1)}, {"p:a": (4, 6)}]
+    assert list(list_rounds({})) == []
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"range": (0, 1), "changed": True}, {"files": ("a",), "time": (0.0, 1.0)}], ids=str
+)
+def test_one_thing_is_said_and_not_two(given: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="One of them"):
+        Choice(**given)  # type: ignore[arg-type]
