@@ -24,6 +24,8 @@ CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "assigned": ("assigned", {}),
     "claim": ("claim", {}),
     "claim, published": ("claim", {"steal": "published"}),
+    "race, announced": ("race", {}),
+    "race, fastest": ("race", {"decide": "fastest"}),
     "ordinal, published": ("ordinal", {}),
     "ordinal, sticky": ("ordinal", {"slices": "sticky"}),
 }
