@@ -3,35 +3,33 @@
 The first counterexample is made small and written to a folder. Exit code 1 if there is one."""
 
 import itertools
+import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import click
-import psutil
 
 from rota.dataplane.spark import session
 from tests.conservation import play
 from tests.conservation.case import Case
 from tests.conservation.checker import Judged
 from tests.conservation.generate import FILES, case
+from tests.conservation.many import Many, spent
 from tests.conservation.shrink import shrunk
 from tests.dataplane.world import kill, started
 
 
 @click.command()
-@click.option("--schemas", default=100, show_default=True, help="How many cases: a schema and its files each.")
+@click.option("--schemas", default=1000, show_default=True, help="How many cases: a schema and its files each.")
 @click.option("--seed", default=0, show_default=True, help="The number that makes them.")
 @click.option("--first", default=0, show_default=True, help="The first case's number.")
 @click.option("--files", default=FILES, show_default=True, help="Files of a case.")
 def main(schemas: int, seed: int, first: int, files: int) -> None:
     """Judges whether every record of many files is in exactly one table."""
     began = time.monotonic()
-    faults: Counter[str] = Counter()
-    records: Counter[str] = Counter()
-    failed: list[int] = []
+    many = Many()
     numbers = itertools.count()
     with tempfile.TemporaryDirectory(prefix="conservation-") as root:
         server, endpoint = started(Path(root) / "spark")
@@ -44,32 +42,29 @@ def main(schemas: int, seed: int, first: int, files: int) -> None:
             for number in range(first, first + schemas):
                 one = case(seed, number, files)
                 found = judge(one)
-                faults += found.counts()
-                records.update(found.records)
+                many.add(one, found)
                 if found.faults:
-                    failed.append(number)
-                    click.echo(f"case {number}: {_shown(found)}")
-                if failed == [number]:
+                    click.echo(
+                        f"case {number}: {_shown(found)}\n  {found.faults[0].name} {found.faults[0].detail[:1000]}"
+                    )
+                if list(many.failed) == [one.whence]:
                     click.echo(f"making it small ({one.format}, {len(one.files)} files) ...")
                     small, why = shrunk(one, found, judge)
                     click.echo(f"{written(small, why)}: {_shown(why)}\n  {why.faults[0].detail[:1000]}")
-                if (done := number - first + 1) % 10 == 0:
-                    click.echo(f"{done} schemas, {sum(records.values()):,} records, {time.monotonic() - began:.0f} s")
-            spent = _seconds(psutil.Process()) + _seconds(psutil.Process(server.pid))
+                if many.schemas % 10 == 0:
+                    click.echo(f"{many.schemas} schemas, {many.records.total():,} records, {_since(began)}")
+            cpu = spent(os.getpid(), server.pid)
         finally:
             kill(server)
-    click.echo(
-        f"{schemas} schemas of seed {seed}: {sum(records.values()):,} records ({records['good']:,} good, {records['bad']:,} "
-        f"bad, {records['either']:,} of either table). Faults in {len(failed)} schemas: {dict(faults) or 'none'}"
-        + (f"; cases {', '.join(map(str, failed[:50]))}" if failed else "")
-        + f". {spent:.0f} s of CPU, {time.monotonic() - began:.0f} s in all"
-    )
-    sys.exit(bool(failed))
+    click.echo("\n".join(("Drawn:", *many.kinds())))
+    click.echo(f"Seed {seed}: {many.summary()}. {cpu:.0f} s of CPU, {_since(began)} in all")
+    for whence in list(many.failed)[:50]:
+        click.echo(f"failed: {whence}")
+    sys.exit(bool(many.failed))
 
 
-def _seconds(process: psutil.Process) -> float:
-    """CPU of a process and of those that it started."""
-    return float(sum(sum(one.cpu_times()[:2]) for one in (process, *process.children(recursive=True))))
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.0f} s"
 
 
 def written(case: Case, found: Judged) -> Path:

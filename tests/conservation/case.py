@@ -1,6 +1,6 @@
 """One pipeline with its files: what is generated, consumed, judged and shrunk."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`whence` is the seed and the number that make it again."""
+    """`whence` is the seed and the number that make it again; `engine` is one of `engines`, `drawn` what it was drawn of."""
 
     whence: str
     format: str
@@ -26,6 +26,8 @@ class Case:
     ratio: float
     files: tuple[File, ...]
     transform: Transform = field(default_factory=Transform)
+    engine: str = "compiled"
+    drawn: Counter[str] = field(default_factory=Counter)
 
     def by_key(self) -> dict[str, list[File]]:
         """The files of each partition in the order of their offsets."""

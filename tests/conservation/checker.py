@@ -199,4 +199,5 @@ def _mislaid(file: File, by_text: Mapping[str, list[Record]], aside: list[Aside]
 
 
 def _key(raw: str) -> str:
-    return str(folded(raw)).rstrip("\r\n")
+    """Of the ends of the lines that a record spans Spark folds some."""
+    return str(folded(raw)).replace("\r\n", "\n").rstrip("\r\n")

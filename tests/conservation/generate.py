@@ -5,18 +5,24 @@ import bz2
 import gzip
 import io
 import json
-import random
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conservation import pools, transforms
 from tests.conservation.case import Case, File
+from tests.conservation.draw import Draw
 from tests.conservation.shape import Column, Schema, Type, drawn
 
-FILES = 20
+FILES = 23
 POOL = 40
+STOPS = (  # what ends a partition: a file that is broken as a whole, or too many bad records
+    *(("csv", what) for what in ("compression", "header", "ratio")),
+    *(("json", what) for what in ("compression", "joined", "trailing", "ratio")),
+    *(("parquet", what) for what in ("bytes", "column", "type")),
+)
 ARROW = {
     "byte": pa.int8(),
     "short": pa.int16(),
@@ -35,50 +41,70 @@ NARROW = {"int": (pa.int8(), pa.int16(), pa.uint8()), "long": (pa.int32(), pa.in
 
 
 def case(seed: int, number: int, files: int = FILES) -> Case:
-    """The case of this number. Some 200 records a file."""
-    draw = random.Random(f"{seed} {number}")
-    format = draw.choice(("csv", "csv", "json", "json", "parquet"))
+    """The case of this number. Some 210 records a file. In one case of eight a partition may stop; it has few files, since
+    whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it."""
+    draw = Draw(f"{seed} {number}")
+    format, stop = draw.choice(("csv", "csv", "json", "json", "parquet")), ""
+    if number % 8 == 5:
+        format, stop = STOPS[number // 8 % len(STOPS)]
+        draw.note("stop", f"{format} {stop}")
+        files = min(files, 6)
     schema = drawn(
         draw, format != "csv", "byte" if format == "json" else ""
     )  # that is refused: Spark takes 200 for -56
+    for column in schema:
+        _note_types(draw, format, column.type)
     options = _csv_options(draw) if format == "csv" else {}
+    if stop == "header":
+        options["header"] = "true"
+    for option in options.items():
+        draw.note("option", "=".join(option))
     suffix = {"csv": ".csv", "json": draw.choice((".json", ".jsonl", "")), "parquet": ".parquet"}[format]
     keys = ["a", "b=1", "ü c", "d%"][: draw.randint(2, 4)]
-    made = {"csv": _csv, "json": _json, "parquet": _parquet}[format](draw, schema, options)
-    broken = -1
-    if draw.random() < 0.06:
-        files = min(files, 6)  # whoever looks for the broken one reads the others again and again
-        broken = draw.randrange(files)
+    trailing = stop in ("joined", "trailing")
+    made = {"csv": _csv, "json": partial(_json, trailing=trailing), "parquet": _parquet}[format](draw, schema, options)
+    broken = draw.randrange(files) if stop in ("compression", "joined", "header", "bytes", "column", "type") else -1
     found = []
     for n in range(files):
-        data = made(_count(draw))
+        hurt = stop if n == broken else ""
+        data = made(_count(draw), hurt)
         name = f"{n:03}{suffix}"
-        if format != "parquet":
-            data, name = _packed(draw, data, name)
-        if n == broken:
+        if hurt in ("compression", "bytes"):
             data, name = _broken(draw, format, data, name)
+        elif format != "parquet":
+            data, name = _packed(draw, data, name)
         found.append(File(draw.choice(keys), name, data))
-    ratio = draw.choice((0.0, 0.02, 0.1)) if draw.random() < 0.08 else 1.0
+    ratio = draw.choice((0.0, 0.02, 0.1)) if stop == "ratio" else 1.0
+    transform = transforms.drawn(draw, schema)
+    draw.note("transform", transform.kind)
+    engine = "interpreted" if number % 5 else "compiled"
+    draw.note("engine", f"{format} {engine}")
     return Case(
-        f"--seed {seed}, case {number}", format, schema, options, ratio, tuple(found), transforms.drawn(draw, schema)
+        f"--seed {seed}, case {number}", format, schema, options, ratio, tuple(found), transform, engine, draw.noted
     )
 
 
-def _count(draw: random.Random) -> int:
-    return draw.choice((0, 1, 2, 3)) if draw.random() < 0.1 else draw.randint(50, 370)
+def _note_types(draw: Draw, format: str, kind: Type) -> None:
+    draw.note("type", f"{format} {kind.kind}")
+    for _, part in kind.parts:
+        _note_types(draw, format, part)
 
 
-def _packed(draw: random.Random, data: bytes, name: str) -> tuple[bytes, str]:
+def _count(draw: Draw) -> int:
+    return draw.choice((0, 1, 2, 3)) if draw.random() < 0.1 else draw.randint(50, 420)
+
+
+def _packed(draw: Draw, data: bytes, name: str) -> tuple[bytes, str]:
     chance = draw.random()
-    if chance < 0.1:
+    kind = "gz" if chance < 0.1 else "bz2" if chance < 0.13 else "none"
+    draw.note("compression", kind)
+    if kind == "gz":
         return gzip.compress(data, 1, mtime=0), f"{name}.gz"
-    return (bz2.compress(data, 1), f"{name}.bz2") if chance < 0.13 else (data, name)
+    return (bz2.compress(data, 1), f"{name}.bz2") if kind == "bz2" else (data, name)
 
 
-def _broken(draw: random.Random, format: str, data: bytes, name: str) -> tuple[bytes, str]:
+def _broken(draw: Draw, format: str, data: bytes, name: str) -> tuple[bytes, str]:
     """A file that fails as a whole."""
-    if format == "json" and b"}\n{" in data and draw.random() < 0.5:
-        return data.replace(b"}\n{", draw.choice((b"}{", b"} {", b"},{")), 1), name
     if format == "parquet":
         return draw.choice((b"no parquet at all", data[: len(data) // 2] + b"PAR1", b"PAR1")), name
     plain = name.partition(".gz")[0].partition(".bz2")[0]
@@ -86,18 +112,18 @@ def _broken(draw: random.Random, format: str, data: bytes, name: str) -> tuple[b
     return draw.choice((whole[: len(whole) // 2], whole[:-30], data[:9] + b"no gzip")), f"{plain}.gz"
 
 
-def _sprinkled(draw: random.Random, count: int, rate: float) -> list[int]:
+def _sprinkled(draw: Draw, count: int, rate: float) -> list[int]:
     return draw.sample(range(count), min(count, int(count * rate) + (draw.random() < 0.5)))
 
 
-def _large(draw: random.Random) -> str:
+def _large(draw: Draw) -> str:
     return draw.choice("xyü") * 100_000
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------------
 
 
-def _csv_options(draw: random.Random) -> dict[str, str]:
+def _csv_options(draw: Draw) -> dict[str, str]:
     options = {}
     if draw.random() < 0.5:
         options["header"] = "true"
@@ -114,7 +140,7 @@ def _csv_options(draw: random.Random) -> dict[str, str]:
     return options
 
 
-def _csv(draw: random.Random, schema: Schema, options: dict[str, str]) -> Callable[[int], bytes]:
+def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, str], bytes]:
     sep, quote = options.get("sep", ","), options.get("quote", '"')
     escape = options.get("escape", "\\")
     spans = options.get("multiLine") == "true"
@@ -141,29 +167,41 @@ def _csv(draw: random.Random, schema: Schema, options: dict[str, str]) -> Callab
     first = [[t for t in one if "\r" not in t and "\n" not in t] for one in columns]  # tells where lines end
     header = sep.join(field(c.name) for c in schema)
 
-    def made(count: int) -> bytes:
+    def made(count: int, stop: str) -> bytes:
         rows = [list(row) for row in zip(*(draw.choices(one, k=count) for one in columns), strict=True)]
         if rows and spans:
             rows[0] = [draw.choice(one) for one in first]
         for n in _sprinkled(draw, count, 0.02):
             at = draw.randrange(len(schema))
             rows[n][at] = odd(schema[at])
+            draw.note("odd value", f"csv {schema[at].type.kind}")
         for n in _sprinkled(draw, count, 0.01):
-            rows[n] = draw.choice((rows[n][:-1] or ["", ""], [*rows[n], "more"], ["x"] * (len(schema) + 3)))
+            fields = {
+                "too few": rows[n][:-1] or ["", ""],
+                "one more": [*rows[n], "more"],
+                "many": ["x"] * (len(schema) + 3),
+            }
+            kind = draw.choice(tuple(fields))
+            rows[n] = fields[kind]
+            draw.note("fields", kind)
         if count and draw.random() < 0.02 and (at := _of_kind(schema, "string")) is not None:
             rows[draw.randrange(count)][at] = _large(draw)
+            draw.note("huge", "csv")
         lines = [sep.join(row) for row in rows]
         if draw.random() < 0.1:
             lines.insert(draw.randint(0, len(lines)), "")
+            draw.note("blank line", "csv")
         if not spans:
             for n in _sprinkled(draw, len(lines), 0.004):
                 lines[n] = _scarred(draw, lines[n], quote)
         if "header" in options:
-            lines.insert(0, header if draw.random() < 0.995 else header + sep + "more")
+            lines.insert(0, header + sep + "more" if stop == "header" else header)
         end = draw.choice(("\n", "\n", "\r\n"))
+        draw.note("line end", repr(end))
         data = end.join(lines).encode() + (end.encode() if draw.random() < 0.9 else b"")
         if draw.random() < 0.03:
             data = b"\xef\xbb\xbf" + data
+            draw.note("byte order mark", "csv")
         if not spans:
             data = _hurt(draw, data)
         return data
@@ -171,21 +209,28 @@ def _csv(draw: random.Random, schema: Schema, options: dict[str, str]) -> Callab
     return made
 
 
-def _scarred(draw: random.Random, line: str, quote: str) -> str:
+def _scarred(draw: Draw, line: str, quote: str) -> str:
     """A line that another grammar might read."""
     at = draw.randint(0, len(line))
-    return line[:at] + draw.choice((quote, "\0", "   ", "\t", "\ufffd", "\r")) + line[at:]
+    scar = draw.choice((quote, "\0", "   ", "\t", "\ufffd", "\r"))
+    draw.note("scar", repr(scar))
+    return line[:at] + scar + line[at:]
 
 
-def _hurt(draw: random.Random, data: bytes) -> bytes:
+def _hurt(draw: Draw, data: bytes) -> bytes:
     """Half a line at the end, bytes that are no UTF-8, blank lines."""
     chance = draw.random()
     if chance < 0.04:
+        draw.note("hurt", "half a line")
         return data[: max(0, len(data) - draw.randint(1, 30))]
     if chance < 0.08 and data:
         at = draw.randrange(len(data))
+        draw.note("hurt", "no UTF-8")
         return data[:at] + draw.choice((b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xe9")) + data[at:]
-    return data.replace(b"\n", b"\n\n", 3) if chance < 0.11 else data
+    if chance < 0.11:
+        draw.note("hurt", "blank lines")
+        return data.replace(b"\n", b"\n\n", 3)
+    return data
 
 
 def _of_kind(schema: Schema, kind: str) -> int | None:
@@ -195,7 +240,7 @@ def _of_kind(schema: Schema, kind: str) -> int | None:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _json(draw: random.Random, schema: Schema, options: dict[str, str]) -> Callable[[int], bytes]:
+def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -> Callable[[int, str], bytes]:
     names = [json.dumps(c.name, ensure_ascii=draw.random() < 0.5) for c in schema]
     columns = [[f"{n}: {pools.literal(c.type, draw)}" for _ in range(POOL)] for n, c in zip(names, schema, strict=True)]
     ends = draw.choice(("\n", "\n", "\n", "\r\n"))
@@ -203,105 +248,124 @@ def _json(draw: random.Random, schema: Schema, options: dict[str, str]) -> Calla
     def odd(at: int) -> str:
         return f"{names[at]}: {pools.odd_literal(schema[at].type, draw)}"
 
-    def made(count: int) -> bytes:
+    def made(count: int, stop: str) -> bytes:
         rows = [list(row) for row in zip(*(draw.choices(one, k=count) for one in columns), strict=True)]
         for n in _sprinkled(draw, count, 0.02):
             at = draw.randrange(len(schema))
             rows[n][at] = odd(at)
+            draw.note("odd value", f"json {schema[at].type.kind}")
         for n in _sprinkled(draw, count, 0.03):
-            match draw.randrange(5):
-                case 0:
+            change = draw.choice(
+                ("in another order", "without a field", "with another field", "twice", "odd and then right")
+            )
+            draw.note("object", change)
+            match change:
+                case "in another order":
                     draw.shuffle(rows[n])
-                case 1:
+                case "without a field":
                     rows[n].pop(draw.randrange(len(rows[n])))
-                case 2:
+                case "with another field":
                     rows[n].insert(draw.randint(0, len(rows[n])), draw.choice(('"more": 1', '"other": {"a": [1, {}]}')))
-                case 3:
+                case "twice":
                     rows[n].append(draw.choice(columns[draw.randrange(len(columns))]))
-                case 4:
+                case "odd and then right":
                     rows[n].insert(0, odd(draw.randrange(len(schema))))
         if count and draw.random() < 0.02 and (at := _of_kind(schema, "string")) is not None:
             rows[draw.randrange(count)][at] = f'{names[at]}: "{_large(draw)}"'
+            draw.note("huge", "json")
         lines = ["{" + ", ".join(row) + "}" for row in rows]
         for n in _sprinkled(draw, count, 0.006):
-            lines[n] = _no_object(draw, lines[n], lines[draw.randrange(count)])
+            lines[n] = _no_object(draw, lines[n], lines[draw.randrange(count)], trailing)
+        if stop == "joined":
+            between = draw.choice(("", " ", ","))
+            draw.note("joined by", repr(between))
+            lines[:1] = [f"{{}}{between}{{}}"]
         data = ends.join(lines).encode() + (ends.encode() if draw.random() < 0.9 else b"")
         if draw.random() < 0.03:
             data = b"\xef\xbb\xbf" + data
+            draw.note("byte order mark", "json")
         return _hurt(draw, data)
 
     return made
 
 
-def _no_object(draw: random.Random, line: str, other: str) -> str:
-    half = line[: draw.randint(0, len(line))]
-    return draw.choice(
-        (
-            *(
-                half,
-                "null",
-                "1",
-                '"x"',
-                "[]",
-                "true",
-                f"[{line}]",
-                f"[{line}, {other}]",
-                f"{line},",
-                f"{line}, 7",
-                "{}",
-            ),
-            *(
-                "not json",
-                f"{half}\0",
-                f"  {line}  ",
-                "\t",
-                f"{line[:-1]},}}",
-                "[1]",
-                f"[{line}, 5]",
-                line.replace('"', "'"),
-            ),
-            f"{half}{other}",
-        )
-    )
+def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
+    """A line that is no object, or not for all. `trailing`: one after whose object something follows may be among them; a
+    partition may stop there."""
+    half = line[: draw.randint(0, max(0, len(line) - 1))]
+    made = {
+        "half": half,
+        "half, another": f"{half}{other}",
+        "half, NUL": f"{half}\0",
+        "null": "null",
+        "number": "1",
+        "text": '"x"',
+        "boolean": "true",
+        "empty list": "[]",
+        "list of one": f"[{line}]",
+        "list of two": f"[{line}, {other}]",
+        "list of a number": "[1]",
+        "list of both": f"[{line}, 5]",
+        "empty object": "{}",
+        "no JSON": "not json",
+        "blanks around": f"  {line}  ",
+        "tab": "\t",
+        "comma inside": f"{line[:-1]},}}",
+        "single quotes": line.replace('"', "'"),
+    }
+    if trailing:
+        made |= {"comma": f"{line},", "comma, number": f"{line}, 7"}
+    kind = draw.choice(tuple(made))
+    draw.note("line", kind)
+    return made[kind]
 
 
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def _parquet(draw: random.Random, schema: Schema, options: dict[str, str]) -> Callable[[int], bytes]:
+def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, str], bytes]:
     columns = [pa.array([pools.arrow(c.type, draw) for _ in range(POOL)], _arrow(c.type)) for c in schema]
 
-    def made(count: int) -> bytes:
+    def made(count: int, stop: str) -> bytes:
         picked = [one.take(pa.array(draw.choices(range(POOL), k=count), pa.int32())) for one in columns]
         names = [c.name for c in schema]
         for at, column in enumerate(schema):
             if draw.random() < 0.1 and column.type.kind in NARROW:
                 low = pa.array(draw.choices((0, 1, 7, None), k=count), draw.choice(NARROW[column.type.kind]))
                 picked[at] = low
+                draw.note("parquet", f"{low.type} for {column.type.kind}")
             elif draw.random() < 0.05 and pa.types.is_string(picked[at].type):
                 picked[at] = draw.choice((picked[at].dictionary_encode(), picked[at].cast(pa.large_string())))
+                draw.note("parquet", picked[at].type)
         if draw.random() < 0.1:
             picked.append(pa.nulls(count, pa.int32()))
             names.append("more of it")
-        if draw.random() < 0.004:
+            draw.note("parquet", "one more column")
+        if stop == "column":
             picked[0], names[0] = pa.array(["x"] * count), f"{names[0]} no more"
-        if draw.random() < 0.004:
-            picked[0] = pa.array([[1]] * count, pa.list_(pa.int32()))
+        if stop == "type":
+            picked[0] = pa.array([[[1]]] * count, pa.list_(pa.list_(pa.int32())))
         order = list(range(len(names)))
         if draw.random() < 0.2:
             draw.shuffle(order)
+            draw.note("parquet", "columns in another order")
         table = pa.Table.from_arrays([picked[i] for i in order], [names[i] for i in order])
         sink = io.BytesIO()
+        codec = draw.choice(("none", "snappy", "gzip", "zstd"))
+        draw.note("compression", f"parquet {codec}")
         pq.write_table(
             table,
             sink,
             row_group_size=draw.choice((7, 100, 10_000)),
             use_dictionary=draw.random() < 0.5,
-            compression=draw.choice(("none", "snappy", "gzip", "zstd")),
+            compression=codec,
             version=draw.choice(("1.0", "2.6")),
             data_page_version=draw.choice(("1.0", "2.0")),
         )
-        return sink.getvalue() if draw.random() < 0.98 else b""
+        if not stop and draw.random() < 0.02:
+            draw.note("parquet", "no bytes")
+            return b""
+        return sink.getvalue()
 
     return made
 

@@ -117,6 +117,7 @@ class _Csv:
         self.null = case.options.get("nullValue", "")
         self.header = case.options.get("header") == "true"
         escape = case.options.get("escape", "\\")
+        self.doubled = escape == self.quote
         sep, q, e = re.escape(self.sep), re.escape(self.quote), re.escape(escape)
         inside = f"(?:[^{q}{e}]|{e}.)*" if escape != self.quote else f"(?:[^{q}]|{q}{q})*"
         bare = f"(?:(?!{sep})[^{q}\r\n])*"
@@ -147,22 +148,23 @@ class _Csv:
         records: list[Record] = []
         at, headed = 0, not self.header
         while at < len(text):
-            start, fields, mark = at, [], self.sep
+            start, said, mark = at, [], self.sep
             while mark == self.sep:
                 found = self.field.match(text, at)
                 if not found:
                     raise ValueError(f"no CSV at {at}: {text[at : at + 40]!r}")
-                fields.append(self._said(found, folded))
+                said.append(self._said(found, folded))
                 at, mark = found.end(), found[3]
             raw = text[start : found.start(3)]
             if not raw:
                 continue
+            fields = None if self._loses_nul(raw) else said
             if not headed:
                 headed = True
                 if not self._names(fields):
                     return Broken("header")
                 continue
-            records.append(self._record(0, raw.replace(folded, "\n"), fields))
+            records.append(self._record(0, raw, fields))
         return records
 
     def _said(self, found: "re.Match[str]", folded: str = "\n") -> str | None:
@@ -174,8 +176,8 @@ class _Csv:
 
     def _fields(self, line: str) -> list[str | None] | None:
         """The fields of a line; None where it is of another grammar."""
-        if len(self.sep) > 1 and "\0" in line:
-            return None  # Spark loses the NUL
+        if self._loses_nul(line):
+            return None
         if self.quote not in line:
             return [field or None for field in line.split(self.sep)]
         fields: list[str | None] = []
@@ -187,6 +189,10 @@ class _Csv:
             fields.append(self._said(found))
             at, mark = found.end(), found[3]
         return fields
+
+    def _loses_nul(self, raw: str) -> bool:
+        """Whether Spark may lose a NUL: with a long separator, and in quotes where the quote is the escape."""
+        return "\0" in raw and (len(self.sep) > 1 or (self.doubled and self.quote in raw))
 
     def _names(self, fields: list[str | None] | None) -> bool:
         return [(f or "").lower() for f in fields or ()] == [c.name.lower() for c in self.schema]

@@ -10,6 +10,7 @@ from rota.dataplane import names
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
 from tests.conservation.checker import Fault, Judged
+from tests.conservation.engines import ENGINES
 from tests.conservation.shape import ddl
 from tests.dataplane.world import World
 
@@ -58,7 +59,7 @@ def played(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession"
     world.give(*keys)
     parked: dict[str, str] = {}
     while True:
-        events = world.run(*keys)
+        events = world.run(*keys, settings=ENGINES[case.engine])
         parked |= {e.partition: e.reason for e in events if isinstance(e, ParkedPartition)}
         if not any(isinstance(e, CommittedBatch) for e in events):
             return Played(case, world, parked)

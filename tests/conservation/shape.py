@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 WHOLE = {"byte": 8, "short": 16, "int": 32, "long": 64}
 FLAT = (*WHOLE, "float", "double", "decimal", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
+NESTED = ("struct", "array", "map")
 PLAIN_NAMES = ("id", "name", "amount", "at", "shop", "value", "flag", "note", "ratio", "day", "code", "city", "x", "y")
 ODD_NAMES = (
     "a b", "a.b", "a`b", "naïve", "日本", "😀", "Mixed Case", "SELECT", "1st", "x-y", "a:b", 'q"q', "it's", "per%cent",
@@ -67,7 +68,7 @@ def drawn(draw: random.Random, nested: bool, without: str = "") -> Schema:
 
 def _type(draw: random.Random, flat: list[str], depth: int) -> Type:
     if depth and draw.random() < 0.2:
-        kind = draw.choice(("struct", "array", "map"))
+        kind = draw.choice(NESTED)
         if kind == "struct":
             some = draw.sample(PLAIN_NAMES, draw.randint(1, 3))
             return Type("struct", parts=tuple((n, _type(draw, flat, depth - 1)) for n in some))

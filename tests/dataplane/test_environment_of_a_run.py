@@ -1,6 +1,7 @@
 """Where a run finds its Spark, and what happens when it loses it."""
 
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from rota.consume import CommittedBatch
 from rota.dataplane.spark import failures, session
 from rota.dataplane.spark.failures import explain_cause
+from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World, kill, started
@@ -44,6 +46,8 @@ def test_a_worker_without_endpoint_works_in_the_runs_own_process(tmp_path: Path)
     clean = {
         k: v for k, v in os.environ.items() if not k.startswith("SPARK")
     }  # a thin client in this process sets some
+    light = shlex.quote(f"{OPTIONS}={SparkSettings().complete(0, tmp_path)[OPTIONS]}")
+    clean["PYSPARK_SUBMIT_ARGS"] = f"--conf {light} pyspark-shell"
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("local_run.py")), str(tmp_path)],
         env={**clean, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},

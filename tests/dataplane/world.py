@@ -19,6 +19,7 @@ from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_server import LIGHT, SERVER, SparkSettings
 from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
@@ -151,27 +152,22 @@ class World:
 
 
 def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> subprocess.Popen[bytes]:
-    """A Spark Connect server in its own process group, started in `folder`: it cannot import what the tests can.
+    """A Spark Connect server with a worker's settings, without a token, in its own process group, started in `folder`: it
+    cannot import what the tests can.
 
     `file_kilobytes`: none of its files grows larger."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    conf = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.local.dir": str(folder / "local"),
-    }
-    command = [str(home / "bin/spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    conf = SparkSettings("local[2]", {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
+    settings = conf.complete(port, folder)
+    command = [str(home / "bin/spark-submit"), "--class", SERVER]
+    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    environ["SPARK_LAUNCHER_OPTS"] = LIGHT
     limit = ["bash", "-c", f'ulimit -f {file_kilobytes}; exec "$@"', "bash"] if file_kilobytes else []
-    command = [*limit, *command, "--master", "local[2]", "--driver-memory", "1g"]
+    command = [*limit, *command, "--master", conf.master]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 

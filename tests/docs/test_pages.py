@@ -59,7 +59,7 @@ def is_declaration(block: Block) -> bool:
 
 
 def is_location(block: Block) -> bool:
-    return "rota.dagster" in block.text
+    return "rota.dagster" in block.text and "defs = " in block.text and not is_declaration(block)
 
 
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if is_location(b)], ids=name_block)

@@ -6,6 +6,7 @@ time zone and timestamp format do not depend on the machine; a user's modules tr
 started elsewhere and cannot import them.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,10 +122,10 @@ def send_by_value(module: ModuleType) -> None:
     from pyspark import cloudpickle
 
     file = getattr(module, "__file__", None)
-    folder = Path(file).parent if file else None
+    folder = os.path.join(Path(file).parent, "") if file else None
     for one in list(sys.modules.values()):
         where = getattr(one, "__file__", None)
-        if one is module or (folder and where and folder in Path(where).parents):
+        if one is module or (folder and where and where.startswith(folder)):
             cloudpickle.register_pickle_by_value(one)
 
 
