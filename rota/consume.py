@@ -121,6 +121,7 @@ def _consume_portion(
         if held.held:
             yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation, seconds).run()
     finally:
+        ports.source.close()
         with suppress(CoordinationError):
             end_run(tree, node)
 
@@ -163,6 +164,7 @@ class ConsumingRun:
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._heal(claimed, latest)
+        self.ports.source.acknowledge(claimed.offsets)
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
@@ -273,7 +275,9 @@ class ConsumingRun:
                     if p in self.rights.parked:
                         self._unpark(p)
                     yield make_event(committed, p, latest[p], healed=False)
-                self._write_checkpoints({p: end for p, (_, end) in kept.items()}, committed, claimed.table)
+                ends = {p: end for p, (_, end) in kept.items()}
+                self._write_checkpoints(ends, committed, claimed.table)
+                self.ports.source.acknowledge(ends)
                 for table in (self.ports.main, self.ports.quarantine):
                     table.compact(committed.version)
                 return

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import OwnedSource, Ports, Ranges
+from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
+from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.dataplane.rabbitmq.stream_source import StreamSource
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_job import SparkJob
 from rota.dataplane.spark.spark_source import SparkSource
@@ -21,7 +24,11 @@ if TYPE_CHECKING:
     from rota.dataplane.spark.session import Connect
 
 T = TypeVar("T")
-SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {Files: FilesSource.of}
+SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {
+    Files: FilesSource.of,
+    RabbitQueues: QueueSource.of,
+    RabbitStreams: StreamSource.of,
+}
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
 OWNERS: Mapping[type, Callable[[Path, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 

@@ -46,18 +46,15 @@ class Source(Protocol):
         ...
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """The end offset (one past the newest) that a run would find now. A partition that cannot be read is left out.
-        Writes nothing."""
+        """The end offset (one past the newest) that a run would find now, of what can be read. Writes nothing."""
         ...
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """Assigns offsets to what is new and returns the end offsets. Of two callers that race, each record still gets one
-        offset. A partition that cannot be read is left out."""
+        """Gives each new record one offset, also where callers race, and returns the end offsets of what can be read."""
         ...
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """The end offsets that were assigned so far. Less than a table has consumed means that the source lost them.
-        Writes nothing."""
+        """The end offsets assigned so far; less than a table consumed: the source lost them. Writes nothing."""
         ...
 
     def explain_lost(self, partition: str, end: int) -> str:
@@ -84,8 +81,7 @@ class Source(Protocol):
         ...
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """The partitions whose range no longer holds what its offsets were assigned to (SourceChanged), or cannot be read
-        now (EnvironmentFailed)."""
+        """The partitions whose range is not what its offsets mean (SourceChanged), or cannot be read (EnvironmentFailed)."""
         ...
 
     def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
@@ -94,6 +90,14 @@ class Source(Protocol):
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """Which data of these offsets somebody may still be writing; empty where all are at rest."""
+        ...
+
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """The table has all that is below these offsets, and will have it for good. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what was taken for a run and not acknowledged. A source that was closed can be used again."""
         ...
 
     def keep_identities(self, partitions: tuple[str, ...]) -> None:
@@ -348,8 +352,7 @@ class WrittenFiles:
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition whose data or transform failed (DataError), or that alone failed like the environment
-    (EnvironmentFailed)."""
+    """A partition that failed by data or transform (DataError), or alone like the environment (EnvironmentFailed)."""
 
     partition: str
     error: RotaError

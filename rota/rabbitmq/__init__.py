@@ -1,5 +1,6 @@
-"""RabbitMQ, as applications import it: `rota.rabbitmq.Publisher`."""
+"""RabbitMQ, as applications and pipeline files import it: `rota.rabbitmq.Publisher`, `queues`, `streams`."""
 
+from rota.dataplane.rabbitmq.declaration import queues, streams
 from rota.dataplane.rabbitmq.publisher import Publisher
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "queues", "streams"]

@@ -80,6 +80,12 @@ class MemorySource:
         """Everything is at rest."""
         return ""
 
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """Nothing is taken."""
+
+    def close(self) -> None:
+        """Nothing is taken."""
+
     def keep_identities(self, partitions: tuple[str, ...]) -> None:
         """An offset means what it meant."""
 

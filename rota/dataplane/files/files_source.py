@@ -25,7 +25,7 @@ from rota.dataplane.files import lines, listing, staging
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.ports import Ranges
 from rota.dataplane.spark.spark_source import CORRUPT
-from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged, printable
+from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
 from rota.settings import resolve_folder
@@ -144,7 +144,7 @@ class FilesSource:
         try:
             self._list_rested(partition, frozenset())
         except OSError as error:
-            return _blind(error, partition)
+            return listing.explain_blind(error, partition)
         return ""
 
     @property
@@ -198,6 +198,12 @@ class FilesSource:
         now = {o: self._read_state(files[o]) for o in offsets if files[o].path not in rested}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
         return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
+
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """A file stays where it is."""
+
+    def close(self) -> None:
+        """Nothing is taken."""
 
     def keep_identities(self, partitions: tuple[str, ...]) -> None:
         """See `Source.keep_identities`."""
@@ -306,7 +312,7 @@ class FilesSource:
             reason = self._explain_change(files, start, end)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
-            return EnvironmentFailed(_blind(error, partition))
+            return EnvironmentFailed(listing.explain_blind(error, partition))
         return SourceChanged(reason, partition=partition) if reason else None
 
     def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> str:
@@ -392,9 +398,3 @@ class FilesSource:
         return {name.lower(): text for name, text in self.declared.options.items()}.get(
             "multiline", ""
         ).lower() == "true"
-
-
-def _blind(error: OSError, partition: str) -> str:
-    return printable(
-        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
-    )

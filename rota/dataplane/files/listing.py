@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota.dataplane.files.file_index import LandedFile
+from rota.errors import printable
+from rota.ids import quote
 
 HIDDEN = ("_", ".")
 ASIDE = "it lies in no partition's folder; move it into one"
@@ -98,3 +100,10 @@ def _text(path: str) -> bool:
         return bool(path.encode())
     except UnicodeEncodeError:
         return False
+
+
+def explain_blind(error: OSError, partition: str) -> str:
+    """Why a partition cannot be looked at, with the next step."""
+    return printable(
+        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
+    )

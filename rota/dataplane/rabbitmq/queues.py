@@ -4,9 +4,12 @@ A message of rota's publisher has two headers: the queue it was published to, an
 without holes. `<queue>.sequence` keeps where the sequence stands; `<prefix>.quarantine` has what cannot be consumed.
 """
 
+from collections.abc import Mapping
+
 QUEUE = "rota-queue"
 SEQUENCE = "rota-sequence"
 REASON = "rota-reason"
+OFFSET = "x-stream-offset"  # the broker's own, of a message of a stream
 STREAM = {"x-queue-type": "stream"}
 SINGLE = {"x-single-active-consumer": True}
 LONGEST_NAME = 255 - len(".quarantine")  # bytes of a prefix with a number; AMQP has names of 255
@@ -20,3 +23,18 @@ def name_sequence(queue: str) -> str:
 def name_quarantine(prefix: str) -> str:
     """The queue of what cannot be consumed."""
     return f"{prefix}.quarantine"
+
+
+def read_sequence(headers: Mapping[str, object] | None, queue: str) -> int | str:
+    """The sequence of a message in this queue, or why it has none that counts."""
+    given = headers or {}
+    sequence = given.get(SEQUENCE)
+    if "x-death" in given:
+        return "it was dead-lettered into this queue"
+    if sequence is None:
+        return f"it has no header {SEQUENCE}: it was not published by rota.rabbitmq.Publisher"
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0:
+        return f"its header {SEQUENCE} is no number from 0"
+    if given.get(QUEUE) != queue:
+        return f"its sequence is that of another queue: {given.get(QUEUE)!r}"
+    return int(sequence)

@@ -3,8 +3,9 @@
     class TestMySource(SourceSuite):
         bench = MyBench  # makes sources in a folder of the test's own
 
-Beside, a source is put under what holds of its kind: `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its
-declaration says where a partition starts, `ChangingSuite` if its data can change or vanish in place.
+Beside, a source is put under what holds of its kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it
+gives the offsets itself, `StartingSuite` if its declaration says where a partition starts, `ChangingSuite` if its data can
+change or vanish in place.
 """
 
 from collections.abc import Callable
@@ -75,16 +76,6 @@ class SourceSuite(Benched):
         assert names(place.open().source, "p:a", 5)[:2] == first
         assert len(set(names(place.open().source, "p:a", 5))) == 5
 
-    def test_whoever_races_each_record_has_one_offset(self, place: SourceBench) -> None:
-        for key in "ab":
-            place.land(key, 5)
-        partitions = ("p:a", "p:b")
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: place.open().source.assign_offsets(partitions), range(4)))
-        assert found == [{"p:a": 5, "p:b": 5}] * 4
-        for p in partitions:
-            assert len(set(names(place.open().source, p, 5))) == 5
-
     # --- jobs ---
 
     def test_what_is_new_is_in_one_job_in_order_and_within_its_largest_batch(self, place: SourceBench) -> None:
@@ -111,6 +102,21 @@ class SourceSuite(Benched):
         assert source.find_rewritten({"p:a": (0, 1)}) == {"p:a": ()}
         assert source.find_broken({"p:a": (0, 3)}).keys() == {"p:a"}
         assert "p:a" in source.explain_lost("p:a", 1)
+
+
+class SharingSuite(Benched):
+    """Of a source that gives every reader the same at the same time."""
+
+    def test_whoever_races_each_record_has_one_offset(self, place: SourceBench) -> None:
+        for key in "ab":
+            place.land(key, 5)
+        partitions = ("p:a", "p:b")
+        sources = [place.open().source for _ in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda source: source.assign_offsets(partitions), sources))
+        assert found == [{"p:a": 5, "p:b": 5}] * 4
+        for p in partitions:
+            assert len(set(names(place.open().source, p, 5))) == 5
 
 
 class AssigningSuite(Benched):

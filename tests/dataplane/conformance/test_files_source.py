@@ -5,7 +5,13 @@ from pathlib import Path
 from rota.dataplane.ports import Ports
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import AssigningSuite, ChangingSuite, SourceSuite, StartingSuite
+from tests.dataplane.conformance.source_suite import (
+    AssigningSuite,
+    ChangingSuite,
+    SharingSuite,
+    SourceSuite,
+    StartingSuite,
+)
 
 
 class FilesBench:
@@ -37,5 +43,5 @@ class FilesBench:
         return self.folder / "land" / self.open().source.locate(partition, offset)
 
 
-class TestFilesSource(SourceSuite, AssigningSuite, StartingSuite, ChangingSuite):
+class TestFilesSource(SourceSuite, SharingSuite, AssigningSuite, StartingSuite, ChangingSuite):
     bench = FilesBench

@@ -7,7 +7,7 @@ from rota.dataplane.ports import Ports
 from rota.sim.job import TimedJob
 from rota.sim.memory_table import MemoryTable
 from rota.sim.source import MemorySource
-from tests.dataplane.conformance.source_suite import SourceSuite
+from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite
 
 
 class MemoryBench:
@@ -34,5 +34,5 @@ class MemoryBench:
         raise AssertionError("nothing vanishes")
 
 
-class TestMemorySource(SourceSuite):
+class TestMemorySource(SourceSuite, SharingSuite):
     bench = MemoryBench

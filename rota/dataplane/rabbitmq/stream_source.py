@@ -1,0 +1,123 @@
+"""Numbered streams of RabbitMQ as a source: one stream a partition, an offset is the broker's own.
+
+Law: a stream keeps what was read until its retention ends, in one order. So a range is read again as it was, by anybody and
+at any time; nothing is held, and what a run acknowledges only lets the broker send more.
+
+The end of a stream is seen by reading its last chunk until nothing more comes: it may be seen too early, never too late.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Condition
+from time import monotonic
+from typing import Literal
+
+from rota.dataplane.ports import Ranges
+from rota.dataplane.rabbitmq.declaration import RabbitStreams
+from rota.dataplane.rabbitmq.inbox import Inbox
+from rota.dataplane.rabbitmq.link import Link
+from rota.dataplane.rabbitmq.queue_source import LONGEST, QueueSource
+from rota.dataplane.rabbitmq.queues import OFFSET
+from rota.errors import EnvironmentFailed, RotaError, SourceChanged
+from rota.ids import quote
+from rota.pipeline import Pipeline
+
+STILL = 0.3  # seconds without a message, after which the end of a stream was seen
+AT_ONCE = 1_000  # messages that a look asks for at a time
+
+
+@dataclass(slots=True)
+class StreamSource(QueueSource):
+    """The streams `<prefix><key>` of pipeline `name`."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "StreamSource":
+        """The source that the pipeline declares."""
+        assert isinstance(pipeline.source, RabbitStreams)
+        return cls._make(pipeline, pipeline.source)
+
+    can_replay = True
+
+    def list_ignored(self) -> Mapping[str, str]:
+        """See `Source.list_ignored`: every message of a stream has an offset."""
+        return {}
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`."""
+        with self._look() as link:
+            seen = self._see(link, partitions, "last")
+        return {p: seen[p][1] + 1 if p in seen else 0 for p in partitions}
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
+        """See `Source.choose_starts`: as declared, or the first offset that the retention left."""
+        with self._look() as link:
+            seen = self._see(link, tuple(ends), "first")
+        return {p: max(self.declared.start, seen[p][0] if p in seen else 0) for p in ends}
+
+    def _see(
+        self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]
+    ) -> dict[str, tuple[int, int]]:
+        """The first and the last offset that come from there; what is empty or absent is left out."""
+        seen: dict[str, tuple[int, int]] = {}
+        came = Condition()
+
+        def watch(partition: str) -> None:
+            def take(tag: int, headers: Mapping[str, object], _: bytes) -> None:
+                offset = int(str(headers[OFFSET]))
+                with came:
+                    first, last = seen.get(partition, (offset, offset))
+                    seen[partition] = min(first, offset), max(last, offset)
+                    came.notify_all()
+                if where == "last":
+                    link.acknowledge([tag])  # and the broker sends the next
+
+            consumers.append(link.consume(self._queue(partition), take, arguments={OFFSET: where}))
+
+        consumers: list[str] = []
+        link.limit(AT_ONCE if where == "last" else 1)
+        for p in partitions:
+            if link.count_ready(self._queue(p)) is not None:
+                watch(p)
+        until = monotonic() + LONGEST
+        with came:
+            while consumers and monotonic() < until:
+                before = dict(seen)
+                if not came.wait_for(lambda: seen != before, STILL):  # noqa: B023
+                    break
+        for consumer in consumers:
+            link.cancel(consumer)
+        return seen
+
+    def _explain_hole(self, partition: str, start: int) -> RotaError:
+        queue, inbox = self._queue(partition), self._inboxes[partition]
+        if inbox.came and inbox.read_first() > start:
+            first = inbox.read_first()
+            return SourceChanged(
+                f"{queue} begins at {first} and offset {start} was asked for: its retention is over. To go on without: "
+                f"rota skip {quote(partition)} --to {first}",
+                partition=partition,
+            )
+        return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """See `Source.explain_lost`."""
+        return (
+            f"{self._queue(partition)} ends at {end}: the stream was made anew. Give the pipeline another name and table; "
+            f"or, once the stream is beyond where the table stands: rota retry {quote(partition)}"
+        )
+
+    def _make_inbox(self, partition: str, start: int, among: int, ranges: Ranges | None) -> Inbox:
+        share = QueueSource._make_inbox(self, partition, start, among, None)
+        if ranges is None:
+            return share
+        return Inbox(start, ranges[partition][1] - start, 1 << 62)  # a replay takes its range as a whole
+
+    def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
+        seen = self._see(link, starts, "last")
+        return {p: seen[p][1] + 1 - at if p in seen else 0 for p, at in starts.items()}
+
+    def _say_where(self, start: int) -> dict[str, object]:
+        return {"arguments": {OFFSET: start}}
+
+    def _read_offset(self, headers: Mapping[str, object], queue: str) -> int | str:  # noqa: ARG002
+        return int(str(headers[OFFSET]))

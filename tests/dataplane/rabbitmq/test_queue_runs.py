@@ -1,0 +1,153 @@
+"""Runs over queues of a real broker, on a real Spark and real tables."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.backlog import find_work
+from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.rabbitmq import Publisher
+from rota.replay import ReplayedRange, replay
+from rota.skip import skip
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.rabbitmq import stranger
+from tests.dataplane.rabbitmq.broker import Broker
+from tests.dataplane.world import World
+
+SCHEMA = "n int, word string"
+TEXT = """
+from rota.rabbitmq import queues
+pipeline = Pipeline(
+    source=queues({url!r}, prefix={prefix!r}, count={count}, schema={schema!r}{more}),
+    table=delta({{table!r}}), group="g", max_bad_ratio=1,
+)
+"""
+
+
+def declare(broker: Broker, prefix: str, count: int, schema: str = SCHEMA, more: str = "") -> str:
+    return TEXT.format(url=broker.url, prefix=prefix, count=count, schema=schema, more=more)
+
+
+@pytest.fixture
+def queue_world(tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str) -> World:
+    return World(tmp_path, endpoint, declare(broker, prefix, 3), spark=spark)
+
+
+def test_what_is_published_is_consumed_once(
+    queue_world: World, broker: Broker, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = queue_world
+    caplog.set_level(logging.INFO)
+    with Publisher(broker.url, prefix, 3) as publisher:
+        sent = [(f"k{n % 11}", b'{"n": %d, "word": "k%d"}' % (n, n % 11)) for n in range(300)]
+        publisher.publish([*sent[:200], ("k0", b"no JSON"), ("k1", b'{"n": 1}{"n": 2}'), *sent[200:]])
+        queue_of = {key: publisher.choose_queue(key) for key, _ in sent}
+    world.give("0", "1", "2")
+    (work,) = find_work(world.tree, world.pipeline, world.ports.source)
+    assert sum(end - start for start, end in work.lags.values()) == 302
+    events = world.run("0", "1", "2")
+    assert all(isinstance(e, CommittedBatch) and e.lag == 0 for e in events), events
+    assert sum(e.rows for e in events if isinstance(e, CommittedBatch)) == 300
+    rows = log(world.table / "main").rows()
+    expected = {f"p:{n}": dict.fromkeys(range(e.end), 1) for n in range(3) for e in events if e.partition == f"p:{n}"}
+    bad = log(world.table / "quarantine").rows()
+    for one in bad:
+        del expected[one["partition"]][one["offset"]]  # type: ignore[index]
+    assert {str(one["reason"]).split(":")[0] for one in bad} == {"no JSON"}
+    assert {one["raw"] for one in bad} == {"no JSON", '{"n": 1}{"n": 2}'}
+    assert damage(world.table / "main", expected) == NO_DAMAGE
+    for key, queue in queue_of.items():
+        mine = sorted((r["_offset"], r["n"]) for r in rows if r["word"] == key)
+        assert [n for _, n in mine] == [n for n in range(300) if f"k{n % 11}" == key], "in the order of the key"
+        assert {r["_partition"] for r in rows if r["word"] == key} == {f"p:{queue.removeprefix(prefix)}"}
+    assert not any(broker.take_all(f"{prefix}{n}") for n in range(3)), "acknowledged"
+    assert not find_work(world.tree, world.pipeline, world.ports.source)
+    assert {type(e) for e in world.run("0", "1", "2")} == {IdlePartition}
+    assert not list((world.table / "stage").iterdir())
+    assert "guest:guest" not in caplog.text
+    (refused,) = replay(world.tree, world.ports, {"p:0": (0, 1)}, "again")
+    assert refused.reason == "its source gives each record once: nothing of it can be read again"
+
+
+def test_a_hole_parks_its_partition_until_it_is_skipped(queue_world: World, broker: Broker, prefix: str) -> None:
+    world = queue_world
+    with Publisher(broker.url, prefix, 3) as publisher:
+        publisher.publish((f"k{n}", b'{"n": %d}' % n) for n in range(60))
+    stranger.remove(broker, f"{prefix}1", 0)
+    world.give("0", "1", "2")
+    events = {e.partition: e for e in world.run("0", "1", "2")}
+    parked = events["p:1"]
+    assert isinstance(parked, ParkedPartition)
+    assert f"{prefix}1 did not give message 0" in parked.reason
+    assert parked.retry_at, "it is tried again by itself"
+    assert all(isinstance(events[p], CommittedBatch) for p in ("p:0", "p:2"))
+    ports = world.ports
+    assert skip(world.tree, ports, "p:1") == (0, 1)
+    ports.source.close()
+    (event,) = world.run("1")
+    assert isinstance(event, CommittedBatch)
+    assert (event.start, event.rows) == (1, event.end - 1)
+    assert (
+        sum(json.loads(str(c["rota.rows"]))["p:1"] for c in log(world.table / "main").said("commit")[-1:]) == event.rows
+    )
+
+
+def test_a_stream_is_consumed_and_replayed(
+    tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str
+) -> None:
+    text = declare(broker, prefix, 2, more=", max_messages=60").replace("queues", "streams")
+    with Publisher(broker.url, prefix, 2, streams=True) as publisher:
+        publisher.publish((f"k{n}", b'{"n": %d}' % n) for n in range(100))
+        counts = [[publisher.choose_queue(f"k{n}") for n in range(100)].count(f"{prefix}{q}") for q in range(2)]
+    world = World(tmp_path, endpoint, text, spark=spark)
+    assert world.ports.source.list_keys() == ("0", "1")
+    world.give("0", "1")
+    world.until_idle("0", "1")
+    expected = {f"p:{q}": dict.fromkeys(range(count), 1) for q, count in enumerate(counts)}
+    assert damage(world.table / "main", expected) == NO_DAMAGE
+    assert sorted(str(r["n"]) for r in log(world.table / "main").rows()) == sorted(map(str, range(100)))
+    (done,) = replay(world.tree, world.ports, {"p:0": (0, counts[0])}, "again")
+    assert isinstance(done, ReplayedRange), done
+    assert done.rows == counts[0]
+    assert damage(world.table / "main", expected) == NO_DAMAGE
+
+
+LINES = [
+    '{"n": 1, "word": "w"}', "{}", '{"word": 5}', '{"n": null}', '{"n": "1"}', '{"n": 1.5}', '{"n": 2147483648}',
+    "7", '"x"', "no", '{"n": 1', '{"n": 1,}', "{'n': 1}", '{"N": 4}', '{"n": 1, "n": 2}', '{"n": 1e3}', '{"n": 010}',
+    '{"n": 1, "other": [1, {"a": 2}]}', '{"word": "a\\u00e9 Z\u00fcrich"}', '{"word": {"a": 1}}', '{"n": 1} ',
+    ' {"n": 1}', '{"n": NaN}', '{"n": true}',
+]  # fmt: skip
+OTHERWISE = ['[{"n": 1}]', "", " ", "null", '{"n": 1}{"n": 2}', '{"n": 1} x', "{'n': 1}{'n': 2}"]  # bad as messages
+
+
+def verdicts(table: Path) -> dict[object, object]:
+    """Offset -> the row without its partition, or the raw text of a bad record."""
+    good = {r["_offset"]: (r["n"], r["word"]) for r in log(table / "main").rows()}
+    bad = log(table / "quarantine").rows() if (table / "quarantine").exists() else []
+    return good | {r["offset"]: r["raw"] for r in bad}
+
+
+def test_a_message_is_judged_as_a_line_of_a_file_is(
+    tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    files = "pipeline = Pipeline(source=source(), table=delta({table!r}), max_bad_ratio=1)"
+    landed = World(tmp_path / "a", endpoint, files, spark=spark)
+    for number, line in enumerate(LINES):
+        landed.land("0", f"{number:03}", [line])
+    published = World(tmp_path / "b", endpoint, declare(broker, prefix, 1), spark=spark)
+    stranger.declare(broker, f"{prefix}0")
+    bodies = dict(enumerate(line.encode() for line in [*LINES, *OTHERWISE]))
+    stranger.put(broker, f"{prefix}0", bodies)
+    for world in (landed, published):
+        world.give("0")
+        (event,) = world.run("0")
+        assert isinstance(event, CommittedBatch), event
+    found = verdicts(published.table)
+    assert {n: found[n] for n in range(len(LINES))} == verdicts(landed.table)
+    assert [found[n] for n in range(len(LINES), len(bodies))] == OTHERWISE

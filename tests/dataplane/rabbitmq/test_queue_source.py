@@ -1,0 +1,285 @@
+"""Queues as a source, without Spark: they keep what every source promises, and no message is lost or taken twice."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane.ports import Ports
+from rota.dataplane.rabbitmq.inbox import Inbox
+from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.errors import ConfigError
+from rota.pipeline import Pipeline, delta
+from rota.rabbitmq import queues
+from rota.registry import open_ports
+from tests.dataplane.conformance.source_suite import SourceSuite
+from tests.dataplane.delta_tables import batch
+from tests.dataplane.rabbitmq import stranger
+from tests.dataplane.rabbitmq.broker import Broker
+
+
+class QueuesBench:
+    """Queues of their own; a message is one offset. Only one reader is open at a time."""
+
+    def __init__(self, folder: Path, broker: Broker, prefix: str) -> None:
+        self.folder, self.broker, self.prefix = folder, broker, prefix
+        self.landed = Counter[str]()
+        self.opened: list[QueueSource] = []
+
+    def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
+        self.close()
+        first = 0 if isinstance(start, str) else start
+        source = queues(self.broker.url, prefix=self.prefix, count=1, schema="n int", start=first, max_messages=most)
+        ports = open_ports(Pipeline(source, delta(str(self.folder / "table")), group="g", name="p"), "g", "0" * 32)
+
+        def make() -> QueueSource:
+            assert isinstance(ports.source, QueueSource)
+            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), _inboxes={}, _strays=[]))
+            return self.opened[-1]
+
+        return replace(ports, source=make(), reread=lambda _: replace(ports, source=make()))
+
+    def land(self, key: str, count: int = 1) -> None:
+        queue, first = f"{self.prefix}{key}", self.landed[key]
+        stranger.declare(self.broker, queue)
+        stranger.put(self.broker, queue, dict.fromkeys(range(first, first + count), b'{"n": 1}'))
+        self.landed[key] += count
+
+    def change(self, partition: str, offset: int) -> None:
+        raise AssertionError("a message does not change")
+
+    def lose(self, partition: str, offset: int) -> None:
+        self.close()
+        stranger.remove(self.broker, f"{self.prefix}{partition.removeprefix('p:')}", offset)
+
+    def close(self) -> None:
+        for one in self.opened:
+            one.close()
+        self.opened.clear()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[QueuesBench]:
+    made = QueuesBench(tmp_path, broker, prefix)
+    yield made
+    made.close()
+
+
+class TestQueueSource(SourceSuite):
+    @pytest.fixture
+    def place(self, bench: QueuesBench) -> QueuesBench:
+        return bench
+
+
+# --- what is committed ------------------------------------------------------------------------------------------------
+
+
+class Drain:
+    """Runs over one queue, as `consume` makes them, with a table that only counts: the sequences that were committed."""
+
+    def __init__(self, bench: QueuesBench, most: int) -> None:
+        self.bench, self.most = bench, most
+        self.committed: list[int] = []
+        self.came: list[int] = []
+
+    def run(self, *, acknowledge: bool = True) -> int:
+        """One run; returns where the table stands after it."""
+        ports = self.bench.open(most=self.most)
+        source = ports.source
+        assert isinstance(source, QueueSource)
+        ends = source.assign_offsets(("p:a",))
+        claimed = ports.main.claim({"p:a": 1}, source.choose_starts(ends))
+        source.acknowledge(claimed.offsets)
+        for job in source.plan_jobs(claimed.offsets, ends):
+            if source.find_broken(job):
+                break
+            (start, end) = job["p:a"]
+            inbox = source._inboxes["p:a"]
+            self.committed += [n for n in sorted(inbox.bodies) if start <= n < end]
+            ports.main.commit(claimed, batch(ports.main, claimed, ends={"p:a": end}))
+            if acknowledge:
+                source.acknowledge({"p:a": end})
+        source.close()
+        return int(ports.main.read_positions(("p:a",))["p:a"].offset or 0)
+
+    def until_empty(self) -> None:
+        """Runs until the queue is empty; a run that comes too early for a message leaves it to the next."""
+        for _ in range(50):
+            self.run()
+            with self.bench.broker.connect() as connection:
+                found = connection.channel().queue_declare(f"{self.bench.prefix}a", passive=True)
+                if not found.method.message_count:
+                    return
+        raise AssertionError("the queue does not get empty")
+
+    def damage(self, count: int) -> dict[str, int]:
+        """Messages lost and doubled, and those that overtook another."""
+        found = Counter(self.committed)
+        return {
+            "lost": len(set(range(count)) - found.keys()),
+            "doubled": sum(found.values()) - len(found),
+            "overtook": sum(a > b for a, b in zip(self.committed, self.committed[1:], strict=False)),
+        }
+
+
+WHOLE = {"lost": 0, "doubled": 0, "overtook": 0}
+
+
+def hand_over_gracefully(bench: QueuesBench, drain: Drain, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """5,000 messages: one consumer holds 2,000 of them and closes as one should while a run reads already, which is given
+    newer messages first. Returns the order in which they came."""
+    came: list[int] = []
+    take = Inbox.take
+
+    def watch(self: Inbox, tag: int, sequence: int, body: bytes) -> None:
+        came.append(sequence)
+        take(self, tag, sequence, body)
+
+    monkeypatch.setattr(Inbox, "take", watch)
+    bench.land("a", 5_000)
+    with stranger.holding(bench.broker, f"{bench.prefix}a", 2_000) as held:
+        held.channel.basic_cancel(held.channel.consumer_tags[0])  # the next consumer is the active one from here on
+        drain.run()
+    drain.until_empty()
+    return came
+
+
+def test_a_graceful_close_reorders_and_nothing_is_lost(bench: QueuesBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = Drain(bench, 4_000)
+    came = hand_over_gracefully(bench, drain, monkeypatch)
+    assert came[0] == 2_000, "newer ones came first"
+    assert came.index(0) > 1_000
+    assert drain.damage(5_000) == WHOLE
+
+
+def test_dropping_what_is_behind_the_table_alone_loses(bench: QueuesBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ablation: no contiguous prefix; what came is committed up to the greatest sequence."""
+    monkeypatch.setattr(Inbox, "end", property(Inbox.read_end, lambda self, value: None), raising=False)
+    monkeypatch.setattr(Inbox, "has", lambda self, start, end: True)
+    drain = Drain(bench, 4_000)
+    hand_over_gracefully(bench, drain, monkeypatch)
+    assert drain.damage(5_000)["lost"] >= 1_000
+
+
+def test_a_run_that_dies_before_it_acknowledges_doubles_nothing(bench: QueuesBench) -> None:
+    drain = Drain(bench, 30)
+    bench.land("a", 100)
+    assert drain.run(acknowledge=False) == 30
+    assert drain.run() == 60, "what came again was dropped, and did not stand in the way"
+    drain.until_empty()
+    assert drain.damage(100) == WHOLE
+
+
+def test_acknowledging_before_the_table_has_it_loses(bench: QueuesBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ablation of the order: the run dies where the commit would be."""
+    drain = Drain(bench, 30)
+    bench.land("a", 100)
+    source = bench.open(most=30).source
+    assert isinstance(source, QueueSource)
+    source.assign_offsets(("p:a",))
+    source.acknowledge({"p:a": 30})  # and no commit
+    source.close()
+    assert drain.run() == 0
+    assert drain.damage(100)["lost"] == 100, "the queue waits for what nobody has any more"
+
+
+def test_a_message_that_is_there_twice_is_taken_once(bench: QueuesBench) -> None:
+    drain = Drain(bench, 1000)
+    bench.land("a", 10)
+    stranger.put(bench.broker, f"{bench.prefix}a", dict.fromkeys((3, 9, 0), b'{"n": 1}'))
+    drain.until_empty()
+    assert drain.damage(10) == WHOLE
+
+
+def test_a_sequence_beyond_32_bits_is_one(bench: QueuesBench) -> None:
+    first = 2**31 - 2
+    queue = f"{bench.prefix}a"
+    stranger.declare(bench.broker, queue)
+    stranger.put(bench.broker, queue, dict.fromkeys(range(first, first + 5), b'{"n": 1}'))
+    source = bench.open(start=first).source
+    assert source.assign_offsets(("p:a",)) == {"p:a": first + 5}
+    assert not source.find_broken({"p:a": (first, first + 5)})
+
+
+def test_where_nothing_is_new_nothing_is_missed(bench: QueuesBench) -> None:
+    """What came again and what is set aside count as waiting before they are read, and not after it."""
+    drain = Drain(bench, 1000)
+    bench.land("a", 4)
+    assert drain.run(acknowledge=False) == 4
+    stranger.put(bench.broker, f"{bench.prefix}a", {4: b"stray"}, **{"rota-sequence": None})
+    source = bench.open().source
+    assert source.read_ends(("p:a",)) == {"p:a": 9}
+    assert source.assign_offsets(("p:a",)) == {"p:a": 4}
+    assert source.plan_jobs({"p:a": 4}, {"p:a": 4}) == ()
+    drain.until_empty()
+    assert drain.damage(4) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"rota-sequence": None}, "it has no header rota-sequence"),
+        ({"rota-sequence": "4"}, "its header rota-sequence is no number"),
+        ({"rota-queue": "orders7"}, "its sequence is that of another queue: 'orders7'"),
+        ({"x-death": [{"queue": "orders7", "reason": "expired"}]}, "it was dead-lettered into this queue"),
+    ],
+)
+def test_what_cannot_be_consumed_is_set_aside_with_its_reason(
+    bench: QueuesBench, headers: dict[str, object], reason: str
+) -> None:
+    drain = Drain(bench, 1000)
+    bench.land("a", 3)
+    stranger.put(bench.broker, f"{bench.prefix}a", {3: b"stray"}, **headers)
+    drain.until_empty()
+    assert drain.damage(3) == WHOLE
+    quarantine = f"{bench.prefix}.quarantine"
+    assert bench.open().source.list_ignored() == {
+        quarantine: "1 messages that cannot be consumed; the header rota-reason of each says why"
+    }
+    ((marks, body),) = bench.broker.take_all(quarantine)
+    assert body == b"stray"
+    assert str(marks["rota-reason"]).startswith(reason)
+    assert not bench.open().source.list_ignored()
+
+
+def test_a_hole_is_told_and_what_is_behind_it_is_held_back(bench: QueuesBench) -> None:
+    drain = Drain(bench, 1000)
+    bench.land("a", 10)
+    bench.lose("p:a", 4)
+    assert drain.run() == 4
+    source = bench.open().source
+    ends = source.assign_offsets(("p:a",))
+    (job,) = source.plan_jobs({"p:a": 4}, ends)
+    assert job == {"p:a": (4, 5)}
+    said = str(source.find_broken(job)["p:a"])
+    assert f"{bench.prefix}a did not give message 4; those up to 9 wait for it" in said
+    assert "rota skip p:a" in said
+    assert drain.damage(4) == WHOLE
+
+
+# --- what is held -----------------------------------------------------------------------------------------------------
+
+
+def test_bodies_are_kept_within_the_caps_and_one_at_least() -> None:
+    inbox = Inbox(start=5, room=4, size=10)
+    for tag, sequence in enumerate([8, 6, 4, 9, 5, 7]):
+        inbox.take(tag, sequence, b"four")
+    assert (inbox.start, inbox.end, inbox.is_full()) == (5, 7, True)
+    assert sorted(inbox.bodies) == [5, 6]
+    assert list(inbox.drop_below(7)) == [2, 4, 1], "the one behind the table too"
+    large = Inbox(start=0, room=4, size=10)
+    large.take(0, 0, b"x" * 100)
+    large.take(1, 1, b"x")
+    assert (large.end, sorted(large.bodies)) == (1, [0])
+
+
+def test_a_declaration_shows_no_password_and_refuses_what_cannot_be() -> None:
+    good = {"prefix": "orders", "count": 10, "schema": "n int"}
+    made = queues("amqp://me:n0-such-word@host/", **good)  # type: ignore[arg-type]
+    assert "n0-such-word" not in repr(made)
+    bad = ({"prefix": ""}, {"count": 0}, {"start": -1}, {"max_messages": 0}, {"max_bytes": 0}, {"schema": "n tinyint"})
+    for one in bad:
+        with pytest.raises(ConfigError):
+            queues("amqp://host", **{**good, **one})  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""Streams as a source, without Spark: they keep what every source promises, and can be read again."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane.ports import Ports
+from rota.dataplane.rabbitmq.stream_source import StreamSource
+from rota.pipeline import Pipeline, delta
+from rota.rabbitmq import Publisher, streams
+from rota.registry import open_ports
+from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite
+from tests.dataplane.rabbitmq.broker import Broker
+
+STREAM = {"x-queue-type": "stream"}
+
+
+class StreamsBench:
+    """Streams of their own; a message is one offset. Nothing of a stream changes, and nothing of one is lost alone."""
+
+    def __init__(self, folder: Path, broker: Broker, prefix: str) -> None:
+        self.folder, self.broker, self.prefix = folder, broker, prefix
+        self.opened: list[StreamSource] = []
+
+    def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
+        self.close()
+        first = 0 if isinstance(start, str) else start
+        source = streams(self.broker.url, prefix=self.prefix, count=1, schema="n int", start=first, max_messages=most)
+        ports = open_ports(Pipeline(source, delta(str(self.folder / "table")), group="g", name="p"), "g", "0" * 32)
+
+        def make() -> StreamSource:
+            assert isinstance(ports.source, StreamSource)
+            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), _inboxes={}, _strays=[]))
+            return self.opened[-1]
+
+        return replace(ports, source=make(), reread=lambda _: replace(ports, source=make()))
+
+    def land(self, key: str, count: int = 1) -> None:
+        with self.broker.connect() as connection:
+            channel = connection.channel()
+            channel.queue_declare(f"{self.prefix}{key}", durable=True, arguments=STREAM)
+            channel.confirm_delivery()
+            for _ in range(count):
+                channel.basic_publish("", f"{self.prefix}{key}", b'{"n": 1}')
+
+    def change(self, partition: str, offset: int) -> None:
+        raise AssertionError("a message does not change")
+
+    def lose(self, partition: str, offset: int) -> None:
+        raise AssertionError("a retention takes segments, not messages")
+
+    def close(self) -> None:
+        for one in self.opened:
+            one.close()
+        self.opened.clear()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[StreamsBench]:
+    made = StreamsBench(tmp_path, broker, prefix)
+    yield made
+    made.close()
+
+
+class TestStreamSource(SourceSuite, SharingSuite):
+    @pytest.fixture
+    def place(self, bench: StreamsBench) -> StreamsBench:
+        return bench
+
+
+def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBench, broker: Broker) -> None:
+    with Publisher(broker.url, bench.prefix, 1, streams=True) as publisher:
+        publisher.publish(("k", b"%d" % n) for n in range(2_500))
+    source = replace(bench.open(most=1_000).source, keys=("0",), _inboxes={}, _strays=[])  # type: ignore[type-var]
+    assert isinstance(source, StreamSource)
+    bench.opened.append(source)
+    ends = source.assign_offsets(("p:0",))
+    assert ends == {"p:0": 2_500}
+    (job,) = source.plan_jobs({"p:0": 0}, ends)
+    assert job == {"p:0": (0, 1_000)}
+    assert not source.find_broken(job)
+    source.acknowledge({"p:0": 1_000})
+    source.close()
+    assert not source.find_broken({"p:0": (500, 2_100)}), "a replay is not cut by the caps of a run"
+    assert list(source.read_records("p:0", 500)) == ["500"]
+    assert list(source.read_records("p:0", 2_099)) == ["2099"]
+
+
+def test_what_the_retention_took_is_told(bench: StreamsBench, broker: Broker) -> None:
+    bench.land("a", 3)
+    source = bench.open().source
+    assert isinstance(source, StreamSource)
+    source.assign_offsets(("p:a",))
+    inbox = source._inboxes["p:a"]
+    for offset in (0, 1):
+        del inbox.bodies[offset]
+    list(inbox.drop_below(2))
+    said = str(source.find_broken({"p:a": (0, 3)})["p:a"])
+    assert "begins at 2 and offset 0 was asked for: its retention is over" in said
+    assert "rota skip p:a --to 2" in said
