@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
-.PHONY: setup java browser openssl postgres prepare check test test-fast demo dev pictures clean
+.PHONY: setup java browser openssl postgres rabbitmq prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -47,6 +47,12 @@ postgres:
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql; } >/dev/null || { \
 	  echo "postgresql not found and not installable here. Try: sudo apt install postgresql" >&2; exit 2; }; }
 
+# The tests of RabbitMQ start their own broker from it; nothing is started here.
+rabbitmq:
+	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { echo "installing rabbitmq-server for the tests of RabbitMQ"; \
+	  { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends rabbitmq-server; } >/dev/null || { \
+	  echo "rabbitmq-server not found and not installable here. Try: sudo apt install rabbitmq-server" >&2; exit 2; }; }
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -57,7 +63,7 @@ test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare browser openssl postgres
+test: setup prepare browser openssl postgres rabbitmq
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 demo: setup prepare

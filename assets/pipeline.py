@@ -131,12 +131,13 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
 
         output = batch.RunOutput(context, pipeline, names)
         mine = output.choose_keys(config.partitions)
+        is_replay = context.run.job_name == names.replay_job(pipeline.name)  # without config, too, as from a backfill
         settings = Settings.from_environment()
         report = settings.report.total_seconds()
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
-            if config.replay:
-                spans = choose_spans(ports, mine, config.replay.choose())
+            if again := config.replay or (Replay(changed=True) if is_replay else None):
+                spans = choose_spans(ports, mine, again.choose())
                 for ranges in list_rounds(spans):
                     for done in replay(tree, ports, ranges, context.run.run_id):
                         yield from output.show_replay(done, tree)

@@ -128,6 +128,8 @@ def play(folder: Path, minutes: float, idle: float) -> dict[str, float]:
         figures |= {
             "files": float(len(landed)),
             "runs": float(count_runs(home) - runs),
+            "rebalances, all": float(count_runs(home, "pipeline_name LIKE '%__rebalance'")),
+            "failed runs, all": float(count_runs(home, "status = 'FAILURE'")),
             "runs an hour": (count_runs(home) - runs) / hours,
             "megabytes an hour": (count_bytes(home) - size) / hours / 1e6,
             "asset events": float(count_events(home) - events),

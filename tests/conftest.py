@@ -10,7 +10,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
+RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 PURE = "core/"  # shares nothing
+TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 FIRST = (*DEMO, FACE, "conservation/", "dataplane/", "conformance/")  # the longest first, the pure ones last
 
@@ -22,7 +24,7 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
         if _below(nodeid).startswith(PURE):
             return nodeid
         file = nodeid.partition("::")[0]
-        return next((name for name, of in (("face", FACE), ("demo", DEMO)) if _below(file).startswith(of)), file)
+        return next((name for name, of in TOGETHER.items() if _below(file).startswith(of)), file)
 
 
 @pytest.hookimpl(optionalhook=True)

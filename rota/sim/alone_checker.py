@@ -31,6 +31,7 @@ class AloneChecker(Checker):
         super().__init__(stage, strict=strict)
         self.named: dict[str, set[str]] = {}  # partition -> the workers whose targets name it
         self._moved_at = -math.inf
+        self._moved: dict[str, float] = {}  # partition -> when it changed hands last
 
     def after_event(self, changes: Changes) -> None:
         """As the checker's; a target counts as soon as it is written."""
@@ -52,30 +53,31 @@ class AloneChecker(Checker):
                 self._revoked.pop(partition, None)
 
     def _owner_changed(self, change: Change) -> None:
-        self._moved_at = self.stage.now
+        self._moved_at = self._moved[change.partition] = self.stage.now
         super()._owner_changed(change)
 
     def at_the_end(self) -> None:
         """The world is quiet."""
         truth, stage = self.stage.truth, self.stage
         here = truth.workers()
+        hops = "fastest" in stage.options.values()  # whoever answers first wins, for ever
         for partition in truth.load:
             owner = truth.owner.get(partition)
-            if not truth.serving(owner):
+            if not truth.serving(owner) and not (hops and self._moved.get(partition, 0.0) > stage.now - CALM):
                 self.breach("starved", f"{partition} is owned by {owner}")
-            elif owner is not None and self.named.get(partition, set()) & here != {worker_of(owner)}:
+            elif not hops and owner is not None and self.named.get(partition, set()) & here != {worker_of(owner)}:
                 names = ", ".join(sorted(self.named.get(partition, ())))
                 self.breach("settled", f"{partition} is owned by {owner}, the targets of {names} name it")
         if self.promises_even():
             self._judge_evenness(here)
         last = max((h.at + h.value * (h.what in ("freeze", "cut")) for h in stage.world.happenings), default=0.0)
         quiet = stage.now - CALM > last + stage.timing.max_shutdown + SLACK
-        if quiet and self._moved_at > stage.now - CALM:
+        if quiet and not hops and self._moved_at > stage.now - CALM:
             self.breach("restless", f"a partition changed hands {stage.now - self._moved_at:.1f} s before the end")
 
     def promises_even(self) -> bool:
         """Whether the protocol ends balanced."""
-        return "published" not in self.stage.options.values() and (
+        return not {"published", "fastest"} & set(self.stage.options.values()) and (
             self.stage.protocol != "ordinal" or "slices" in self.stage.options
         )
 

@@ -53,7 +53,7 @@ class Group:
     def moved(self) -> Sequence[object]:
         """What moved since this was asked last."""
         moves = rebalance(self.tree, "test").plan.moves
-        return [move for move in moves if move.giver is not None]
+        return [move for move in moves if move.from_worker is not None]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
     "deltalake": {"rota/dataplane", "pipelines"},
+    "pika": {"rota/dataplane/rabbitmq"},
     "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines", "rota/dagster"},
     "dagster_pyspark": {"resources"},
     "ortools": {"rota/core"},

@@ -10,8 +10,8 @@ from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.errors import ConfigError
 from tests.core.protocol_town import Town, town
 
-EVEN = [("claim", {}), ("ordinal", {"slices": "spread"}), ("ordinal", {"slices": "sticky"})]
-EVERY = [*EVEN, ("claim", {"steal": "published"}), ("ordinal", {})]
+EVEN = [("claim", {}), ("race", {}), ("ordinal", {"slices": "spread"}), ("ordinal", {"slices": "sticky"})]
+EVERY = [*EVEN, ("claim", {"steal": "published"}), ("race", {"decide": "fastest"}), ("ordinal", {})]
 
 
 def fewest(counts: list[int], partitions: int) -> int:
@@ -33,8 +33,9 @@ def fewest(counts: list[int], partitions: int) -> int:
         ([5, 0], [3, 2], 2),
     ],
 )
-def test_claim_moves_the_fewest_until_it_is_even(held: list[int], ends: list[int], moves: int) -> None:
-    group = town("claim", sum(held))
+@pytest.mark.parametrize("protocol", ["claim", "race"])
+def test_the_fewest_move_until_it_is_even(held: list[int], ends: list[int], moves: int, protocol: str) -> None:
+    group = town(protocol, sum(held))
     group.hold({f"w{i}": n for i, n in enumerate(held)})
     group.settle()
     assert (group.counts, group.changes) == (ends, moves)
@@ -195,6 +196,55 @@ def test_workers_that_count_differently_never_own_one_partition_together() -> No
     assert group.changes == before
 
 
+# --- race
+
+
+def run(group: Town, seconds: int) -> None:
+    """Everybody decides twice a second."""
+    for _ in range(2 * seconds):
+        group.now += 0.5
+        for name in sorted(group.workers):
+            group.step(name)
+
+
+def test_the_author_s_tests_a_newcomer_is_balanced_within_a_lease_time_one_partition_stays_a_dead_nodes_are_spread() -> (
+    None
+):
+    group = town("race", 10, decide="fastest", delay=5.0)
+    group.hold({"w0": 5, "w1": 5})
+    group.join("w2")
+    run(group, 60)
+    assert group.counts == [4, 3, 3]
+    changes = group.changes
+    group.kill("w0")
+    run(group, 90)  # challenged within a lease time, answered within five delays
+    assert group.counts == [5, 5]
+    assert changes == 3
+    alone = town("race", 1, decide="fastest", delay=5.0)
+    alone.hold({"w0": 1, "w1": 0, "w2": 0})
+    run(alone, 180)
+    assert (alone.owners, alone.changes) == ({"p:0": "w0"}, 0)
+
+
+def test_who_answers_late_loses_although_he_holds_no_more() -> None:
+    """The author's warning: the holder of one answers at once, unless it is late; so the partition hops to and fro."""
+    group = town("race", 2, decide="fastest", delay=1.0)
+    group.hold({"w0": 1, "w1": 1})
+    late = dict.fromkeys(group.workers, 0)
+    for second in range(600):
+        group.now += 0.5
+        for number, name in enumerate(sorted(group.workers)):
+            if (second // 120) % 2 == number and second % 12:
+                late[name] += 1
+                continue  # it is slow for a minute: one look in 6 s
+            group.step(name)
+    assert group.changes > 2
+    cured = town("race", 2)
+    cured.hold({"w0": 1, "w1": 1})
+    run(cured, 300)
+    assert cured.changes == 0
+
+
 def test_replicas_leave_the_slice_of_a_missing_ordinal_to_it() -> None:
     group = town("ordinal", 6)
     group.replicas = dict.fromkeys(("w-0", "w-2", "w-5"), 3)
@@ -208,7 +258,7 @@ def test_replicas_leave_the_slice_of_a_missing_ordinal_to_it() -> None:
 
 
 def test_an_unknown_protocol_or_option_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown protocol 'clam'\. Known: assigned, claim, ordinal"):
+    with pytest.raises(ConfigError, match=r"Unknown protocol 'clam'\. Known: assigned, claim, ordinal, race"):
         find_protocol("clam")
     with pytest.raises(ConfigError, match=r"options\.steal: 'none' is not valid\. Valid: even, published"):
         check_protocol("claim", {"steal": "none"})

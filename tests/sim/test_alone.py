@@ -18,10 +18,13 @@ from tests.sim.small_worlds import smaller
 PROTOCOLS = {
     "claim": ("claim", {}),
     "claim published": ("claim", {"steal": "published", "interval": 5.0}),
+    "race": ("race", {}),
+    "race fastest": ("race", {"decide": "fastest", "lease": 30.0, "delay": 1.0}),
     "ordinal": ("ordinal", {}),
     "ordinal sticky": ("ordinal", {"slices": "sticky"}),
 }
-SEEDS = 8
+FEW = ("claim published", "race", "race fastest", "ordinal")
+SEEDS = 6
 
 
 def play(happening: World, how: str = "claim", seed: int = 1, parts: Parts = SHIPPED) -> Result:
@@ -42,14 +45,14 @@ def plain(
 @pytest.mark.parametrize(
     ("how", "name"),
     [(how, name) for how in ("claim", "ordinal sticky") for name in sorted(WORLDS)]
-    + [(how, name) for how in ("claim published", "ordinal") for name in ("crash-handover", "drain", "paced")],
+    + [(how, name) for how in FEW for name in ("crash-handover", "drain", "paced")],
 )
 def test_every_protocol_holds_every_world_together(how: str, name: str) -> None:
     """One owner, nothing starved, ends balanced, no move when balanced: the checker raises at the first breach."""
     assert play(smaller(name), how).commits > 20
 
 
-@pytest.mark.parametrize("protocol", ["claim", "ordinal"])
+@pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
 def test_no_fault_between_any_two_steps_does_damage(protocol: str) -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -76,7 +79,7 @@ def test_a_killed_workers_partitions_come_back_when_its_session_ends() -> None:
     assert result.unowned < 10 * (10 + 5)
 
 
-@pytest.mark.parametrize("how", ["claim", "ordinal sticky"])
+@pytest.mark.parametrize("how", ["claim", "race", "ordinal sticky"])
 def test_nothing_moves_where_nothing_changes_however_late_every_answer_is(how: str) -> None:
     assert play(replace(smaller("latency"), begin=150), how).moves == 0
 

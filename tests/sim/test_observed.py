@@ -2,6 +2,7 @@
 
 import pytest
 
+from rota.catalog import Catalog
 from rota.cli.status import read_status
 from rota.cli.why import explain
 from rota.coordination import overrides
@@ -10,7 +11,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from rota.observed import find_unsettled
-from rota.pipeline import Catalog, Group
+from rota.pipeline import Group
 from rota.rebalance import observe, preview, rebalance
 from tests.sim.alone_group import found, rounds, start
 

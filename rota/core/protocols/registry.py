@@ -10,7 +10,7 @@ from rota.errors import ConfigError, shown
 
 ASSIGNED = "assigned"  # a controller publishes each worker's target
 # name -> module below rota.core.protocols, which has `decide`. A module is imported when it is first used.
-ALONE: dict[str, str] = {"claim": "claim", "ordinal": "ordinal"}
+ALONE: dict[str, str] = {"claim": "claim", "ordinal": "ordinal", "race": "race"}
 OPTIONS: dict[str, Mapping[str, Option]] = {
     "claim": {
         "steal": Option("even", words=("even", "published")),
@@ -18,6 +18,13 @@ OPTIONS: dict[str, Mapping[str, Option]] = {
         "interval": Option(30.0, least=0.1),
     },
     "ordinal": {"slices": Option("published", words=("published", "spread", "sticky"))},
+    "race": {
+        "decide": Option("announced", words=("announced", "fastest")),
+        "lease": Option(60.0, least=1.0),
+        "min_grab": Option(5.0),
+        "delay": Option(0.2, least=0.001),
+        "head_start": Option(1.0, most=1.0),
+    },
 }
 
 

@@ -1,0 +1,154 @@
+"""`race`, the lease race: whoever holds least answers a challenge first and wins the partition.
+
+Laws of the published race, `decide="fastest"`:
+1. Once in `lease` seconds a worker challenges each partition that it does not hold and that nobody grabs, each at a moment
+   of its own.
+2. To a challenge the holder of a partitions answers after (a - head_start) x delay seconds, another worker that holds b
+   after (b + 0.5) x delay. The first that makes the grab wins. The grab stays until the winner owns the partition, and for
+   `min_grab` seconds at least.
+3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for that, `ROTA_MAX_SHUTDOWN` at
+   most (`reconcile.assigned`). The maximum lease time is not needed: grabs and holders are gone with their sessions.
+
+Who is late, answers late: a challenger wins if and only if a - b > head_start + 0.5 - (the holder's lateness - its
+own) / delay. So partitions hop where answers take longer than `delay`.
+
+Laws of the cure, `decide="announced"`: nobody challenges. A worker grabs by the counts that all announce: what nobody holds,
+while it has less than its share, and of one who holds two more than itself. So where nothing changes nothing moves, however
+late anybody is.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+from zlib import crc32
+
+from rota.core.protocols.observation import Decision, Observation
+
+NAME = "challenge-"  # and the place of the partition among all
+
+
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """What a worker sees, and what it makes of it."""
+
+    seen: Observation
+    options: Mapping[str, Any]
+    holders: Mapping[str, str]
+    counts: Counter[str]
+    may: frozenset[str]  # what it may take beside what it holds
+    share: int
+
+    @classmethod
+    def of(cls, seen: Observation, options: Mapping[str, Any]) -> "_Race":
+        holders = seen.find_holders()
+        me, active = seen.mine.worker, [m for m in seen.members.values() if m.worker.state == "active"]
+        free = {p.id for p in seen.partitions if me.state == "active" and seen.may_hold(p)} - seen.mine.target
+        free -= {p for p in seen.grabs if p in free} | (holders.keys() if seen.paused else set())
+        share = -(-len(seen.partitions) // max(1, len(active)))
+        return cls(seen, options, holders, Counter(holders.values()), frozenset(free), share)
+
+    @property
+    def held(self) -> int:
+        """How many it holds, with what it takes now."""
+        return self.counts[self.seen.me]
+
+    def is_full(self) -> bool:
+        """Whether it may hold no more."""
+        most = self.seen.mine.worker.max_partitions
+        return most is not None and self.held >= most
+
+    def take(self, partition: str) -> None:
+        """Counts the partition as its own."""
+        if (holder := self.holders.get(partition)) is not None:
+            self.counts[holder] -= 1
+        self.counts[self.seen.me] += 1
+
+    def rank(self, partition: str) -> tuple[int, int]:
+        """Orders what it might take: first that which the fewest others would choose before it."""
+        lots = {worker: crc32(f"{worker} {partition}".encode()) for worker in self.seen.members}
+        return sum(lot < lots[self.seen.me] for lot in lots.values()), lots[self.seen.me]
+
+    def find_turn(self, partition: str, after: float) -> float:
+        """When it challenges the partition next: once in each lease time."""
+        lease = float(self.options["lease"])
+        phase = crc32(f"{self.seen.me} {partition}".encode()) / 2**32
+        return (floor(after / lease - phase) + 1 + phase) * lease
+
+
+def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:
+    """See the laws of the module. It remembers when it heard of each challenge, and when it won each grab."""
+    if seen.mine.worker.state == "draining":
+        return Decision(frozenset())
+    race = _Race.of(seen, options)
+    won = _keep_grabs(race, memory.get("won", {}))
+    if options["decide"] == "announced":
+        answers, names, heard, times = _grab_by_counts(race), frozenset[str](), dict[str, float](), list[float]()
+    else:
+        answers, names, heard, times = _answer(race, memory)
+    times += [at + options["min_grab"] for p, at in won.items() if p in seen.owned]
+    return Decision(
+        seen.kept | won.keys() | answers,
+        frozenset(won.keys() | answers | names),
+        {"won": won | dict.fromkeys(answers, seen.now), "heard": heard, "last": seen.now},
+        min((at for at in times if at > seen.now), default=None),
+        bool(answers or heard or won.keys() - seen.owned),
+    )
+
+
+def _keep_grabs(race: _Race, since: Mapping[str, Any]) -> dict[str, float]:
+    """The grabs that it keeps, with the time when it won each: until it owns the partition, `min_grab` seconds at least."""
+    seen, asks = race.seen, race.seen.asks
+    held = {p.id: float(since.get(p.id, seen.now)) for p in seen.partitions if p.id in asks}
+    return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < race.options["min_grab"]}
+
+
+def _grab_by_counts(race: _Race) -> frozenset[str]:
+    """What it grabs by the counts that all announce: no more than it gains, of the richest first."""
+    theirs: dict[str | None, list[str]] = {}
+    for partition in sorted(race.may, key=race.rank, reverse=True):
+        theirs.setdefault(race.holders.get(partition), []).append(partition)
+    free, grabs = theirs.pop(None, []), set[str]()
+    while not race.is_full():
+        if free and race.held < race.share:
+            partition = free.pop()
+        else:
+            richest = min((h for h in theirs if theirs[h]), key=lambda h: (-race.counts[h or ""], h), default=None)
+            if richest is None or race.counts[richest] - race.held < 2:
+                break
+            partition = theirs[richest].pop()
+        grabs.add(partition)
+        race.take(partition)
+    return frozenset(grabs)
+
+
+def _answer(
+    race: _Race, memory: Mapping[str, Any]
+) -> tuple[frozenset[str], frozenset[str], dict[str, float], list[float]]:
+    """The challenges that it answers now, those that it makes or keeps, when it heard of each that is open, and when it has
+    something to do again."""
+    seen, options = race.seen, race.options
+    names = {one.id: f"{NAME}{number}" for number, one in enumerate(seen.partitions)}
+    heard = {
+        p: float(memory.get("heard", {}).get(p, seen.now))
+        for p, name in names.items()
+        if name in seen.grabs and p not in seen.grabs
+    }
+    answers, times = set[str](), list[float]()
+    for partition in sorted(heard, key=lambda p: (heard[p], race.rank(p))):
+        mine = race.holders.get(partition) == seen.me
+        if not mine and (partition not in race.may or race.is_full()):
+            continue
+        wait = max(0.0, race.held - options["head_start"]) if mine else race.held + 0.5
+        if (at := heard[partition] + wait * options["delay"]) > seen.now:
+            times.append(at)
+            continue
+        answers.add(partition)
+        if not mine:
+            race.take(partition)
+    last = float(memory.get("last", seen.now))
+    asked = {p for p in race.may - heard.keys() if race.find_turn(p, last) <= seen.now}
+    asked |= {p for p, at in heard.items() if seen.grabs[names[p]] == seen.me and seen.now - at < options["lease"]}
+    times += [race.find_turn(p, seen.now) for p in race.may]
+    return frozenset(answers), frozenset(names[p] for p in asked - answers), heard, times

@@ -1,0 +1,1 @@
+"""RabbitMQ: who publishes into numbered queues, and how rota reads them."""

@@ -1,0 +1,249 @@
+"""A connection to RabbitMQ that a thread of its own keeps alive, and that a caller uses one call at a time.
+
+Law: a caller waits at most `PATIENCE` seconds for an answer; whatever the broker or the network does to the connection ends
+the call that waits and every later one in EnvironmentFailed. Heartbeats go on while the caller does other things, and stop
+when its process is frozen: after about two of them the broker gives what it held to others.
+
+Law: no address with its password is in an error, a log or a record; errors name host, port and virtual host.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Any
+
+from rota.errors import ConfigError, EnvironmentFailed, hide
+from rota.settings import expand
+
+PERSISTENT = 2  # the delivery mode of AMQP that outlives a restart of the broker
+PATIENCE = 20.0  # seconds
+HEARTBEAT = 10  # seconds
+NOT_FOUND = 404  # of AMQP
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What goes into a queue."""
+
+    queue: str
+    body: bytes
+    headers: Mapping[str, object] = field(default_factory=dict)
+
+
+class Link:
+    """One connection with one channel, and one more for each question whose answer may be an error."""
+
+    def __init__(self, url: str) -> None:
+        """`url` is `amqp://user:password@host:port/vhost`, and may hold `${VAR}`. Raises ConfigError, EnvironmentFailed."""
+        pika = _import_pika()
+        try:
+            parameters = pika.URLParameters(expand(url))
+        except ConfigError:
+            raise
+        except Exception:  # whatever it says may quote the address
+            raise ConfigError(
+                "The address of RabbitMQ cannot be read. Give amqp://user:password@host:5672/vhost, or amqps://"
+            ) from None
+        hide(parameters.credentials.password)
+        parameters.heartbeat = HEARTBEAT
+        parameters.socket_timeout = parameters.stack_timeout = parameters.blocked_connection_timeout = PATIENCE
+        self.place = f"RabbitMQ at {parameters.host}:{parameters.port}, vhost {parameters.virtual_host!r},"
+        self._lock, self._waiting = Lock(), set[Future[Any]]()
+        self._ended: Exception | None = None
+        opened = self._expect()
+        self._connection = pika.SelectConnection(
+            parameters,
+            on_open_callback=lambda _: _settle(opened, None),
+            on_open_error_callback=lambda _, why: self._end(why),
+            on_close_callback=lambda _, why: self._end(why),
+        )
+        self._thread = Thread(target=self._serve, name="rabbitmq", daemon=True)
+        self._thread.start()
+        self._sent, self._unconfirmed = 0, set[int]()
+        self._refused: list[str] = []
+        self._all_confirmed: Future[Any] = Future()
+        try:
+            self._wait(opened)
+        except EnvironmentFailed:
+            self.close()
+            raise
+        self.channel = self._open_channel()
+        self.ask(lambda done: self.channel.confirm_delivery(self._confirm, callback=done))
+        self.do(lambda: self.channel.add_on_return_callback(lambda *said: self._refused.append(said[1].reply_text)))
+
+    def ask(self, start: Callable[[Callable[[Any], None]], object]) -> Any:
+        """What the broker answers to a call that `start` makes with its callback. Raises EnvironmentFailed."""
+        answer = self._expect()
+        self.do(lambda: start(lambda frame: _settle(answer, frame)), answer)
+        return self._wait(answer)
+
+    def do(self, act: Callable[[], object], answer: "Future[Any] | None" = None) -> None:
+        """`act` in the thread that owns the connection. Where it fails, the connection has ended and later calls say so."""
+
+        def run() -> None:
+            try:
+                act()
+            except Exception as error:  # pika raises many kinds; each means that nothing was sent
+                if answer:
+                    _settle(answer, error)
+
+        try:
+            self._connection.ioloop.add_callback_threadsafe(run)
+        except Exception as error:  # the connection ended a moment ago
+            if answer:
+                _settle(answer, self._ended or error)
+
+    def consume(self, queue: str, take: Callable[[int, Mapping[str, object], bytes], None], **how: object) -> str:
+        """From now on the thread of the connection calls `take(tag, headers, body)` for each message that the broker gives;
+        returns the consumer's tag."""
+
+        def take_one(_: object, method: Any, properties: Any, body: bytes) -> None:
+            take(method.delivery_tag, properties.headers or {}, body)
+
+        answer = self.ask(lambda done: self.channel.basic_consume(queue, take_one, callback=done, **how))
+        return str(answer.method.consumer_tag)
+
+    def limit(self, count: int) -> None:
+        """Consumers that begin from now on are given so many messages that are not acknowledged, each."""
+        self.ask(lambda done: self.channel.basic_qos(prefetch_count=count, callback=done))
+
+    def cancel(self, consumer: str) -> None:
+        """The consumer is given nothing more; what it was given it holds."""
+        self.ask(lambda done: self.channel.basic_cancel(consumer, callback=done))
+
+    def acknowledge(self, tags: Collection[int], kept: int = 0) -> None:
+        """The broker may forget these messages. Where the connection ended it gives them again.
+
+        `kept` is the least tag of what is held beside; those below it are told at once (0: one by one)."""
+        below = [tag for tag in tags if tag < kept]
+
+        def tell() -> None:
+            if below:
+                self.channel.basic_ack(max(below), multiple=True)
+            for tag in tags:
+                if tag >= kept:
+                    self.channel.basic_ack(tag)
+
+        self.do(tell)
+
+    def declare(self, queue: str, arguments: Mapping[str, object]) -> None:
+        """A durable queue; one that is there with other arguments is an error. Raises EnvironmentFailed."""
+        self.ask(lambda done: self.channel.queue_declare(queue, durable=True, arguments=dict(arguments), callback=done))
+
+    def count_ready(self, queue: str) -> int | None:
+        """How many messages wait in the queue that nobody has been given; None where there is no such queue."""
+        channel = self._open_channel()
+        try:
+            answer = self.ask(lambda done: channel.queue_declare(queue, passive=True, callback=done))
+        except EnvironmentFailed as error:
+            if error.facts.get("code") == NOT_FOUND:
+                return None
+            raise
+        self.do(channel.close)
+        return int(answer.method.message_count)
+
+    def send(self, messages: "Sequence[Message]") -> None:
+        """Publishes the messages and waits until the broker has confirmed each. Raises EnvironmentFailed."""
+        if not messages:
+            return
+        from pika import BasicProperties
+
+        self._all_confirmed = self._expect()
+
+        def publish() -> None:
+            for one in messages:
+                marks = BasicProperties(delivery_mode=PERSISTENT, headers=dict(one.headers))
+                self.channel.basic_publish("", one.queue, one.body, marks, mandatory=True)
+                self._sent += 1
+                self._unconfirmed.add(self._sent)
+
+        self.do(publish, self._all_confirmed)
+        self._wait(self._all_confirmed)
+        if refused := ", ".join(sorted(set(self._refused))):
+            self._refused.clear()
+            raise self._tell(f"did not take messages ({refused})")
+
+    def close(self) -> None:
+        """Ends the connection: what it was given and did not acknowledge goes back to its queues."""
+        if not self._ended:
+            self.do(self._connection.close)
+        self._thread.join(PATIENCE)
+
+    def _serve(self) -> None:
+        self._connection.ioloop.start()
+        self._connection.ioloop.close()
+
+    def _confirm(self, frame: Any) -> None:
+        tag = frame.method.delivery_tag
+        self._unconfirmed -= {n for n in self._unconfirmed if n <= tag} if frame.method.multiple else {tag}
+        if frame.method.NAME == "Basic.Nack":
+            self._refused.append("refused")
+        if not self._unconfirmed:
+            _settle(self._all_confirmed, None)
+
+    def _open_channel(self) -> Any:
+        channel = self.ask(lambda done: self._connection.channel(on_open_callback=done))
+        self.do(lambda: channel.add_on_close_callback(lambda _, why: self._end_channel(why)))
+        return channel
+
+    def _expect(self) -> "Future[Any]":
+        answer: Future[Any] = Future()
+        with self._lock:
+            self._waiting.add(answer)
+            if self._ended:
+                _settle(answer, self._ended)
+        return answer
+
+    def _wait(self, answer: "Future[Any]") -> Any:
+        try:
+            return answer.result(PATIENCE)
+        except Late:
+            raise self._tell(f"did not answer within {PATIENCE:g} s") from None
+        except EnvironmentFailed:
+            raise
+        except Exception as error:  # pika's own; `from None`, for they may quote the address
+            code = getattr(error, "reply_code", None)
+            text = getattr(error, "reply_text", "") or str(error) or type(error).__name__
+            raise self._tell(f"says: {text}", code) from None
+        finally:
+            with self._lock:
+                self._waiting.discard(answer)
+
+    def _tell(self, what: str, code: int | None = None) -> EnvironmentFailed:
+        return EnvironmentFailed(f"{self.place} {what}. See whether it is up and lets this user in", code=code)
+
+    def _end_channel(self, why: Exception) -> None:
+        from pika.exceptions import ChannelClosedByClient
+
+        if not isinstance(why, ChannelClosedByClient):
+            self._fail(why)
+
+    def _fail(self, why: Exception) -> None:
+        """Whoever waits is told."""
+        with self._lock:
+            for answer in self._waiting:
+                _settle(answer, why)
+
+    def _end(self, why: Exception) -> None:
+        self._ended = why
+        self._fail(why)
+        self._connection.ioloop.stop()
+
+
+def _settle(answer: "Future[Any]", what: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(what, Exception):
+        answer.set_exception(what)
+    else:
+        answer.set_result(what)
+
+
+def _import_pika() -> Any:
+    try:
+        import pika
+    except ModuleNotFoundError:
+        raise ConfigError("RabbitMQ needs the library pika. Type: pip install 'rota[rabbitmq]'") from None
+    return pika

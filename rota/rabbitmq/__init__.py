@@ -1,0 +1,5 @@
+"""RabbitMQ, as applications import it: `rota.rabbitmq.Publisher`."""
+
+from rota.dataplane.rabbitmq.publisher import Publisher
+
+__all__ = ["Publisher"]

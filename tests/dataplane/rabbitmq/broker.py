@@ -1,0 +1,83 @@
+"""A RabbitMQ of the tests' own: Debian's package, on loopback, with its data in a folder of the test."""
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pika
+
+from rota.machine import free_port
+from tests.waiting import wait_until
+
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+
+
+class Broker:
+    """A running broker; nobody else knows its ports."""
+
+    def __init__(self, folder: Path) -> None:
+        assert PROGRAMS.exists(), "RabbitMQ is not installed. Type: make rabbitmq"
+        self.folder, self.port, self.epmd, distribution = folder, free_port(), free_port(), free_port()
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
+        for name in ("rabbitmq.conf", "env.conf"):
+            (folder / name).touch()
+        (folder / "plugins").write_text("[].")
+        self.environ = {
+            **os.environ,
+            "HOME": str(folder),
+            "RABBITMQ_NODENAME": "rota@localhost",
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "ERL_EPMD_PORT": str(self.epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none -kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        with (self.folder / "out").open("ab") as out:
+            process = subprocess.Popen(
+                [str(PROGRAMS / "rabbitmq-server")], env=self.environ, stdout=out, stderr=out, start_new_session=True
+            )
+        wait_until(self.answers, 120)
+        return process
+
+    def answers(self) -> bool:
+        """Whether the broker accepts connections."""
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self) -> None:
+        """Ends it, and the name server that it started."""
+        self.process.terminate()
+        self.process.wait(60)
+        subprocess.run([shutil.which("epmd") or "epmd", "-kill"], env=self.environ, check=False, capture_output=True)
+
+    def connect(self) -> pika.BlockingConnection:
+        """A connection of a stranger: no code of rota is in it."""
+        return pika.BlockingConnection(pika.URLParameters(self.url))
+
+    def take_all(self, queue: str) -> list[tuple[dict[str, object], bytes]]:
+        """Headers and body of every message in the queue, which is empty after it."""
+        found = []
+        with self.connect() as connection:
+            channel = connection.channel()
+            ready = channel.queue_declare(queue, passive=True).method.message_count
+            for method, properties, body in channel.consume(queue, inactivity_timeout=5) if ready else ():
+                assert method, f"{len(found)} of {ready} came"
+                found.append((properties.headers or {}, body))
+                if len(found) == ready:
+                    channel.basic_ack(method.delivery_tag, multiple=True)
+                    break
+            channel.cancel()
+        return found
