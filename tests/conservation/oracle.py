@@ -158,7 +158,7 @@ class _Csv:
             raw = text[start : found.start(3)]
             if not raw:
                 continue
-            fields = None if self._loses_nul(raw) else said
+            fields = None if self._is_misread(raw) else said
             if not headed:
                 headed = True
                 if not self._names(fields):
@@ -176,7 +176,7 @@ class _Csv:
 
     def _fields(self, line: str) -> list[str | None] | None:
         """The fields of a line; None where it is of another grammar."""
-        if self._loses_nul(line):
+        if self._is_misread(line):
             return None
         if self.quote not in line:
             return [field or None for field in line.split(self.sep)]
@@ -190,9 +190,12 @@ class _Csv:
             at, mark = found.end(), found[3]
         return fields
 
-    def _loses_nul(self, raw: str) -> bool:
-        """Whether Spark may lose a NUL: with a long separator, and in quotes where the quote is the escape."""
-        return "\0" in raw and (len(self.sep) > 1 or (self.doubled and self.quote in raw))
+    def _is_misread(self, raw: str) -> bool:
+        """Whether Spark may lose a NUL (with a long separator, and in quotes where the quote is the escape), or, with a long
+        separator, an empty last field behind a quoted one."""
+        long = len(self.sep) > 1
+        nul = "\0" in raw and (long or (self.doubled and self.quote in raw))
+        return nul or (long and raw.endswith(self.quote + self.sep))
 
     def _names(self, fields: list[str | None] | None) -> bool:
         return [(f or "").lower() for f in fields or ()] == [c.name.lower() for c in self.schema]

@@ -146,6 +146,7 @@ def test_a_line_of_json(line: bytes, verdict: object) -> None:
         (b"1||a|b", {"sep": "||"}, [(1, GOOD, (1, "a|b"))]),
         (b'1,"a\0b"\n2,a\0b', {"escape": '"'}, [(1, EITHER, ()), (2, GOOD, (2, "a\0b"))]),
         (b'1,"a\0b"', {"escape": '"', "multiLine": "true"}, [(0, EITHER, ())]),
+        (b'"1"||\n1||', {"sep": "||"}, [(1, EITHER, ()), (2, GOOD, (1, None))]),
         (b'1,"a\0b"', {}, [(1, GOOD, (1, "a\0b"))]),
         (b"\n K,X\n1,a".replace(b" ", b""), {"header": "true"}, [(3, GOOD, (1, "a"))]),
         (b"1,\xed\xa0\x80", {}, [(1, GOOD, (1, "\ufffd\ufffd\ufffd"))]),

@@ -81,6 +81,16 @@ def test_the_others_go_on_and_the_mended_file_is_read(world: World) -> None:
     ]  # fmt: skip
 
 
+def test_a_line_that_is_no_utf8_is_shown_all_the_same(world: World) -> None:
+    """The differential found it: the error that nobody could decode stood in its place."""
+    world.give("a")
+    world.rows("a", "0", 0)
+    (world.folder / "land/a/0.json").write_bytes(b'{"n": 0}\xed\xa0\x80\n')
+    (event,) = world.run("a")
+    assert isinstance(event, ParkedPartition)
+    assert 'a line with more than one value, and Spark reads the first alone: {"n": 0}\ufffd' in event.reason
+
+
 def test_a_replay_of_such_a_file_says_so(world: World) -> None:
     world.give("a")
     world.rows("a", "0", 2)

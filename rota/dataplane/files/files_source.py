@@ -384,9 +384,9 @@ class FilesSource:
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
         texts = reader.text(place, wholetext=self._multiline)
         found = lines.find_joined(texts, self.declared.schema, self._make_options())
-        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN))).alias("first")
+        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = names.partition(one[0]), one[1], one[2]
+            partition, offset, said = names.partition(one[0]), one[1], bytes(one[2]).decode(errors="replace")
             raise DataError(
                 f"{self.locate(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
                 f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
