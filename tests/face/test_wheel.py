@@ -10,7 +10,7 @@ from tests.face.scratch import plain_environment, write_project
 ROOT = Path(__file__).parents[2]
 CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
 BESIDE = {
-    *("rota", "pipelines", "benchmarks", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("rota", "pipelines", "benchmarks", "deploy", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("Makefile", "LICENSE", "requirements.lock", ".ci", ".gitignore"),
 }
 

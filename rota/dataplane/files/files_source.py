@@ -76,9 +76,9 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        declared, table = pipeline.source, resolve_folder(pipeline.table.path)
-        assert isinstance(declared, Files)
-        return cls(pipeline.name, resolve_folder(declared.path), declared, FileIndex(table / "index"), table / "stage")
+        assert isinstance(declared := pipeline.source, Files)
+        root, table = resolve_folder(declared.path), resolve_folder(pipeline.table.path)
+        return cls(pipeline.name, root, declared, FileIndex(table / "index"), table / "stage")
 
     @property
     def can_replay(self) -> bool:
