@@ -51,7 +51,7 @@ def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(insta
     where, keys, jobs, sensors = shown
     assert where == str(installed / "rota" / "__init__.py")
     assert {key for key in keys.split() if not key.startswith("staging/")} == {"orders"}
-    assert {"staging/flights/records", "staging/flights/delays", "staging/default/assignment"} <= set(keys.split())
+    assert {"staging/flights/records", "staging/delays", "staging/default/assignment"} <= set(keys.split())
     assert {job for job in jobs.split() if not job.startswith("staging__")} == {"__ASSET_JOB"}
     assert "staging__flights__consume" in jobs.split()
     assert all(sensor.startswith("staging__") for sensor in sensors.split())

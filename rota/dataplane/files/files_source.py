@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
 from rota.dataplane.columns import count_rows, find_missing, restore_ids
@@ -76,7 +76,7 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        assert isinstance(declared := pipeline.source, Files)
+        declared = cast(Files, pipeline.source)
         root, table = resolve_folder(declared.path), resolve_folder(pipeline.table.path)
         return cls(pipeline.name, root, declared, FileIndex(table / "index"), table / "stage")
 
