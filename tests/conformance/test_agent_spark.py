@@ -78,8 +78,11 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
             "it started from the archive of `rota prepare`: make prepare"
         )
         assert answer(url) == "45 600m"
+        stranger = SparkSession.builder.remote(url).create()
         with pytest.raises(PySparkException, match="No authentication token"):
-            SparkSession.builder.remote(url).create().range(1).count()
+            stranger.range(1).count()
+        stranger.release_session_on_close = False
+        stranger.stop()  # else it stays this process's active session, which PySpark asks for its settings
 
         spark = spark_of(first)
         assert os.getpgid(spark) == first.process.pid, "killing the worker's group kills its Spark"
