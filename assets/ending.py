@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import dagster as dg
 
 from rota.catalog import has_changed
+from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.pipeline import Pipeline
 
-CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs
 WAITS = 5.0  # seconds in the queue after which a run is not about to start
 EVERY = 5.0  # seconds between two looks at the queue
 

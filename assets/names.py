@@ -8,6 +8,8 @@ import dagster as dg
 
 from rota import ids
 
+CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs: the pipeline, whom one works for
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -90,7 +92,7 @@ class Names:
 
     def consume_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the consume job carries: the limits of an instance count by them."""
-        return {"rota/consume": self._path(pipeline)}
+        return {CONSUME: self._path(pipeline)}
 
     def replay_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the replay job carries."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from rota.dagster.assets.names import Names
+from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import count_places, poll
@@ -50,13 +50,13 @@ def find_launches(mine: runs.Runs, tree: "GroupState", pipeline: Pipeline, names
     open_runs = mine.list_unfinished()
     live = {one.incarnation for one in tree.live()}  # read after the runs: a new worker is not taken for gone
     for run in open_runs:
-        if (whose := run.tags.get(runs.INCARNATION)) and whose not in live:
+        if (whose := run.tags.get(INCARNATION)) and whose not in live:
             mine.cancel(run)
-    busy = {run.tags.get(runs.INCARNATION) for run in open_runs}
+    busy = {run.tags.get(INCARNATION) for run in open_runs}
     if live <= busy:
         return  # each looks for itself, twice a second
     for work in find_work(tree, pipeline, open_source(pipeline)):
-        if work.incarnation not in busy and not mine.read_pause({runs.INCARNATION: work.incarnation}):
+        if work.incarnation not in busy and not mine.read_pause({INCARNATION: work.incarnation}):
             yield make_run_request(pipeline, names, work.incarnation, work.worker, tuple(work.lags))
 
 
@@ -67,5 +67,5 @@ def make_run_request(
     config = {"incarnation": incarnation, "partitions": list(partitions)}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
-        tags={runs.INCARNATION: incarnation, "rota/worker": worker},
+        tags={INCARNATION: incarnation, "rota/worker": worker},
     )

@@ -13,7 +13,6 @@ import dagster as dg
 # Dagster's own tags of a run: the address of the code server that started it, and its repository and code location.
 GRPC_INFO_TAG = ".dagster/grpc_info"
 LOCATION_TAG = ".dagster/repository"
-INCARNATION = "rota/incarnation"  # whom the run works for
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,

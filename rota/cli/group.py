@@ -108,11 +108,12 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
     from rota import rewritten
     from rota.registry import open_source, open_tables
 
+    lag = changed = None
     with suppress(RotaError):
         for pipeline in load_catalog().of_group(tree.group):
             if tree.ids().get(partition) == pipeline.name:
                 source = open_source(pipeline)
+                lag = read_lags(tree, pipeline, source).get(partition)
                 past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
                 changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
-                return read_lags(tree, pipeline, source).get(partition), changed
-    return None, None
+    return lag, changed

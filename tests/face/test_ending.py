@@ -11,6 +11,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 from rota.catalog import load
 from rota.dagster.assets import ending
 from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
+from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.pipeline import Pipeline, delta, files
 
 MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 10.0, 4.0, 2.5, 8
@@ -74,7 +75,7 @@ def test_a_run_that_waits_is_found_in_the_run_storage(monkeypatch: pytest.Monkey
     with dg.DagsterInstance.ephemeral() as instance:
 
         def run(status: dg.DagsterRunStatus, incarnation: str) -> str:
-            tags = {ending.CONSUME: "p", ending.INCARNATION: incarnation}
+            tags = {CONSUME: "p", INCARNATION: incarnation}
             origin = here.get_job_origin("j")
             return instance.create_run_for_job(job, status=status, tags=tags, remote_job_origin=origin).run_id
 
