@@ -21,7 +21,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
     if not guarded:
-        monkeypatch.setattr(FencedTable, "_check_same_copy", lambda *_: None)
+        monkeypatch.setattr(FencedTable, "check_same_copy", lambda *_: None)
     table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
@@ -47,7 +47,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
 ) -> None:
     """A table that names files that are not there is read by nobody any more."""
     if not guarded:
-        for look in ("_check_same_copy", "check_on_disk"):
+        for look in ("check_same_copy", "check_on_disk"):
             monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = fill(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})

@@ -104,7 +104,7 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
 
 
 def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FencedTable, "_find_newer", lambda *_: {})
+    monkeypatch.setattr(FencedTable, "find_newer", lambda *_: {})
     table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})

@@ -111,12 +111,12 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     """At 1,000,000 files every process read and kept all of them: 790 MiB."""
     index, groups, real = filled(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda f, some, *a: groups.extend(some) or real(f, some, *a))
-    file_index._READ.clear()
+    file_index.READ.clear()
     assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
     assert not groups
     index.files({"p:a": (118, 120), "p:b": (0, 1)})
     assert len(groups) == 2, "of 240 row groups"
-    assert not any(file.kept for file in file_index._READ[index.path].values())
+    assert not any(file.kept for file in file_index.READ[index.path].values())
 
 
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) ->
     keep = pa.array([o != 3 for o in rows["ordinal"].to_pylist()])
     left = [rows.filter(keep), rows.slice(0, 1)] if lost == "beside one that is doubled" else [rows.filter(keep)]
     pq.write_table(pa.concat_tables(left), name)
-    file_index._READ.clear()
+    file_index.READ.clear()
     with pytest.raises(EnvironmentFailed, match="has lost rows of p:a"):
         index.files({"p:a": (2, 4)})
 
@@ -180,10 +180,10 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
 ) -> None:
     """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
     if not guarded:
-        monkeypatch.setattr(file_index.FileIndex, "_moves", lambda *_: [])
+        monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: [])
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
-    real, armed = FilesSource._find_new, [True]
+    real, armed = FilesSource.find_new, [True]
 
     def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         found = real(self, partition, known)
@@ -192,7 +192,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
             assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
         return found
 
-    monkeypatch.setattr(FilesSource, "_find_new", meanwhile)
+    monkeypatch.setattr(FilesSource, "find_new", meanwhile)
     slow.assign_offsets(("p:x",))
     rows = log(slow.index.path).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
@@ -218,7 +218,7 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
     assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
-    assert sum(file.rows for file in file_index._READ[one.index.path].values()) == 90
+    assert sum(file.rows for file in file_index.READ[one.index.path].values()) == 90
     assert len(seen) == len(set(seen))
 
 
@@ -239,7 +239,7 @@ def test_a_damaged_index_is_one_line_with_the_way_on(
         land(tmp_path, name)
         one.assign_offsets(("p:x",))
     damage(one.index.path)
-    file_index._READ.clear()
+    file_index.READ.clear()
     for look in (one.read_ends, one.assign_offsets):
         with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
             look(("p:x",))

@@ -80,7 +80,7 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
 def test_without_looking_at_what_others_did_rows_are_gone(
     tmp_path: Path, change: Callable[[FencedTable], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "_find_foreign_commit", lambda *_: None)
+    monkeypatch.setattr(FencedTable, "find_foreign_commit", lambda *_: None)
     table = fill(tmp_path)
     change(table)
     append_batch(table)

@@ -76,7 +76,7 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
 def test_without_looking_into_the_history_it_is_written_twice(
     tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look in ("find_commit", "_check_unmoved"):
+    for look in ("find_commit", "check_unmoved"):
         monkeypatch.setattr(FencedTable, look, lambda *_: None)
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})

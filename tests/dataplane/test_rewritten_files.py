@@ -76,7 +76,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         land(tmp_path, f"x/{name}.json")
         one.assign_offsets(("p:x",))
     land(tmp_path, "x/2.json", text='{"a": 2}{"a": 3}\n')
-    real, armed = file_index.FileIndex._rewrite_renewed, [True]
+    real, armed = file_index.FileIndex.rewrite_renewed, [True]
 
     def meanwhile(*args: object) -> object:
         found = real(*args)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
                 one.assign_offsets(("p:x",))
         return found
 
-    monkeypatch.setattr(file_index.FileIndex, "_rewrite_renewed", meanwhile)
+    monkeypatch.setattr(file_index.FileIndex, "rewrite_renewed", meanwhile)
     one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
     files = open_table(one.index.path).file_uris()
@@ -136,8 +136,8 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
     looked: list[LandedFile] = []
-    real = FilesSource._read_state
-    monkeypatch.setattr(FilesSource, "_read_state", lambda self, file: looked.append(file) or real(self, file))
+    real = FilesSource.read_state
+    monkeypatch.setattr(FilesSource, "read_state", lambda self, file: looked.append(file) or real(self, file))
     assert explain_rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 

@@ -25,13 +25,13 @@ def test_a_password_that_is_refused_is_not_tried_at_once_again(
 ) -> None:
     """A worker whose password was changed asked 20 times a second, and so did each other."""
     built: list[float] = []
-    build = ZooKeeperStore._build
+    build = ZooKeeperStore.build_client
 
     def counted(store: ZooKeeperStore) -> object:
         built.append(time.monotonic())
         return build(store)
 
-    monkeypatch.setattr(ZooKeeperStore, "_build", counted)
+    monkeypatch.setattr(ZooKeeperStore, "build_client", counted)
     settings = Settings.from_environment(
         dict(guarded.environment("sasl", "reader")) | {"ROTA_ZOOKEEPER_AUTH": "sasl:reader:wrong-password"}
     )

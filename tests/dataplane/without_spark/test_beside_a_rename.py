@@ -70,14 +70,14 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 
         def kept(index: FileIndex, table: DeltaTable, old: str, new: str) -> list[Any]:
             actions: list[Any] = []
-            for said, file in index._read_named_files(table):
+            for said, file in index.read_named_files(table):
                 rows = pq.read_table(file.path)
                 ids = pa.array([rename_id(p, old, new) for p in rows["partition"].to_pylist()])
-                actions += index._write_files(rows.set_column(0, rows.field(0), ids), change=True)
+                actions += index.write_files(rows.set_column(0, rows.field(0), ids), change=True)
                 actions.append(RemoveAction(said["path"], True, 0, size=said["size_bytes"]))
             return actions
 
-        monkeypatch.setattr(FileIndex, "_rewrite_renamed", kept)
+        monkeypatch.setattr(FileIndex, "rewrite_renamed", kept)
     rename(world.tree, "p", world.pipeline)
     late.assign_offsets(("p:a",))
     assert FilesSource.of(world.pipeline).locate("q:a", 0) == "a/1.json"

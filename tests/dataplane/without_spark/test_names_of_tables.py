@@ -69,8 +69,8 @@ def test_a_commit_that_was_claimed_before_the_rename_is_refused(
     late = batch(zombie, claimed)
     world.call("q")
     if not guarded:
-        real = renaming._moves
-        monkeypatch.setattr(renaming, "_moves", lambda of, stands: real(of, stands) if of.pipeline == "q" else [])
+        real = renaming.make_moves
+        monkeypatch.setattr(renaming, "make_moves", lambda of, stands: real(of, stands) if of.pipeline == "q" else [])
     rename(world.tree, "p", world.pipeline)
     refused = (
         pytest.raises(ForeignTable, match="is the table of pipeline 'q'") if guarded or consumed else nullcontext()

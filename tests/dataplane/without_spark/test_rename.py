@@ -47,9 +47,9 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "the index is renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "quarantine"),
     "the quarantine is renamed": (renaming, "read_renamed_positions", lambda *_: True),
     "before the checkpoints": (verb.coordination, "rename_pipeline", lambda *_: True),
-    "within the group's records": (verb.coordination, "_move_partitions", lambda *_: True),
+    "within the group's records": (verb.coordination, "move_partitions", lambda *_: True),
     "before the pins": (verb.coordination, "repin", lambda *_: True),
-    "before the old checkpoints go": (verb.coordination, "_gone", lambda *_: True),
+    "before the old checkpoints go": (verb.coordination, "remove", lambda *_: True),
     "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
     "a file of main is written": (FencedTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
 }
