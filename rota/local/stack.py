@@ -9,9 +9,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
-from typing import Self
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import EnvironmentFailed
@@ -46,7 +45,7 @@ def end_on_sigterm() -> Iterator[None]:
 THREADS = {"DAGSTER_GRPC_MAX_WORKERS": "24", "DAGSTER_CODE_SERVER_MAX_WORKERS": "24"}
 
 
-class Stack:
+class Stack(AbstractContextManager["Stack"]):
     """A context manager that starts processes on request and ends all of them on exit. Dagster ends first, so that no run
     outlives ZooKeeper."""
 
@@ -68,9 +67,6 @@ class Stack:
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.hold())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
