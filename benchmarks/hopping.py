@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.tally import Change
+from benchmarks.tally import Change, arrange
 from benchmarks.virtual import Case, Stretch, make_world
 
 LATENESS = (0.0, 1.0, 2.5, 5.0, 15.0)  # seconds in the mean
@@ -75,7 +75,7 @@ def count_hops(
     owners: dict[str, str] = {}
     seen: list[dict[str, str]] = []
     jumps: list[tuple[float, int]] = [(0.0, 0)]
-    for change in sorted(changes, key=lambda c: c.at):
+    for change in arrange(changes):
         while len(seen) <= periods and change.at >= ends[len(seen)]:
             seen.append(dict(owners))
         if change.worker is None:

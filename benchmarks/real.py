@@ -17,7 +17,7 @@ from typing import Self
 
 from benchmarks.hopping import LEASE, RACES, Hops, count_hops, make_case
 from benchmarks.port import Port
-from benchmarks.tally import Change, Tally, judge
+from benchmarks.tally import Tally, count_taken, judge
 from benchmarks.virtual import DIES, JOINS, WORKERS, Case, Row
 from rota.agent import Agent
 from rota.cli.worker import LATER, SOON
@@ -29,7 +29,7 @@ from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.core.protocols.registry import ASSIGNED
 from rota.errors import CoordinationError
-from rota.ids import key_of, worker_of
+from rota.ids import key_of
 from rota.rebalance import rebalance
 from rota.sim.worlds import make_partitions, make_team
 
@@ -109,8 +109,6 @@ class RealGroup:
         self.hosts, self.case, self.session = hosts, case, session
         self.name = f"{case.name.replace(', ', '-')}-{partitions}-{time.monotonic_ns()}"
         self.tally = Tally(time.monotonic, counting=False)
-        self.tally.claimed = self._note_claim
-        self.doubly = 0  # claims of what a living worker had not let go
         self.hands: dict[str, Hand] = {}
         self.dead: set[str] = set()
         self.store = connect(hosts, 30.0)
@@ -160,8 +158,8 @@ class RealGroup:
 
     def find_owners(self) -> dict[str, str]:
         """Partition -> the living worker that was the last to claim it."""
-        owners = {p: worker_of(owner) for p, owner in tuple(self.tally.owners.items()) if owner}
-        return {p: worker for p, worker in owners.items() if worker not in self.dead}
+        owners = {p: change.worker for p, change in tuple(self.tally.newest.items())}
+        return {p: worker for p, worker in owners.items() if worker and worker not in self.dead}
 
     def settle(self, since: float) -> float:
         """Waits until every partition has a living owner and nothing changed for a while; returns when it did."""
@@ -179,10 +177,6 @@ class RealGroup:
         until = time.monotonic() + PATIENCE
         while not done() and time.monotonic() < until:
             time.sleep(0.05)
-
-    def _note_claim(self, change: Change, before: str | None) -> None:
-        if before and before != change.owner and worker_of(before) not in self.dead:
-            self.doubly += 1
 
 
 @contextmanager
@@ -217,7 +211,7 @@ def measure(hosts: str, case: Case, partitions: int) -> Row:
             judge(group.tally.changes, group.ids, join, joined),
             judge(group.tally.changes, group.ids, kill, end, {DIES}),
             (partitions // (WORKERS + 1), held),
-            float(group.doubly),
+            float(count_taken(group.tally.changes, {DIES})),
             None,
             None,
             (group.tally.reads / minutes, group.tally.writes / minutes),

@@ -1,12 +1,14 @@
 """What the workers of a measured group asked ZooKeeper for, and who owned which partition when.
 
-Law: it looks at what is sent and answered, and takes part in nothing. A write that was refused is no change.
+Law: it looks at what is sent and answered, and takes part in nothing. A write that was refused is no change. Where several
+threads write, who hears of a write first may be told of it last: the version of the record says what came before what.
 """
 
 import json
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rota.coordination.store import Check, Create, Node, Op, Set, Store
 from rota.ids import worker_of
@@ -14,11 +16,12 @@ from rota.ids import worker_of
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A partition was claimed by an incarnation, or released by its owner (None)."""
+    """A partition was claimed by an incarnation, or released by its owner (None): the own record's `version` since."""
 
     at: float
     partition: str
     owner: str | None
+    version: int
 
     @property
     def worker(self) -> str | None:
@@ -36,10 +39,8 @@ class Tally:
     reads: int = 0
     writes: int = 0
     changes: list[Change] = field(default_factory=list)
-    claimed: Callable[[Change, str | None], None] = lambda *_: (
-        None
-    )  # is told of each claim, and whose it was until then
-    owners: dict[str, str | None] = field(default_factory=dict)  # partition -> the incarnation that owns it
+    heard: Callable[[Change, str | None], None] = lambda *_: None  # is told of each change, and whose it was until then
+    newest: dict[str, Change] = field(default_factory=dict)  # by partition
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attach(self, store: Store) -> None:
@@ -57,7 +58,9 @@ class Tally:
         def multi_seen(ops: Sequence[Op]) -> tuple[Node | None, ...]:
             self._count(writes=sum(1 for op in ops if not isinstance(op, Check)))
             answer = multi(ops)
-            self._note([op for op in ops if isinstance(op, Create | Set) and "/own/" in op.path])
+            self._note(
+                (op, node) for op, node in zip(ops, answer, strict=True) if isinstance(op, Create | Set) and node
+            )
             return answer
 
         store.get_many, store.children, store.multi = get_seen, children_seen, multi_seen  # type: ignore[method-assign]
@@ -68,19 +71,49 @@ class Tally:
                 self.reads += reads
                 self.writes += writes
 
-    def _note(self, written: Iterable[Create | Set]) -> None:
+    def _note(self, written: Iterable[tuple[Create | Set, Node]]) -> None:
         now = self.clock()
-        for op in written:
-            change = Change(now, op.path.rpartition("/")[2], json.loads(op.data)["incarnation"])
+        for op, node in written:
+            folder, _, partition = op.path.rpartition("/")
+            if not folder.endswith("/own"):
+                continue
+            change = Change(now, partition, json.loads(op.data)["incarnation"], node.version)
             with self._lock:
                 self.changes.append(change)
-                before, self.owners[change.partition] = self.owners.get(change.partition), change.owner
-            if change.owner is not None:
-                self.claimed(change, before)
+                before = self.newest.get(partition)
+                if before is None or before.version < change.version:
+                    self.newest[partition] = change
+            self.heard(change, before.owner if before else None)
 
     def find_last(self, start: float, stop: float) -> float:
         """When a partition changed hands last between the two; `start` if none did."""
         return max((c.at for c in tuple(self.changes) if start <= c.at < stop), default=start)
+
+
+def arrange(changes: Iterable[Change]) -> list[Change]:
+    """The changes in the order in which they happened; none is later than the one that followed it in its partition."""
+    by_partition: dict[str, list[Change]] = {}
+    for change in changes:
+        by_partition.setdefault(change.partition, []).append(change)
+    arranged: list[Change] = []
+    for mine in by_partition.values():
+        latest = math.inf
+        for change in sorted(mine, key=lambda c: -c.version):
+            latest = min(latest, change.at)
+            arranged.append(replace(change, at=latest))
+    return sorted(arranged, key=lambda c: (c.at, c.version))
+
+
+def count_taken(changes: Iterable[Change], dead: Collection[str] = ()) -> int:
+    """How often a partition was claimed of which a worker that is not among the dead had not let go."""
+    owners: dict[str, Change] = {}
+    taken = 0
+    for change in arrange(changes):
+        before = owners.get(change.partition)
+        if before and before.worker and change.owner and before.owner != change.owner and before.worker not in dead:
+            taken += 1
+        owners[change.partition] = change
+    return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +132,7 @@ def judge(
     """What happened from `start` to `stop`. The workers `dead` died at `start`: what they own has no living owner."""
     seconds, moves, unowned = 0.0, 0, 0.0
     by_partition: dict[str, list[Change]] = {p: [] for p in partitions}
-    for change in sorted(changes, key=lambda c: c.at):
+    for change in arrange(changes):
         by_partition[change.partition].append(change)
     for mine in by_partition.values():
         at, owner, last = start, None, None

@@ -66,7 +66,7 @@ class Stretch(Simulation):
         self.tally = Tally(lambda: self.now, counting=False)
         self.lateness, self.doubly, self._passed = 0.0, 0.0, 0.0
         self._twice: set[tuple[str, WorkerProcess]] = set()
-        self.tally.claimed = self._note_claim
+        self.tally.heard = self._hear
         parts = Parts(connected=self.tally.attach)
         super().__init__(world, seed=seed, options=case.options, parts=parts, protocol=case.protocol)
         self.checker.strict = True
@@ -87,9 +87,15 @@ class Stretch(Simulation):
             self.timeline.at(when, call)
         return super().run()
 
-    def _note_claim(self, change: Change, before: str | None) -> None:
+    def _hear(self, change: Change, before: str | None) -> None:
         """Who lives and did not let go goes on with the partition until it looks: it is doubly owned."""
-        if before and before != change.owner and (worker := self.worker_as(before)) and worker.process.alive:
+        if (
+            change.owner
+            and before
+            and before != change.owner
+            and (worker := self.worker_as(before))
+            and worker.process.alive
+        ):
             self._twice.add((change.partition, worker))
 
     def _after_event(self) -> None:
