@@ -32,7 +32,8 @@ from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-_stood: dict[str, tuple[str, Mapping[str, object]]] = {}  # group's id -> what this process declared last, as it was put
+Stood = tuple[str, Mapping[str, object], int]  # what was declared, as it was put, and the zxid of that
+_stood: dict[str, Stood] = {}  # group's id -> what this process declared last
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,8 @@ def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) ->
 
 def _follow(tree: GroupState, declared: Group) -> str:
     """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
-    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named."""
+    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named. Settings that
+    are older than ours were not put after them: they came back with an older ZooKeeper."""
     wanted: dict[str, object] = {
         "protocol": declared.protocol,
         "assignor": declared.assignor,
@@ -227,10 +229,11 @@ def _follow(tree: GroupState, declared: Group) -> str:
         "grace": float(declared.grace),
     }
     seen = tree.read(tree.paths.meta, Meta)
-    said, ours = _stood.get(seen.record.id, ("", {})) if seen is not None else ("", {})
-    if seen is None or said != repr(wanted):
+    said, ours, since = _stood.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
+    if seen is None or said != repr(wanted) or seen.node.mzxid < since:
         meta = tree.found(**wanted)  # type: ignore[arg-type]
-        _stood[meta.id] = repr(wanted), meta.model_dump(include=set(wanted))
+        now = tree.read(tree.paths.meta, Meta)
+        _stood[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
         return ""
     theirs = seen.record.model_dump(include=set(wanted))
     differ = [name for name in wanted if ours[name] != theirs[name]]
