@@ -12,6 +12,7 @@ from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.spark import deadline, failures
 from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
+from rota.replay import RefusedReplay, ReplayedRange, replay
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World
@@ -60,6 +61,26 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
     assert failures.is_alive(world.connect(None)), "its slot was given back"
     assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
+
+
+def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: World) -> None:
+    """It took a slot of Spark for ever."""
+    hanging(world, deadline=60.0)
+    world.rows("b", "0", 5)
+    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
+    hanging(world, deadline=4.0)
+    poisoned(world)
+    events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
+    refused = events["p:b"]
+    assert isinstance(refused, RefusedReplay), refused
+    assert refused.reason == (
+        "p:b alone hangs: it was not done after 4 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "transform, or give the pipeline a longer deadline, then: replay it again"
+    )
+    assert isinstance(events["p:a"], ReplayedRange)
+    assert damage(world.table / "main", {"p:a": {0: 5}, "p:b": {0: 5}}) == NO_DAMAGE, "its rows are those of before"
+    assert not world.tree.parked()
+    assert failures.is_alive(world.connect(None)), "its slot was given back"
 
 
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

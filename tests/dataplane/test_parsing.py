@@ -361,18 +361,28 @@ NULS = ('"a\0b"', '"\0"', '"a\0"', '"\0""x"', '"""\0"', '"a""\0""b"', "a\0b")
 @pytest.mark.parametrize("multiline", ["false", "true"])
 def test_a_nul_in_quotes_is_read_whatever_escapes_the_quote(world: World, multiline: str) -> None:
     """Spark's parser dropped it where the quote is its own escape, as most that write CSV have it."""
-    keys = {"doubled": {"escape": '"'}, "other": {"escape": "'", "quote": "'"}, "plain": {}}
+    keys = {"doubled": {"Escape": '"'}, "other": {"escape": "'", "quote": "'"}, "plain": {}, "none": {"escape": ""}}
     for key, options in keys.items():
         options = {**options, "multiLine": multiline}
         world.write(pipeline("csv", "n int, word string", None, options=options))
         quote = options.get("quote", '"')
-        texts = NULS if key != "plain" else [text for text in NULS if '""' not in text]
+        texts = [text for text in NULS if '""' not in text or key in ("doubled", "other")]
         world.land(key, "0", [f"{n},{text}".replace('"', quote) for n, text in enumerate(texts)], ".csv")
         world.give(key)
         assert consumed(world, key) == (len(texts), 0)
         rows = {r["n"]: r["word"] for r in log(world.table / "main").rows() if r["_partition"] == f"p:{key}"}
         wanted = [text[1:-1].replace('""', '"') if text[0] == '"' else text for text in texts]
         assert [rows[n] for n in range(len(texts))] == [text.replace('"', quote) for text in wanted]
+
+
+def test_a_nul_is_read_where_nothing_quotes(world: World) -> None:
+    """Spark's parser took it for the quote."""
+    texts = ["a\0b", "\0", '\0"a', "\0x\0", '"a"', "\\\0"]
+    world.write(pipeline("csv", "n int, word string", None, options={"quote": ""}))
+    world.land("a", "0", [f"{n},{text}" for n, text in enumerate(texts)], ".csv")
+    world.give("a")
+    assert consumed(world, "a") == (len(texts), 0)
+    assert {r["n"]: r["word"] for r in log(world.table / "main").rows()} == dict(enumerate(texts))
 
 
 # --- values that Python has not -------------------------------------------------------------------------------------

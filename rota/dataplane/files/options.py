@@ -14,6 +14,7 @@ OURS = {
     "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
     "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
 }  # fmt: skip
+NO_CHARACTER = "\uffff"  # Unicode gives it to none
 KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
 OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
@@ -30,16 +31,23 @@ def make_options(declared: Files) -> dict[str, str]:
         return {**declared.options, **KEPT}
     safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
     if declared.format == "csv":
-        safe |= {"enforceSchema": "false", "columnPruning": "false", **_keep_nuls(declared.options)}
+        safe |= {"enforceSchema": "false", "columnPruning": "false"}
+        return {**safe, **_keep_nuls(declared.options), **OF_TEXT, **KEPT}
     return {**safe, **declared.options, **OF_TEXT, **KEPT}
 
 
-def _keep_nuls(options: Mapping[str, str]) -> dict[str, str]:
-    """Where the quote is its own escape, Spark's parser takes a NUL for what escapes that, and drops it; the quote itself
-    does the same for every other text."""
-    given = {name.lower(): text for name, text in options.items()}
-    quote = given.get("quote", '"')
-    return {"charToEscapeQuoteEscaping": quote} if quote and given.get("escape") == quote else {}
+def _keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
+    """The user's options, so that Spark's parser takes no NUL for a mark of its own, and drops it. It does so where quote or
+    escape is empty, which means none; a character that no text has means the same. It does so where the quote is its own
+    escape, for what escapes that; the quote in its place gives the same for every other text."""
+    names = {name.lower(): name for name in given}
+    kept = {
+        **given,
+        **{names[mark]: NO_CHARACTER for mark in ("quote", "escape") if given.get(names.get(mark, "")) == ""},
+    }
+    quote = kept.get(names.get("quote", ""), '"')
+    doubled = kept.get(names.get("escape", "")) == quote and "chartoescapequoteescaping" not in names
+    return {**kept, **({"charToEscapeQuoteEscaping": quote} if doubled else {})}
 
 
 def is_multiline(declared: Files) -> bool:
