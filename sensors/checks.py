@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import dagster as dg
 
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.look import load_memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -28,7 +29,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
     def report(
         context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource
     ) -> dg.SensorResult | dg.SkipReason:
-        with rota_zookeeper.tree(pipeline.group) as tree:
+        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             if not tree.exists():
                 return dg.SkipReason(f"group {pipeline.group} is not founded yet")
             said, memory = look(tree, pipeline, names, load_memory(context.cursor))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, open_group, read_source_of
+from rota.cli.group import group_option, json_option, open_group
+from rota.cli.recent import read_source_of
 from rota.ids import quote, worker_of
 from rota.settings import check_known
 

@@ -162,6 +162,30 @@ class DagsterDev:
         assert found["__typename"] == "LaunchBackfillSuccess", found
         return str(found["backfillId"])
 
+    def backfill_job(self, job: str, partitions: list[str]) -> str:
+        """A backfill of a job's partitions, from the job's own page; its id."""
+        place = {"repositoryLocationName": "rota", "repositoryName": "__repository__"}
+        found = self.query(
+            """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+                 __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+            params={
+                "selector": {"partitionSetName": f"{job}_partition_set", "repositorySelector": place},
+                "partitionNames": partitions,
+            },
+        )["launchPartitionBackfill"]
+        assert found["__typename"] == "LaunchBackfillSuccess", found
+        return str(found["backfillId"])
+
+    def fill_in(self, job: str) -> str:
+        """What a job's Launchpad shows when it is opened, as YAML."""
+        found = self.query(
+            """query L($s: PipelineSelector!) { runConfigSchemaOrError(selector: $s) { __typename
+                 ... on RunConfigSchema { rootDefaultYaml } } }""",
+            s=self._selector(pipelineName=job),
+        )["runConfigSchemaOrError"]
+        assert found["__typename"] == "RunConfigSchema", found
+        return str(found["rootDefaultYaml"])
+
     def backfill_status(self, backfill: str) -> str:
         found = self.query(
             "query S($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }",

@@ -3,12 +3,16 @@
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
+from dagster._core.remote_representation.external_data import SensorExecutionErrorSnap
+from dagster._grpc.impl import get_external_sensor_execution
+from dagster._utils.error import serializable_error_info_from_exc_info
 
 from rota.catalog import load
 from rota.coordination.client import connect
@@ -222,10 +226,37 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -
     assert "failed" in str(resting.skip_message)
 
 
-def test_no_zookeeper_is_one_clear_line_and_never_no_workers(desk: Desk) -> None:
-    desk.hosts = "127.0.0.1:1"
-    with pytest.raises(Unavailable, match="Start one with `rota up`"):
-        desk.membership()
+@pytest.mark.parametrize("guard", [True, False], ids=["one line", "as it was raised"])
+def test_no_zookeeper_is_one_line_of_a_tick_that_fails_and_never_no_workers(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: bool
+) -> None:
+    """The line of a command and nothing below it, as Dagster's server hands it to the daemon."""
+    monkeypatch.setenv("ROTA_ZOOKEEPER", "127.0.0.1:1")
+    with pytest.raises(Unavailable, match="Start one with `rota up`") as said, ZooKeeperResource().store():
+        pass
+    for sensor in ("membership", "backlog", "checks") if not guard else ():
+        monkeypatch.setattr(f"rota.dagster.sensors.{sensor}.in_one_line", nullcontext)
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        for sensor in (dagster_name(desk.group, "membership"), "p__backlog", "p__checks"):
+            told = get_external_sensor_execution(
+                desk.repository, None, instance.get_ref(), sensor, None, None, None, None, None
+            )
+            assert isinstance(told, SensorExecutionErrorSnap)
+            stored = told.error.to_string()
+            assert (stored == str(said.value), "Traceback" in stored or "Stack Trace" in stored) == (guard, not guard)
+
+
+def test_a_table_that_cannot_be_read_is_one_line_of_the_tick_that_looks_at_it(desk: Desk) -> None:
+    ready(desk)
+    log = desk.folder / "t-p" / "main" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("no json")
+    with pytest.raises(dg.Failure) as failed:
+        desk.tick("p__checks")
+    stored = serializable_error_info_from_exc_info((failed.type, failed.value, failed.tb))
+    assert (stored.stack, stored.cause) == ([], None)
+    assert "\n" not in stored.message
 
 
 def ready(desk: Desk) -> dict[str, str]:
