@@ -100,6 +100,7 @@ class Desk:
 @pytest.fixture
 def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(polling, "WINDOW", 0.0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 0)
     with dg.DagsterInstance.ephemeral() as instance:
         desk = Desk(zookeeper.hosts, tmp_path, instance)
         yield desk
@@ -380,6 +381,28 @@ def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an
     again, cursor = report(desk, cursor)
     assert set(again) == {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
     wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
+
+
+def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 100,000 partitions a look takes seconds, every 30 s."""
+    ready(desk)
+    now, took = [1e9], 5.0
+
+    def tick_clock() -> float:
+        now[0] += took / 2
+        return now[0]
+
+    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=tick_clock))
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
+    _, cursor = report(desk)
+    now[0] += 20 * took / 2 - took
+    skipped = desk.tick("p__checks", cursor)
+    assert isinstance(skipped, dg.SkipReason)
+    assert "the last look took 2.5 s" in str(skipped.skip_message)
+    now[0] += took
+    report(desk, cursor)
+    now[0] = 1e8
+    report(desk, cursor)
 
 
 def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
