@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rota.cli.group import load_catalog
+from rota.cli.standin import keep_pandas_out
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class RecentReader:
         with suppress(ConfigError):
             if (stamps := read_stamps(folder)) != self._stamps or not stamps:
                 self._pipelines, self._stamps, self._logs = load_catalog().of_group(group), stamps, {}
+            keep_pandas_out()
             return self._pipelines
         return ()
 
@@ -92,7 +94,9 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
 
     lag = changed = None
     with suppress(RotaError):
-        for pipeline in load_catalog().of_group(tree.group):
+        pipelines = load_catalog().of_group(tree.group)
+        keep_pandas_out()
+        for pipeline in pipelines:
             if tree.ids().get(partition) == pipeline.name:
                 source = open_source(pipeline)
                 lag = read_lags(tree, pipeline, source).get(partition)

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from rota.catalog import Catalog
 
 
+alone = False  # whether this process ends with the command
+
+
+def keep_pandas_out() -> None:
+    """Pyarrow imports pandas only to ask whether a value is one of its frames: a quarter of what `rota status` takes. For a
+    process that ends with the command, and after its pipelines are loaded."""
+    if alone:
+        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+
+
 class StandIn:
     """Takes the place of anything of Dagster's that the top of a file calls, combines, decorates with or derives from."""
 
@@ -69,6 +79,8 @@ def load_plainly(folder: Path) -> "Catalog":
     """What `rota.catalog.load` returns, as far as pipelines and groups go. Raises ConfigError."""
     from rota.catalog import load
 
+    if "pandas" in sys.modules and sys.modules["pandas"] is None:
+        del sys.modules["pandas"]  # a file may use it
     with _without_dagster():
         catalog = load(folder)
     return load(folder) if catalog.refused else catalog

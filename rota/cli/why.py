@@ -24,7 +24,7 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
     Its owner, token, epoch and reason, how far it is, and what would move it.
     """
-    with open_group(group) as tree:
+    with open_group(group) as tree, view.show_wait("reading the group, the source and the table"):
         found = explain(tree, partition)
     if as_json:
         view.print_document(found)

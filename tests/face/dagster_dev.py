@@ -177,14 +177,13 @@ class DagsterDev:
         return str(found["backfillId"])
 
     def fill_in(self, job: str) -> str:
-        """What a job's Launchpad shows when it is opened, as YAML."""
+        """What an asset job's Launchpad shows when it is opened, as YAML: its one preset."""
         found = self.query(
-            """query L($s: PipelineSelector!) { runConfigSchemaOrError(selector: $s) { __typename
-                 ... on RunConfigSchema { rootDefaultYaml } } }""",
-            s=self._selector(pipelineName=job),
-        )["runConfigSchemaOrError"]
-        assert found["__typename"] == "RunConfigSchema", found
-        return str(found["rootDefaultYaml"])
+            "query L($p: PipelineSelector!) { pipelineOrError(params: $p) { ... on Pipeline { presets { runConfigYaml } } } }",
+            p=self._selector(pipelineName=job),
+        )["pipelineOrError"]
+        (preset,) = found["presets"]
+        return str(preset["runConfigYaml"])
 
     def backfill_status(self, backfill: str) -> str:
         found = self.query(
