@@ -179,7 +179,8 @@ class DagsterDev:
     def fill_in(self, job: str) -> str:
         """What an asset job's Launchpad shows when it is opened, as YAML: its one preset."""
         found = self.query(
-            "query L($p: PipelineSelector!) { pipelineOrError(params: $p) { ... on Pipeline { presets { runConfigYaml } } } }",
+            """query L($p: PipelineSelector!) { pipelineOrError(params: $p) {
+                 ... on Pipeline { presets { runConfigYaml } } } }""",
             p=self._selector(pipelineName=job),
         )["pipelineOrError"]
         (preset,) = found["presets"]
