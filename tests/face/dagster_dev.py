@@ -176,15 +176,17 @@ class DagsterDev:
         assert found["__typename"] == "LaunchBackfillSuccess", found
         return str(found["backfillId"])
 
-    def fill_in(self, job: str) -> str:
-        """What an asset job's Launchpad shows when it is opened, as YAML: its one preset."""
+    def fill_in(self, job: str, partition: str, assets: list[list[str]]) -> str:
+        """What an asset job's Launchpad is filled in with when a partition is chosen there, as YAML."""
         found = self.query(
-            """query L($p: PipelineSelector!) { pipelineOrError(params: $p) {
-                 ... on Pipeline { presets { runConfigYaml } } } }""",
-            p=self._selector(pipelineName=job),
-        )["pipelineOrError"]
-        (preset,) = found["presets"]
-        return str(preset["runConfigYaml"])
+            """query P($s: PipelineSelector!, $p: String!, $a: [AssetKeyInput!]!) { pipelineOrError(params: $s) {
+                 ... on Pipeline { partition(partitionName: $p, selectedAssetKeys: $a) { runConfigOrError {
+                   ... on PartitionRunConfig { yaml } ... on PythonError { message } } } } } }""",
+            s=self._selector(pipelineName=job),
+            p=partition,
+            a=[{"path": path} for path in assets],
+        )["pipelineOrError"]["partition"]["runConfigOrError"]
+        return str(found["yaml"])
 
     def backfill_status(self, backfill: str) -> str:
         found = self.query(

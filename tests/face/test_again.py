@@ -88,8 +88,9 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     assert len(refused.splitlines()) == 1
 
     change(line, "k4", 1, 11, 12, 13)
-    filled = yaml.safe_load(dev.fill_in("again__replay"))
-    assert filled["ops"]["again__batch"]["config"]["replay"]["changed"] is True
+    assets = [["again", kind] for kind in ("ownership", "records", "checkpoints")]
+    filled = yaml.safe_load(dev.fill_in("again__replay", "again:k4", assets))
+    assert filled == {"ops": {"again__batch": {"config": {"replay": {"changed": True}}}}}
     run = dev.launch("again__replay", filled, dagster__partition="again:k4")
     change(line, "k1", 3, 31, 32)
     backfill = dev.backfill_job("again__replay", ["again:k1", "again:k2"])  # of k2 nothing changed since
