@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -9,6 +10,7 @@ import pytest
 from dagster._core.remote_representation.external_data import SensorExecutionErrorSnap
 from dagster._grpc.impl import get_external_sensor_execution
 
+from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -35,6 +37,7 @@ def test_no_zookeeper_is_one_line_of_a_tick_that_fails_and_never_no_workers(
 ) -> None:
     """The line of a command and nothing below it, as Dagster's server hands it to the daemon."""
     monkeypatch.setenv("ROTA_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setattr("rota.coordination.client.connect", partial(connect, connect_timeout=0.5))
     with pytest.raises(Unavailable, match="Start one with `rota up`") as said, ZooKeeperResource().store():
         pass
     for sensor in ("membership", "backlog", "checks") if not guard else ():
