@@ -20,11 +20,25 @@ if TYPE_CHECKING:
 alone = False  # whether this process ends with the command
 
 
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas."""
+
+    def find_spec(self, name: str, _: Sequence[str] | None, __: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is kept out of this process", name=name)
+
+
 def keep_pandas_out() -> None:
     """Pyarrow imports pandas only to ask whether a value is one of its frames: a quarter of what `rota status` takes. For a
     process that ends with the command, and after its pipelines are loaded."""
-    if alone:
-        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+    _let_pandas_in()
+    if alone and "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas())
+
+
+def _let_pandas_in() -> None:
+    """A pipeline file may use it."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _NoPandas)]
 
 
 class StandIn:
@@ -79,8 +93,7 @@ def load_plainly(folder: Path) -> "Catalog":
     """What `rota.catalog.load` returns, as far as pipelines and groups go. Raises ConfigError."""
     from rota.catalog import load
 
-    if "pandas" in sys.modules and sys.modules["pandas"] is None:
-        del sys.modules["pandas"]  # a file may use it
+    _let_pandas_in()
     with _without_dagster():
         catalog = load(folder)
     return load(folder) if catalog.refused else catalog

@@ -68,3 +68,33 @@ def test_a_file_that_does_not_load_without_dagster_is_loaded_with_it(tmp_path: P
     (tmp_path / "p.py").write_text(text)
     where, *_ = load(tmp_path)
     assert where == f"True [] {['p'] if served else []} {['g'] if served else []} {[] if served else ['p.py']}"
+
+
+PANDAS = """
+import sys
+from pathlib import Path
+from rota.cli import standin
+folder = Path(sys.argv[1])
+standin.load_plainly(folder)
+standin.keep_pandas_out()
+standin.alone = sys.argv[2] == "True"
+standin.keep_pandas_out()
+import pyarrow
+pyarrow.array([1])
+print("pandas" in sys.modules)
+(folder / "q.py").write_text("import pandas\\n" + (folder / "p.py").read_text().replace("/table", "/other"))
+print(*standin.load_plainly(folder).pipelines)
+"""
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_pandas_stays_out_of_a_process_that_ends_with_the_command_but_for_pipeline_files(
+    tmp_path: Path, guard: bool
+) -> None:
+    text = FILE.replace("from dagster.some.module import anything\n", "").replace(
+        'group = Group("g", assignor="pulsar")\n', ""
+    )
+    (tmp_path / "p.py").write_text(text)
+    command = [sys.executable, "-c", PANDAS, str(tmp_path), str(guard)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert said.split() == [str(not guard), "p", "q"]
