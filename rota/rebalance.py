@@ -32,8 +32,8 @@ from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-Stood = tuple[str, Mapping[str, object], int]  # what was declared, as it was put, and the zxid of that
-_stood: dict[str, Stood] = {}  # group's id -> what this process declared last
+Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
+last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,11 @@ def _follow(tree: GroupState, declared: Group) -> str:
         "grace": float(declared.grace),
     }
     seen = tree.read(tree.paths.meta, Meta)
-    said, ours, since = _stood.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
+    said, ours, since = last_declared.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
     if seen is None or said != repr(wanted) or seen.node.mzxid < since:
         meta = tree.found(**wanted)  # type: ignore[arg-type]
         now = tree.read(tree.paths.meta, Meta)
-        _stood[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
+        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
         return ""
     theirs = seen.record.model_dump(include=set(wanted))
     differ = [name for name in wanted if ours[name] != theirs[name]]

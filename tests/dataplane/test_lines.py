@@ -105,7 +105,7 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
 
 
 def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilesSource, "_check_one_a_line", lambda *_: None)
+    monkeypatch.setattr(FilesSource, "check_one_a_line", lambda *_: None)
     world.give("a")
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     world.until_idle("a")
