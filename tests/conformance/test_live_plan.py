@@ -22,7 +22,7 @@ from tests.conformance.worlds import RealWorld, World
 KEYS = tuple(f"k{i:02}" for i in range(10))
 
 
-def founded(world: World, tree: GroupState) -> GroupState:
+def join_two(world: World, tree: GroupState) -> GroupState:
     """Two workers, ten partitions, nothing published yet."""
     tree.grow("flights", KEYS)
     for worker in ("w1", "w2"):
@@ -32,7 +32,7 @@ def founded(world: World, tree: GroupState) -> GroupState:
 
 @pytest.fixture
 def group_of_two(world: World, tree: GroupState) -> GroupState:
-    return founded(world, tree)
+    return join_two(world, tree)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]
     world = RealWorld(zookeeper)
     tree = GroupState(world.connect(), group)
     tree.found()
-    yield founded(world, tree)
+    yield join_two(world, tree)
     world.close()
 
 

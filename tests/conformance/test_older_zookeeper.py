@@ -16,7 +16,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from tests.conformance.processes import Start
-from tests.conformance.targets import aim, founded, held
+from tests.conformance.targets import aim, found, held
 from tests.conformance.worlds import again
 from tests.waiting import wait_until
 
@@ -128,7 +128,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
 ) -> None:
     """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
     with connect(hosts(alone)) as store:
-        tree = founded(GroupState(store, group))
+        tree = found(GroupState(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
         wait_until(lambda: len(tree.live()) == 2, 20)
     if what == "restored":
@@ -146,7 +146,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
     with connect(hosts(alone)) as store:
         tree = GroupState(store, group)
         if what == "wiped":
-            founded(tree)
+            found(tree)
 
         def newer() -> set[str]:
             return {v.incarnation for v in tree.live()} - lives
