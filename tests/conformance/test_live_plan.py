@@ -45,7 +45,7 @@ def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]
     world.close()
 
 
-def looked_at(tree: GroupState, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def read_plan(tree: GroupState, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `rota plan --from-zookeeper --json` prints."""
     monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
     arguments = ["--from-zookeeper", "--group", tree.group, "--json"]
@@ -117,7 +117,7 @@ def test_moves_reasons_and_memory_are_published_as_printed(
     tree = real_group
     tree.found(assignor=assignor, budget=budget)
     for epoch in (1, 2):
-        said = looked_at(tree, zookeeper, monkeypatch)
+        said = read_plan(tree, zookeeper, monkeypatch)
         rebalance(tree, f"run-{epoch}")
         published, (_, targets) = tree.epochs()[-1], tree.targets()
         assert published.epoch == epoch
@@ -140,7 +140,7 @@ def test_what_is_printed_is_what_is_published(
     zookeeper: EmbeddedZooKeeper, real_group: GroupState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = real_group
-    said = looked_at(tree, zookeeper, monkeypatch)
+    said = read_plan(tree, zookeeper, monkeypatch)
     assert tree.targets()[0].record.epoch == 0
     rebalance(tree, "run-1")
     _, targets = tree.targets()

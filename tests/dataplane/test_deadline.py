@@ -39,7 +39,7 @@ def hanging(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> W
     return world
 
 
-def poisoned(world: World) -> None:
+def land_poison(world: World) -> None:
     world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
 
 
@@ -47,7 +47,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert isinstance(hanging(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
     hanging(world)
     world.rows("a", "1", 5)
-    poisoned(world)
+    land_poison(world)
     events = {e.partition: e for e in world.run("a", "b")}
     parked = events["p:b"]
     assert isinstance(parked, ParkedPartition), parked
@@ -65,7 +65,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
-    poisoned(hanging(world, seconds=4.0, deadline=2.0))
+    land_poison(hanging(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
     assert not world.tree.parked()
