@@ -40,7 +40,7 @@ def hanging(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> W
     return world
 
 
-def poisoned(world: World) -> None:
+def land_poison(world: World) -> None:
     world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
 
 
@@ -48,7 +48,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert isinstance(hanging(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
     hanging(world)
     world.rows("a", "1", 5)
-    poisoned(world)
+    land_poison(world)
     events = {e.partition: e for e in world.run("a", "b")}
     parked = events["p:b"]
     assert isinstance(parked, ParkedPartition), parked
@@ -86,7 +86,7 @@ def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: Worl
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
-    poisoned(hanging(world, seconds=4.0, deadline=2.0))
+    land_poison(hanging(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
     assert not world.tree.parked()
