@@ -32,7 +32,7 @@ class Settings:
     dagster: str = "http://127.0.0.1:3000"
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
-    linger: timedelta = timedelta(seconds=10)
+    linger: timedelta = timedelta(seconds=30)
     max_run: timedelta = timedelta(seconds=300)
     report: timedelta = timedelta(seconds=30)
     zookeeper_auth: str = field(default="", repr=False)

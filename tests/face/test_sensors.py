@@ -1,6 +1,7 @@
 """The sensors against a real ZooKeeper: they compare and remember nothing, and never launch twice."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
+from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
@@ -23,6 +25,7 @@ from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
+from rota.dagster.sensors.polling import Bell
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
 from rota.errors import Unavailable
@@ -111,6 +114,27 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
         began = now[0]
         polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
         assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
+
+
+def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_nobody_listened() -> None:
+    """A look two seconds later would be two seconds more without the partitions of the dead."""
+    server = MemoryServer(lambda: 0.0)
+    store, other = server.connect(), server.connect()
+    store.ensure("/lives")
+    bell = Bell(store, "/lives")
+    other.create("/lives/w1", ephemeral=True)  # before anybody waits
+    looks: list[int] = []
+
+    def look() -> int:
+        looks.append(len(store.children("/lives")))
+        if len(looks) == 2:
+            other.close()  # between the ring and the next pause
+        return looks[-1]
+
+    began = time.monotonic()
+    polling.poll(look, lambda seen: seen == 0, 1, pause=100.0, rest=bell.wait)
+    assert looks == [1, 1, 0]
+    assert time.monotonic() - began < 5
 
 
 def passed(now: list[float], seconds: float) -> None:
@@ -340,14 +364,22 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
 
-def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(desk: Desk) -> None:
+def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cards said "0 / 1 Passed" beside a green tick."""
     ready(desk)
     _, cursor = report(desk)
     made = dg.AssetMaterialization(names.records("p"), partition="p:a")
     desk.instance.report_runless_asset_event(made)
-    again, cursor = report(desk, cursor)
-    assert set(again) == {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
+    assert report(desk, cursor)[0] == {}, "in a trickle there would be no end of it"
+    told = {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
+    with monkeypatch.context() as later:
+        later.setattr("rota.dagster.sensors.checks.AGAIN", 0)
+        assert set(report(desk, cursor)[0]) == told, "not counted for long"
+    desk.instance.report_runless_asset_event(made)
+    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0)
+    assert set(report(desk, cursor)[0]) == told, "nothing is made any more"
     wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
 
 
