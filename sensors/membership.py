@@ -43,8 +43,11 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
         def look_once() -> tuple[list[dg.DagsterRun], Look]:
-            unfinished = mine.list_unfinished()  # before the look, never after
-            seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
+            unfinished: list[dg.DagsterRun] = []
+            seen = observe(tree.store, catalog, group.name) if known else None
+            if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
+                unfinished = mine.list_unfinished()
+                seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
                     add_partitions(context.instance, names, pipeline, keys)  # before any epoch can name them

@@ -1,7 +1,7 @@
 """The sensors against a real ZooKeeper: they compare and remember nothing, and never launch twice."""
 
 import json
-import time
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,6 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.parking import park
 from rota.coordination.records import Live
@@ -24,8 +23,7 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.dagster.sensors import polling, runs
-from rota.dagster.sensors.polling import Bell
+from rota.dagster.sensors import backlog, polling, runs
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
 from rota.errors import Unavailable
@@ -104,69 +102,6 @@ def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.Monke
         yield desk
         for store in desk.stores:
             store.close()
-
-
-def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks of 15 s: the pause after one, three times as long, began within the window and another look followed it."""
-    now = [0.0]
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
-    for seconds in (0.01, 1.0, 6.0, 15.0, 18.0):
-        began = now[0]
-        polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
-        assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
-
-
-def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_nobody_listened() -> None:
-    """A look two seconds later would be two seconds more without the partitions of the dead."""
-    server = MemoryServer(lambda: 0.0)
-    store, other = server.connect(), server.connect()
-    store.ensure("/lives")
-    bell = Bell(store, "/lives")
-    other.create("/lives/w1", ephemeral=True)  # before anybody waits
-    looks: list[int] = []
-
-    def look() -> int:
-        looks.append(len(store.children("/lives")))
-        if len(looks) == 2:
-            other.close()  # between the ring and the next pause
-        return looks[-1]
-
-    began = time.monotonic()
-    polling.poll(look, lambda seen: seen == 0, 1, pause=100.0, rest=bell.wait)
-    assert looks == [1, 1, 0]
-    assert time.monotonic() - began < 5
-
-
-def passed(now: list[float], seconds: float) -> None:
-    now[0] += seconds
-
-
-@pytest.mark.parametrize(
-    ("settings", "places"),
-    [("", 0), ("sensors: {use_threads: false}", 0), ("sensors: {use_threads: true, num_workers: 8}", 4)],
-)
-def test_a_tick_waits_only_where_nobody_waits_for_it(
-    settings: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where Dagster evaluates sensors one after another a group and three pipelines held up everybody's for 75 s."""
-    (tmp_path / "dagster.yaml").write_text(settings)
-    for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
-        monkeypatch.setenv(server, "24")
-    now, looks = [0.0], list[int]()
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
-
-    def look_inside(left: int) -> bool:
-        """A look during which as many ticks begin as may wait, and one more."""
-        looks.append(left)
-        if left and looks.count(left) == 2:
-            polling.poll(lambda: look_inside(left - 1), bool, places)
-        return False
-
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-        assert polling.count_places(instance) == places
-    polling.poll(lambda: look_inside(places), bool, places)
-    assert looks.count(0) == 1, "one beyond the places looks once"
-    assert all(looks.count(left) >= 2 for left in range(1, places + 1))
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +212,44 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert isinstance(beside, dg.SensorResult)
     assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
     assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
+
+
+def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_then(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked at each look, Dagster's storage took more processor time than all that was looked at."""
+    incarnations = ready(desk)
+    asked, now = list[float](), [0.0]
+    monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    listed = runs.Runs.list_unfinished
+    monkeypatch.setattr(runs.Runs, "list_unfinished", lambda self: asked.append(now[0]) or listed(self))
+    mine = runs.Runs(desk.instance, "p__consume", {})
+
+    def begin() -> backlog.Looks:
+        return backlog.Looks(mine, desk.tree, desk.catalog.pipelines["p"], names)
+
+    def look(looks: backlog.Looks, at: float) -> set[str]:
+        now[0] = at
+        return {request.tags["rota/incarnation"] for request in looks.look()}
+
+    started = [desk.run("p__consume", Status.STARTED, rota__incarnation=one) for one in incarnations.values()]
+    looks = begin()
+    assert [look(looks, at / 2) for at in range(16)] == [set()] * 16
+    assert asked == [0.0, backlog.FRESH, 2 * backlog.FRESH]
+    desk.instance.report_run_failed(started[0])
+    monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
+    assert look(looks, 2.5 * backlog.FRESH) == set()
+    assert look(looks, 3.0 * backlog.FRESH) == {started[0].tags["rota/incarnation"]}
+    desk.instance.report_run_failed(started[1])
+    shutil.rmtree(desk.folder / "p")
+    for key in ("a", "b", "c"):
+        (desk.folder / "p" / key).mkdir(parents=True)
+    looks, now[0] = begin(), 100.0
+    asked.clear()
+    assert [look(looks, 100.0 + at) for at in range(16)] == [set()] * 16
+    assert asked == [100.0]
+    desk.land("a")
+    assert len(look(looks, 116.0)) == 1, "and what lands is launched at the next look"
 
 
 def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
