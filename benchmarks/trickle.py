@@ -36,6 +36,7 @@ from rota.local.page import DagsterPage
 from rota.local.stack import SPARK_OPTIONS, Stack
 
 SETTLE, PAUSE, PARTITIONS = 2.0, 3.0, 8
+REST = 30.0  # seconds after the last run in which the processes end what they had to do
 SESSION = "4"  # seconds of a session, where workers are killed
 WANTED = {  # figure -> the most that is wanted of it
     "runs an hour": 30.0,
@@ -155,13 +156,20 @@ def wait_for(true: Callable[[], object], what: str, timeout: float = 180.0) -> N
 
 
 def measure_idle(trickle: Trickle, seconds: float, into: Measured) -> None:
-    """Nothing lands for so many seconds."""
-    runs, size = trickle.count_runs(), costs.read_storage(trickle.home).total()
+    """Nothing lands for so many seconds, after `REST` others."""
+    time.sleep(REST)
+    runs, size = trickle.count_runs(), read_size(trickle)
     into.idle = measure_cpu(lambda: time.sleep(seconds))
-    grown = costs.read_storage(trickle.home).total() - size
+    grown = read_size(trickle) - size
     into.figures["idle: runs"] = trickle.count_runs() - runs
     into.figures["idle: CPU, % of a core"] = sum(into.idle.values())
     into.figures["idle: storage, MB an hour"] = grown / 1e6 / seconds * 3600
+
+
+def read_size(trickle: Trickle) -> int:
+    """Bytes of Dagster's storage that stay."""
+    parts = costs.read_storage(trickle.home)
+    return parts.total() - parts[costs.BESIDE]
 
 
 def measure_cpu(do: Callable[[], object]) -> dict[str, float]:
@@ -182,7 +190,8 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
     seen = trickle.find_seen()
     fresh = sorted(seen[one] - at - SETTLE for one, at in trickle.landed.items() if one not in known)
     grown = costs.read_storage(trickle.home)
-    grown.subtract(size)
+    beside = grown.pop(costs.BESIDE, 0)
+    grown.subtract({what: bytes_ for what, bytes_ in size.items() if what != costs.BESIDE})
     count, length = costs.read_events(trickle.home)
     count.subtract(events[0])
     into.storage = {what: bytes_ / 1e6 / hours for what, bytes_ in grown.most_common() if bytes_}
@@ -192,6 +201,7 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
         "runs": made,
         "runs an hour": made / hours,
         "storage, MB an hour": grown.total() / 1e6 / hours,
+        "beside the databases, MB": beside / 1e6,
         "busy: CPU, % of a core": sum(into.busy.values()),
         **{f"freshness p{q}, s": fresh[q * len(fresh) // 100] for q in (50, 90, 95)},
         "freshness, worst, s": fresh[-1],
