@@ -1,9 +1,12 @@
 """`<group>__membership`: watches the workers of a group and asks for a rebalance when the target no longer fits."""
 
+import time
+
 import dagster as dg
 
 from rota.catalog import Catalog
 from rota.dagster.assets import checks
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
@@ -27,9 +30,10 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         description=f"Watches group {group.name}: its workers, overrides and partitions. Asks for one rebalance at a time.",
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        found = decide(context, rota_zookeeper)
+        with in_one_line():
+            found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.refused)
-        if not (told := find_unshown(context.instance, [files])):
+        if not (told := find_unshown(context.instance, [files], time.time())):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
