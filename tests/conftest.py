@@ -36,7 +36,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if needs_nothing(item):
             item.add_marker("fast")
-    items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if _below(item.nodeid).startswith(f)), len(FIRST)))
+    items.sort(key=rank)
+
+
+def rank(item: pytest.Item) -> tuple[int, bool]:
+    """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only."""
+    below = _below(item.nodeid)
+    first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
+    return first, below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
