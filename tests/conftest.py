@@ -1,5 +1,6 @@
 """How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -45,6 +46,16 @@ def rank(item: pytest.Item) -> tuple[int, bool]:
     below = _below(item.nodeid)
     first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
     return first, below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Spark server for all tests of a process that share one, started in a folder of its own."""
+    from tests.dataplane.world import kill, started
+
+    server, address = started(tmp_path_factory.mktemp("spark"))
+    yield address
+    kill(server)
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
