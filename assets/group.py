@@ -70,12 +70,18 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         "Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
+        from rota import backlog
         from rota.rebalance import rebalance as verb
 
         with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
-            shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
+            drawn, lags = {}, {}
+            if done.published:
+                drawn = picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
+                lags = backlog.measure_lags(tree, pipelines)
+            sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
+            shown = metadata.describe_epoch(done, drawn, lags, sparks)
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         elif BACKFILL in context.run.tags:

@@ -167,9 +167,9 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
     assert shown["what happened"] == "Epoch 1: w1, w2 joined. 3 of 3 placed. Imbalance 1.33."
     assert {r["worker"]: r["partitions"] for r in _records(shown["workers"])} == {"w1": 2, "w2": 1}
     assert {r["reason"] for r in _records(shown["moves"])} == {"it had no owner"}
-    assert (shown["epoch"], shown["placed"], shown["moved"]) == (1, 3, 0)
+    assert (shown["epoch"], shown["partitions that had no owner"], shown["partitions moved"]) == (1, 3, 0)
+    assert (shown["load of w1"], shown["lag of p:a"], shown["lag, total"]) == (2.0, 1, 3)
     assert round(shown["imbalance by count"], 2) == 1.33
-    assert str(shown["picture"]).startswith("![who held what when](data:image/png;base64,")
     again = bench.materialize("assignment")
     assert again.success
     assert passed(again) == {"one_owner_each": True, "balance_within_bound": True}
@@ -192,9 +192,17 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[keys[0]][1]
     assert (batch["rows"], batch["quarantined rows"], batch["offsets"]) == (1, 0, "[0, 1)")
     assert (at["offset"], at["lag"]) == (1, 0)
+    (file,) = (bench.folder / "p" / keys[0].removeprefix("p:")).iterdir()
+    assert batch["read from"] == at["last read"] == f"{file.parent.name}/{file.name} (offset 0)"
+    assert batch["committed by"] == result.run_id
+    assert batch["first rows"].splitlines()[0] == "|n|&#95;offset|"
+    assert batch["dagster/partition_row_count"] == 1
+    last = bench.shown(names.records("p"), keys[-1])
+    assert {c.name: c.type for c in last["dagster/column_schema"].columns} == {
+        "_partition": "string", "_offset": "long", "n": "integer",
+    }  # fmt: skip
     assert passed(result) == {}, "runs are many, and the sensor looks at the whole"
     assert all(bench.look().values())
-    (file,) = (bench.folder / "p" / keys[0].removeprefix("p:")).iterdir()
     file.write_text(json.dumps({"n": 12345}) + "\n")
     (bench.folder / "p" / "in_no_folder.json").write_text("{}")
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
