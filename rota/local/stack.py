@@ -65,7 +65,7 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
-        self._server: EmbeddedZooKeeper | None = None
+        self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.hold())
 
@@ -79,19 +79,19 @@ class Stack:
 
     def start_zookeeper(self, port: int = 0) -> str:
         """Starts ZooKeeper over the state folder; returns its hosts."""
-        self._server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        self.server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
         theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
         for name in theirs:
             del self.env[name]
-        self.env["ROTA_ZOOKEEPER"] = self._server.hosts
-        return self._server.hosts
+        self.env["ROTA_ZOOKEEPER"] = self.server.hosts
+        return self.server.hosts
 
     def restart_zookeeper(self) -> str | None:
         """Starts ZooKeeper again at its port if it ended; returns how it ended. Raises EnvironmentFailed."""
-        if self._server is None or (code := self._server.ended()) is None:
+        if self.server is None or (code := self.server.ended()) is None:
             return None
-        self._server.kill()
-        self._server.start()
+        self.server.kill()
+        self.server.start()
         return explain_exit(code)
 
     def start_worker(self, name: str, *options: str) -> Child:

@@ -123,10 +123,10 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
         with connect(hosts, 60.0) as store:  # a loaded machine needs its time to start a JVM
             store.ensure("/rota/a")
             session = store.session
-            assert stack._server
-            assert stack._server.process
-            stack._server.process.kill()
-            wait_until(lambda: stack._server and stack._server.ended(), 10)
+            assert stack.server
+            assert stack.server.process
+            stack.server.process.kill()
+            wait_until(lambda: stack.server and stack.server.ended(), 10)
             keep_running(stack, progress)
             assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
             assert store.wait_active(60)
