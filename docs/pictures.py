@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 from playwright.sync_api import Page, expect, sync_playwright
+from recording import record_status
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -46,8 +47,10 @@ def main() -> None:
         with run_line(folder) as (printed, environ, address):
             write_block("make dev", [text.replace(str(folder), HOME).replace(str(ROOT), HOME) for text in printed])
             wait_for_year(environ)
-            kill(VICTIM)
-            wait_for_takeover(environ, VICTIM)
+            with record_status(environ, DOCS / "status.gif"):
+                time.sleep(3)
+                kill(VICTIM)
+                wait_for_takeover(environ, VICTIM)
             take_pictures(address)
 
 
