@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.dagster.assets.sample import cut, render
+from rota.dagster.assets.sample import render
 from rota.errors import mask, printable
 from rota.ids import worker_of
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 100  # rows of a table on the page, and partitions of a worker in it; `rota status` shows all
 PLOTS = 10  # workers whose load, and partitions whose lag, is a number of its own: Dagster plots each
-COLUMNS = 60  # columns of a table that the page lists: an event has 200 bytes for each
-PLACE = 200  # letters of the name of a file
+PLACE = 200  # letters of the path of a file, its last ones
 
 
 def describe_epoch(
@@ -92,10 +91,10 @@ def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
 def describe_batch(
     done: "CommittedBatch", incarnation: str, seen: "BatchSample", columns: Mapping[str, str]
 ) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type. A
-    healed batch was committed by an earlier run."""
+    """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type, if they
+    are to be told. A healed batch was committed by an earlier run."""
     healed = {"healed": True} if done.healed else {}
-    places = [printable(mask(cut(place, PLACE))) for place in seen.sources]
+    places = [printable(mask(place))[-PLACE:] for place in seen.sources]
     sample = render(seen.rows)
     return (
         _describe_owner(incarnation, done.token, done.epoch),
@@ -110,9 +109,8 @@ def describe_batch(
             "table version": done.table_version,
             "token": done.token,
             "worker": worker_of(incarnation),
-            "committed by": dg.MetadataValue.dagster_run(done.run_id),
-            **healed,
-            **({"dagster/column_schema": make_schema(columns)} if 0 < len(columns) <= COLUMNS else {}),
+            **({"healed": True, "committed by": dg.MetadataValue.dagster_run(done.run_id)} if done.healed else {}),
+            **({"dagster/column_schema": make_schema(columns)} if columns else {}),
         },
         {
             "offset": done.end,

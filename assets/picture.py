@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST = 300  # partitions; a reader cannot tell more ribbons apart
 KEPT = 50
 KIND = "png"
+INCHES, DPI = 6.0, 80  # a page of 1440 pixels has room for 480, and cuts what is wider
 
 
 def draw_picture(
@@ -38,7 +39,7 @@ def draw_picture(
             return {}
         meta = tree.meta().id
         story = read_story(tree, [tick for pipeline in pipelines for tick in read_commits(pipeline, tree.group, meta)])
-        keep_picture(file, draw_story(story))
+        keep_picture(file, draw_story(story, None, inches=INCHES, dpi=DPI))
     except Exception as error:  # matplotlib may raise anything
         logging.getLogger(__name__).warning("picture=missing reason=%s", error)
         return {}

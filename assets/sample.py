@@ -43,12 +43,11 @@ def _draw(lines: Sequence[Sequence[str]], columns: int) -> str:
 def _mask(lines: list[list[str]]) -> list[list[str]]:
     """The cells without secrets, cut to their length."""
     told = iter(mask(APART.join(cell for line in lines for cell in line)).split(APART))
-    return [[cut(next(told), CELL) for _ in line] for line in lines]
+    return [[_cut(next(told)) for _ in line] for line in lines]
 
 
-def cut(text: str, most: int) -> str:
-    """The text in at most so many letters."""
-    return text if len(text) <= most else text[: most - 1] + MORE
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL else text[: CELL - 1] + MORE
 
 
 def _show(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a person is shown of batches beside their numbers: where their records came from, some rows, columns, counts.
+"""What a person is shown of batches beside their numbers: where their records came from, some rows, how many there are.
 
 Laws:
 1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.consume import CommittedBatch
-from rota.dataplane.ports import Ports, Source
+from rota.dataplane.ports import Ports, Source, Table
 from rota.errors import RotaError
 
 MOST = 100
@@ -46,9 +46,9 @@ def _locate(source: Source, batch: CommittedBatch) -> tuple[str, ...]:
     return ()
 
 
-def read_columns(ports: Ports) -> Mapping[str, str]:
+def read_columns(main: Table) -> Mapping[str, str]:
     """The table's columns, name -> type as Delta calls it; empty if they cannot be read."""
     with suppress(RotaError, OSError):
-        fields = json.loads(ports.main.read_schema() or "{}").get("fields", ())
+        fields = json.loads(main.read_schema() or "{}").get("fields", ())
         return {one["name"]: one["type"] if isinstance(one["type"], str) else one["type"]["type"] for one in fields}
     return {}

@@ -1,6 +1,8 @@
 """What the page shows of a batch and of an epoch: rows as text, numbers that can be plotted, pictures that are files."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,14 @@ from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.dagster.assets import picture
+from rota.dagster.assets.group import make_assignment
 from rota.dagster.assets.metadata import describe_batch, describe_epoch
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.picture import draw_picture
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.errors import Unavailable
+from rota.pipeline import Group
 from rota.rebalance import rebalance
 from rota.samples import BatchSample
 
@@ -160,6 +166,30 @@ def test_the_protocol_lists_what_an_epoch_and_a_batch_show() -> None:
     assert made <= said
 
 
+def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = GroupState(MemoryServer().connect(), "g")
+    tree.found()
+    tree.grow("p", ("a",))
+    join(GroupState(tree.store, "g"), "w1", Live())
+
+    class InMemory(ZooKeeperResource):
+        @contextmanager
+        def tree(self, group: str) -> Iterator[GroupState]:
+            assert group == "g"
+            yield tree
+
+    def refuse(*_: object) -> None:
+        raise Unavailable("ZooKeeper went away")
+
+    monkeypatch.setattr("rota.backlog.measure_lags", refuse)
+    made = make_assignment(Group("g"), (), Names())
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        done = dg.materialize([made], resources={"rota_zookeeper": InMemory()}, instance=instance)
+    (event,) = done.get_asset_materialization_events()
+    assert event.materialization.metadata["what happened"].value == "Epoch 1: w1 joined. 1 of 1 placed. Imbalance 1.00."
+    assert "lag, total" not in event.materialization.metadata
+
+
 # --- the picture ---
 
 
@@ -179,7 +209,8 @@ def test_a_picture_is_a_file_that_the_page_serves_and_the_newest_are_kept(
         assert len(text) < 200, "a longer one stands behind a click"
         kept = sorted(tmp_path.rglob("*.png"))
         assert [file.stem for file in kept] == ["epoch-3", "epoch-4", "epoch-5"]
-        assert kept[-1].read_bytes().startswith(b"\x89PNG")
+        image = kept[-1].read_bytes()
+        assert (image[1:4], int.from_bytes(image[16:20])) == (b"PNG", 480), "wider, the page cuts it"
         assert not [file for file in kept[0].parent.iterdir() if file.suffix != ".png"]
         # the address that Dagster gives to a log of this key, but for its kind
         log = instance.compute_log_manager.get_log_metadata(names.picture("g", 5))

@@ -1,4 +1,4 @@
-"""What a person is shown of the table's rows: the first of a commit, and how many a partition has.
+"""What a person is shown of the table: the first rows of a commit, and how many a partition has.
 
 Laws:
 1. Nothing here starts Spark, and nothing raises: what cannot be read is left out.
