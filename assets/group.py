@@ -85,7 +85,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
                 sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
                 if done.published:
                     drawn = picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
-                    lags = backlog.measure_lags(tree, pipelines)
+                    lags = backlog.read_group_lags(tree, pipelines)
             shown = metadata.describe_epoch(done, drawn, lags, sparks)
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))

@@ -51,6 +51,7 @@ class Line:
             "ROTA_TABLES": str(self.tables),
             "ROTA_SESSION_TIMEOUT": f"{SESSION:g}",
             "ROTA_REPORT": "6",
+            "ROTA_LINGER": "10",  # tests wait for runs to end
             "PYTHONPATH": str(ROOT),
         }
         self.dev = DagsterDev(self.folder / "dagster", self.environ)

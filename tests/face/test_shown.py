@@ -181,7 +181,7 @@ def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monk
     def refuse(*_: object) -> None:
         raise Unavailable("ZooKeeper went away")
 
-    monkeypatch.setattr("rota.backlog.measure_lags", refuse)
+    monkeypatch.setattr("rota.backlog.read_group_lags", refuse)
     made = make_assignment(Group("g"), (), Names())
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         done = dg.materialize([made], resources={"rota_zookeeper": InMemory()}, instance=instance)

@@ -146,6 +146,15 @@ def test_a_run_that_always_has_something_to_do_ends_when_its_time_is_over() -> N
     assert 60.0 <= seen[-1][0] <= 60.0 + BATCH + 1
 
 
+def test_a_trickle_that_comes_to_two_workers_in_turns_is_one_run_of_each_for_as_long_as_it_may_last() -> None:
+    """Eight folders have a file in turn, 3 s apart, and four neighbours of them are one worker's: for 15 s nothing came, a
+    run ended after 10, and each round launched another."""
+    for terms, reason in ((Terms(), "it served for 300 s"), (Terms(linger=10.0), "nothing came for 10 s")):
+        world = World()
+        world.script = {24.0 * turn + 3 * file: world.land("s:1") for turn in range(20) for file in range(4)}
+        assert world.serve(terms)[-1][1] == RunEnd(reason)
+
+
 @pytest.mark.parametrize("how", ["leaves", "is gone"])
 def test_a_worker_on_its_way_out_ends_its_run_after_the_batch(how: str) -> None:
     world = World(ends={"s:0": 1, "s:1": 0, "s:2": 0})
