@@ -41,7 +41,6 @@ class RunOutput:
         self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
         self.epoch = -1
         self.counts: dict[str, int | None] = {}  # rows by partition: counted once, then what this run tells is added
-        self.columns: Mapping[str, str] = {}
         self.read_lineage()
 
     def read_lineage(self) -> None:
@@ -117,15 +116,12 @@ class RunOutput:
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
         """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
-        owner, its token or the epoch changed; of the table's columns as well, for each takes 200 bytes."""
+        owner, its token or the epoch changed. It tells of the table's columns once: each takes 200 bytes."""
         from rota.samples import read_columns
 
         if not (batches := list(told)):
             return
-        if (columns := read_columns(ports.main)) == self.columns:
-            columns = {}
-        else:
-            self.columns = columns
+        columns = {} if self.counts else read_columns(ports.main)
         seen = self.look_at([batch for _, batch in batches], ports)
         for (incarnation, batch), sight in zip(batches, seen, strict=True):
             if batch.epoch != self.epoch:
