@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from rota import backlog
 from rota.consume import CommittedBatch
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
@@ -28,7 +30,7 @@ from rota.dagster.assets.picture import draw_picture
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
-from rota.pipeline import Group
+from rota.pipeline import Group, Pipeline, delta, files
 from rota.rebalance import rebalance
 from rota.samples import BatchSample
 
@@ -142,6 +144,28 @@ def test_a_small_group_plots_every_worker_and_partition() -> None:
         "lag, total": 7, "lag of p:k00000": 0, "lag of p:k00001": 7, "lag of p:k00002": 0,
     }  # fmt: skip
     assert (shown["partitions moved"], shown["partitions that had no owner"]) == (0, 3)
+
+
+def test_lags_are_those_of_the_sources_that_can_be_asked_and_of_no_very_large_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = GroupState(MemoryServer().connect(), "g")
+    tree.found()
+    for name in ("a/1", "a/2", "b/1"):
+        file = tmp_path / "p" / f"{name}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("1\n")
+    table = delta(str(tmp_path / "t"))
+    places = {"p": f"{tmp_path}/p", "nowhere": "${NOT_SET_ANYWHERE}/q"}
+    pipelines = [
+        replace(Pipeline(files(place, format="csv", schema="n int", settle=0), table), name=name, group="g")
+        for name, place in places.items()
+    ]
+    tree.grow("p", ("a", "b"))
+    tree.grow("nowhere", ("c",))
+    assert backlog.read_group_lags(tree, pipelines) == {"p:a": 2, "p:b": 1}
+    monkeypatch.setattr(backlog, "MEASURED", 2)
+    assert backlog.read_group_lags(tree, pipelines) == {}
 
 
 def listed(table: str) -> set[str]:
