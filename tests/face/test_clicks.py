@@ -29,6 +29,6 @@ def test_materialize_all_in_a_steady_state_ends_green_and_keeps_the_last_numbers
     assert line.dev.backfill_status(backfill) == "COMPLETED_SUCCESS"
     assert newest(line, "c", "records")["c:all"]["rows"] == 2
     again = line.dev.materializations("night", "assignment")[0]["metadata"]
-    assert {name: again[name] for name in ("epoch", "what happened", "placed")} == {
-        name: epoch[name] for name in ("epoch", "what happened", "placed")
+    assert {name: again[name] for name in ("epoch", "what happened", "partitions moved")} == {
+        name: epoch[name] for name in ("epoch", "what happened", "partitions moved")
     }
