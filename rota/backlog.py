@@ -4,6 +4,7 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
@@ -13,8 +14,12 @@ from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
+from rota.errors import RotaError
 from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
+from rota.registry import open_source
+
+MEASURED = 1_000  # partitions of a group whose lags are told with an epoch: the next one waits for the look
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,27 @@ def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> d
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
-    return _measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
+    return measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
 
 
-def _measure_lags(
+def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[str, int]:
+    """How many offsets each partition of these pipelines is behind. A pipeline whose source cannot be asked is left out;
+    nothing is told of more than `MEASURED` partitions."""
+    records = tree.partitions()
+    if sum(len(record.keys) for record in records.values()) > MEASURED:
+        return {}
+    found: dict[str, int] = {}
+    for pipeline in pipelines:
+        with suppress(RotaError, OSError):
+            ids = map(pipeline.partition, records[pipeline.name].keys if pipeline.name in records else ())
+            found |= {p: end - at for p, (at, end) in read_lags(tree, open_source(pipeline), ids).items()}
+    return found
+
+
+def measure_lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
+    """What `read_lags` says, of checkpoints that were read before."""
     wanted = tuple(partitions)
     new = [p for p in wanted if p not in checkpoints]
     starts = source.choose_starts(dict.fromkeys(new, 0), later=new)
@@ -64,7 +84,7 @@ def find_work(
     asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
     facts = read_facts(tree, asked, incarnation)
     owners = judge(facts, incarnation).owners
-    seen = _measure_lags(source, facts.checkpoints, owners)
+    seen = measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
         at, end = seen.get(p, (0, 0))

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from tests.face.desk import Desk
 from tests.face.line import Line
 from tests.face.scratch import build_wheel, install_wheel
 from tests.waiting import wait_until
@@ -44,13 +47,40 @@ def spark(starting: SparkServer) -> SparkServer:
     return starting
 
 
+LINE = pytest.StashKey[Line]()
+
+
 @pytest.fixture(scope="session")
 def line(
-    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper, starting: SparkServer
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    zookeeper: EmbeddedZooKeeper,
+    starting: SparkServer,
 ) -> Iterator[Line]:
+    """It ends after the last test that asks for it: its sensors and workers look around as long as it lives."""
     line = Line(Path(tmp_path_factory.mktemp("line")), zookeeper.hosts, starting)
+    request.config.stash[LINE] = line
     try:
         line.start()
         yield line
     finally:
         line.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After what the test itself takes down. The tests that ask for the line stand together: see tests/conftest.py."""
+    line = item.config.stash.get(LINE, None)
+    if line and (nextitem is None or "line" not in getattr(nextitem, "fixturenames", ())):
+        line.stop()
+
+
+@pytest.fixture
+def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(polling, "WINDOW", 0.0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 0)
+    with dg.DagsterInstance.ephemeral() as instance:
+        desk = Desk(zookeeper.hosts, tmp_path, instance)
+        yield desk
+        for store in desk.stores:
+            store.close()
