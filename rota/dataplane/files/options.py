@@ -37,14 +37,11 @@ def make_options(declared: Files) -> dict[str, str]:
 
 
 def _keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
-    """The user's options, so that Spark's parser takes no NUL for a mark of its own, and drops it. It does so where quote or
-    escape is empty, which means none; a character that no text has means the same. It does so where the quote is its own
-    escape, for what escapes that; the quote in its place gives the same for every other text."""
+    """The user's options, so that Spark's parser takes no NUL for its own mark, and drops it. It does so where the quote
+    is empty, which means none; a character that no text has means the same. It does so where the quote is its own escape,
+    for what escapes that; the quote in its place gives the same for every other text."""
     names = {name.lower(): name for name in given}
-    kept = {
-        **given,
-        **{names[mark]: NO_CHARACTER for mark in ("quote", "escape") if given.get(names.get(mark, "")) == ""},
-    }
+    kept = {**given, **({names["quote"]: NO_CHARACTER} if given.get(names.get("quote", "")) == "" else {})}
     quote = kept.get(names.get("quote", ""), '"')
     doubled = kept.get(names.get("escape", "")) == quote and "chartoescapequoteescaping" not in names
     return {**kept, **({"charToEscapeQuoteEscaping": quote} if doubled else {})}

@@ -31,8 +31,8 @@ Any value may be null or, in JSON, missing; an empty field of CSV is null. What 
 point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line of JSON Spark reads the first value alone:
 `{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
 read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
-for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
-several characters a record that ends in a quoted and an empty field is bad.
+for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator, and in quotes a NUL
+where `escape` is empty. With a separator of several characters a record that ends in a quoted and an empty field is bad.
 """
 
 import uuid
