@@ -1,5 +1,7 @@
 """The laws of the protocols in which workers decide alone, on decisions only."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,10 +110,11 @@ def test_published_does_not_see_who_owns_nothing_and_greedy_takes_what_it_lacks(
     assert group.targets["a"] == {p.id for p in group.partitions}
 
 
-def test_claim_obeys_caps_labels_pins_cordons_and_drains() -> None:
+@pytest.mark.parametrize(("protocol", "options"), EVEN)
+def test_caps_labels_pins_cordons_and_drains_are_obeyed(protocol: str, options: dict[str, str]) -> None:
     big = {"size": "big"}
     parts = (*(Partition(f"p:{n}", source="p") for n in range(4)), Partition("q:0", source="q", requires=big))
-    group = Town("claim", (*parts, Partition("q:1", source="q", pin="c")))
+    group = Town(protocol, (*parts, Partition("q:1", source="q", pin="c")), options)
     group.join("a", max_partitions=1)
     group.join("b", labels=big)
     group.join("c")
@@ -123,6 +126,30 @@ def test_claim_obeys_caps_labels_pins_cordons_and_drains() -> None:
     group.settle()
     assert group.targets["b"] == set(), "who drains keeps nothing"
     assert "q:0" not in group.owners, "nobody else may hold it"
+    group.workers["b"] = Worker("b", state="cordoned", labels=big)
+    group.settle()
+    assert group.targets["b"] == set(), "who is cordoned takes nothing"
+
+
+@pytest.mark.parametrize(("protocol", "options"), EVEN)
+def test_a_pin_a_cap_and_a_label_that_come_later_take_what_is_held(protocol: str, options: dict[str, str]) -> None:
+    """Under `race` a pin did nothing: whoever had the partition kept it, and nobody with its share took it."""
+    group = town(protocol, 6, **options)
+    group.join("a", "b", "c")
+    group.settle(60)
+    one = next(p for p in sorted(group.owners) if group.owners[p] == "a")
+    group.partitions = tuple(replace(p, pin="b") if p.id == one else p for p in group.partitions)
+    group.settle(60)
+    assert group.owners[one] == "b", "everybody had an equal share"
+    group.partitions = tuple(
+        replace(p, pin=None, requires={"big": "1"}) if p.id == one else p for p in group.partitions
+    )
+    group.workers["c"] = replace(group.workers["c"], labels={"big": "1"})
+    group.workers["a"] = replace(group.workers["a"], max_partitions=0)
+    group.settle(60)
+    assert group.owners[one] == "c"
+    assert not group.targets["a"]
+    assert len(group.owners) == 6, "a partition is starved"
 
 
 def test_two_ask_for_one_partition_and_one_has_the_grab() -> None:
