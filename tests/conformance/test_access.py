@@ -317,7 +317,7 @@ def test_without_the_rights_of_the_folders_a_guarded_record_can_be_removed(
     assert len(removed) == 3
 
 
-def test_a_worker_that_may_not_found_its_group_waits_for_who_does(guarded: Guarded, fresh: None, group: str) -> None:
+def test_a_worker_waits_for_who_founds_its_group(guarded: Guarded, fresh: None, group: str) -> None:
     worker = started(guarded.environment("sasl", "worker"), "worker", "--group", group, "--id", "w1", "--no-spark")
     try:
         assert worker.stderr is not None
