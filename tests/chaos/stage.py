@@ -9,6 +9,7 @@ session is over), and in the middle of a batch: `kill run`, `hang` (agent and ru
 """
 
 import json
+import os
 import signal
 import time
 from collections import Counter
@@ -23,7 +24,6 @@ from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
-from rota.ids import worker_of
 from rota.rebalance import observe, rebalance
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
@@ -60,6 +60,7 @@ class Stage:
     struck: dict[str, float] = field(default_factory=dict)
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     armed: tuple[str, str] | None = None
+    begun: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
@@ -82,7 +83,7 @@ class Stage:
         with connect(self.hosts, 10) as store:
             try:
                 self._begin(store)
-                wait_until(self._until(time.monotonic() + seconds, until, store), seconds + patience, pause=0.02)
+                wait_until(self._until(time.monotonic() + seconds, until, store), seconds + patience, pause=0.01)
                 self._mend()
                 wait_until(self._until_consumed(time.monotonic() + patience, store), 2 * patience, pause=0.5)
             finally:
@@ -167,11 +168,14 @@ class Stage:
         """Arms the next strike, and strikes as soon as its moment is there. One worker at least is always whole."""
         whole = [name for name in self.agents if name not in self.struck]
         if self.armed is None and now >= self.next_strike and len(whole) > 1:
-            self.armed = self.random.choice(self.strikes), self.random.choice(whole)
+            self.armed, self.begun = (
+                (self.random.choice(self.strikes), self.random.choice(whole)),
+                self._list_attempts(),
+            )
         if self.armed is None:
             return
         kind, name = self.armed
-        if kind in IN_A_BATCH and name not in {worker_of(run.incarnation) for run in self.tree.runs()}:
+        if kind in IN_A_BATCH and not any(one.startswith(f"{name}-") for one in self._list_attempts() - self.begun):
             return
         self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
         self.done[kind] += 1
@@ -189,6 +193,11 @@ class Stage:
         if kind == "kill run":
             run.kill()
             self.later.append((again, partial(self._start_run, name)))
+
+    def _list_attempts(self) -> set[str]:
+        """The folders of jobs that began to write; a commit follows at once."""
+        folder = self.folder / "table" / "main" / "data"
+        return set(os.listdir(folder)) if folder.exists() else set()
 
     def _mend(self) -> None:
         """Everything that was to be done later is done now."""
