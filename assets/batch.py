@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from rota.dagster.assets import metadata, provenance
+from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
 from rota.errors import printable
 from rota.pipeline import Pipeline
@@ -180,4 +181,4 @@ class RunOutput:
         was changed."""
         if self.refused:
             provenance.announce(self.context, self.assets, self.refused)
-            raise dg.Failure("; ".join(self.refused.values()), allow_retries=False)
+            raise ExpectedFailure("; ".join(self.refused.values()), "Refused")

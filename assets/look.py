@@ -39,6 +39,8 @@ class Memory:
     gaps: Mapping[str, str] = field(default_factory=dict)
     unowned: Mapping[str, float] = field(default_factory=dict)
     behind: Mapping[str, Lag] = field(default_factory=dict)
+    at: float = 0.0  # when the look ended, on the clock of who looked, in seconds since 1970
+    took: float = 0.0  # seconds
 
     def dump(self) -> str:
         """The memory as JSON."""
@@ -58,7 +60,7 @@ def look(
     tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
     """The evaluations in the order of `checks.list_checks`, and the memory for the next look. Raises RotaError."""
-    from rota.backlog import read_lags
+    from rota.backlog import measure_lags
     from rota.eligibility import judge, read_facts
     from rota.registry import open_source, open_tables
     from rota.rewritten import explain_rewritten
@@ -74,7 +76,8 @@ def look(
         newest = max((one.version for one in past), default=-1)
     stale, gaps = {**memory.stale, **checks.find_stale(past)}, {**memory.gaps, **checks.find_gaps(past)}
     unowned = remember_unowned(facts, judge(facts).obstacles, memory.unowned, now)
-    behind = remember_behind(_find_lags(read_lags(tree, source, ids), facts, unowned), memory.behind, now)
+    lags = measure_lags(source, facts.checkpoints, (p for p in ids if p not in facts.unreadable))
+    behind = remember_behind(_find_lags(lags, facts, unowned), memory.behind, now)
     patience = UNOWNED + tree.meta().grace
     parked, final = checks.find_parked(tree.parked(), pipeline)
     growing, standing = find_behind(behind, facts, now)

@@ -40,12 +40,13 @@ def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> d
     it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
-    return _measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
+    return measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
 
 
-def _measure_lags(
+def measure_lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
+    """What `read_lags` says, of checkpoints that were read before."""
     wanted = tuple(partitions)
     new = [p for p in wanted if p not in checkpoints]
     starts = source.choose_starts(dict.fromkeys(new, 0), later=new)
@@ -64,7 +65,7 @@ def find_work(
     asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
     facts = read_facts(tree, asked, incarnation)
     owners = judge(facts, incarnation).owners
-    seen = _measure_lags(source, facts.checkpoints, owners)
+    seen = measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
         at, end = seen.get(p, (0, 0))

@@ -44,17 +44,12 @@ def load(folder: Path) -> Catalog:
     declares. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is, all
     files that declare it are refused.
     """
-    if not folder.is_dir():
-        raise ConfigError(
-            f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES, or `pipelines` in your code location, to the "
-            "folder that holds them"
-        )
     pipelines: dict[str, Pipeline] = {}
     groups: dict[str, Group] = {}
     modules: list[ModuleType] = []
     refused: dict[str, str] = {}
     declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
-    for path in sorted(folder.glob("[!_.]*.py")):
+    for path in _list_files(folder):
         try:
             module = _import_file(path)
             declared[path] = module, _find_declared(path, module)
@@ -82,6 +77,20 @@ def has_changed(pipeline: Pipeline) -> bool:
     """Whether the file that declares the pipeline is gone or another one since it was loaded."""
     module = pipeline.module
     return module is not None and getattr(module, STAMP) != _read_stamp(Path(str(module.__file__)))
+
+
+def read_stamps(folder: Path) -> dict[str, object]:
+    """File of the folder -> what is another value once it changed. Raises ConfigError without the folder."""
+    return {path.name: _read_stamp(path) for path in _list_files(folder)}
+
+
+def _list_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ConfigError(
+            f"No folder {str(folder)!r} with pipelines. Set ROTA_PIPELINES, or `pipelines` in your code location, to the "
+            "folder that holds them"
+        )
+    return sorted(folder.glob("[!_.]*.py"))
 
 
 def _read_stamp(path: Path) -> tuple[int, int, int] | None:

@@ -260,7 +260,7 @@ class ConsumingRun:
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         while kept:
             try:
-                committed = self._commit(piece, kept, claimed)
+                committed = self.commit(piece, kept, claimed)
             except (Fenced, OffsetGap) as error:
                 out = {p for p in kept if p in tuple(error.facts["partitions"])}  # type: ignore[arg-type]
                 yield from (DroppedPartition(p, str(error)) for p in sorted(out))
@@ -282,7 +282,7 @@ class ConsumingRun:
                     table.compact(committed.version)
                 return
 
-    def _commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
+    def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
         """Step 4. Bad records first, under ids of their own; they count once main's log names their attempt."""
         files = tuple(f for f in piece.files if f.partition in kept)
         rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
@@ -351,27 +351,27 @@ class ConsumingRun:
 
         A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
         lost its session, by another run of the same."""
-        if self._was_overtaken(partition, offset):
+        if self.was_overtaken(partition, offset):
             return DroppedPartition(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
-            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self._prove(partition))
+            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self.prove(partition))
         except Conflict as error:
             return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
         return ParkedPartition(partition, record.reason, record.failures, record.retry_at)
 
-    def _was_overtaken(self, partition: str, offset: int) -> bool:
+    def was_overtaken(self, partition: str, offset: int) -> bool:
         """Whether the table is past this offset by now."""
         return (self.ports.main.read_positions((partition,))[partition].offset or 0) > offset
 
-    def _prove(self, partition: str) -> tuple[Check, Check]:
+    def prove(self, partition: str) -> tuple[Check, Check]:
         """What holds as long as this run has its right to the partition."""
         return Check(self.tree.paths.own(partition), self.rights.held[partition].version), Check(self.node)
 
     def _unpark(self, partition: str) -> None:
         """If that fails, the next look finds its time passed and consumes it anyway."""
         with suppress(CoordinationError):
-            unpark(self.tree, partition, self._prove(partition))
+            unpark(self.tree, partition, self.prove(partition))
 
     def _note_refusals(self, partitions: Iterable[str]) -> None:
         """Writes the refusals down where people look; best effort."""

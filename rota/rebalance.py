@@ -32,7 +32,8 @@ from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-_stood: dict[str, tuple[str, Mapping[str, object]]] = {}  # group's id -> what this process declared last, as it was put
+# Group's id -> what this process declared last, as it was put.
+last_declared: dict[str, tuple[str, Mapping[str, object]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +228,10 @@ def _follow(tree: GroupState, declared: Group) -> str:
         "grace": float(declared.grace),
     }
     seen = tree.read(tree.paths.meta, Meta)
-    said, ours = _stood.get(seen.record.id, ("", {})) if seen is not None else ("", {})
+    said, ours = last_declared.get(seen.record.id, ("", {})) if seen is not None else ("", {})
     if seen is None or said != repr(wanted):
         meta = tree.found(**wanted)  # type: ignore[arg-type]
-        _stood[meta.id] = repr(wanted), meta.model_dump(include=set(wanted))
+        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted))
         return ""
     theirs = seen.record.model_dump(include=set(wanted))
     differ = [name for name in wanted if ours[name] != theirs[name]]

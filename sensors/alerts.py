@@ -1,19 +1,23 @@
 """Calls a person: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
 
-Law: an alert is an asset check of this code location that fails as an error, or a run of it that failed; nothing else is
-one. Each is told at least once, and a check again only when it says something else. What was there before the sensor's
-first tick is told of checks, because they still fail, and not of runs.
+Law: an alert is an asset check of this code location that fails as an error, a run of it that failed, or a sensor of it
+whose ticks have failed for a while; nothing else is one. Each is told at least once, and a check or a sensor again only when
+it says something else. What was there before the sensor's first tick is told of checks and sensors, because they still fail,
+and not of runs.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from itertools import takewhile
+from typing import Any, Literal
 
 import dagster as dg
 
 MOST = 100  # failed runs that one tick tells of
+TICKS = 20  # of a sensor that are looked at
+PATIENCE = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,13 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
         name=name,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells a person of asset checks that fail as errors and of runs that failed.",
+        description="Tells a person of asset checks that fail as errors, of runs that failed and of sensors that fail.",
     )
     def call(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         before = json.loads(context.cursor or "{}")
         told: dict[str, str] = before.get("told", {})
         failing, unsaid = find_failing_checks(context)
+        failing |= find_failing_sensors(context)
         run, alerts = find_failed_runs(context, before.get("run"))
         alerts += [alert for key, alert in failing.items() if told.get(key) != digest(alert)]
         for alert in alerts:
@@ -53,7 +58,7 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
 
 
 def digest(alert: Alert) -> str:
-    """What tells one alert of a check from another."""
+    """What tells one alert of a check or a sensor from another."""
     return sha256(f"{alert.title}\n{alert.text}".encode()).hexdigest()[:16]
 
 
@@ -73,6 +78,27 @@ def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, 
     return failing, unsaid
 
 
+def find_failing_sensors(context: dg.SensorEvaluationContext) -> dict[str, Alert]:
+    """The sensors of this code location that are on and whose ticks have failed for `PATIENCE` seconds, by name."""
+    failing: dict[str, Alert] = {}
+    for state in context.instance.all_instigator_state():
+        name, location = state.name, state.repository_selector.location_name
+        if not (state.is_running and _is_here(context, location) and _repository(context).has_sensor_def(name)):
+            continue
+        ticks = context.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
+        failed = list(takewhile(lambda tick: tick.is_failure, (tick for tick in ticks if tick.is_completed)))
+        if failed and failed[0].timestamp - failed[-1].timestamp >= PATIENCE:
+            why = _shorten(failed[0].error) or "its ticks fail"
+            failing[f"sensor {name}"] = Alert(f"sensor {name} fails", why, f"/locations/{location}/sensors/{name}")
+    return failing
+
+
+def _is_here(context: dg.SensorEvaluationContext, location: str) -> bool:
+    """Whether that is the code location of this sensor."""
+    here = context.code_location_origin  # none without a code server
+    return here is None or here.location_name == location
+
+
 def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> tuple[int, list[Alert]]:
     """The newest failure of a run, and an alert for each of this code location after `after`; none without it."""
     failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
@@ -88,11 +114,10 @@ def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> 
 def _describe_run(context: dg.SensorEvaluationContext, failure: dg.EventLogEntry) -> Alert | None:
     """The alert of a failed run; None for one of another code location or one that is gone."""
     run = context.instance.get_run_by_id(failure.run_id)
-    here = context.code_location_origin
     if run is None or not _repository(context).has_job(run.job_name):
         return None
     origin = run.remote_job_origin
-    if here and origin and origin.repository_origin.code_location_origin.location_name != here.location_name:
+    if origin and not _is_here(context, origin.repository_origin.code_location_origin.location_name):
         return None
     steps = context.instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
     whys = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
@@ -104,8 +129,13 @@ def _explain(failure: dg.DagsterEvent) -> str:
     data = failure.step_failure_data
     if data.user_failure_data and data.user_failure_data.description:
         return data.user_failure_data.description
-    error = data.error.cause or data.error if data.error else None  # the first is Dagster's, around the step
-    return " ".join(error.message.split()) if error else failure.message or ""
+    return _shorten(data.error) or failure.message or ""
+
+
+def _shorten(error: Any) -> str:
+    """The error in one line; empty without one."""
+    cause = error.cause or error if error else None  # the first is Dagster's, around what it called
+    return " ".join(cause.message.split()) if cause else ""
 
 
 def _repository(context: dg.SensorEvaluationContext) -> dg.RepositoryDefinition:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
@@ -27,7 +28,7 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
-        with rota_zookeeper.tree(pipeline.group) as tree:
+        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             places = count_places(context.instance)
             requests = poll(lambda: list(find_launches(mine, tree, pipeline, names)), bool, places)
         if not requests:

@@ -4,6 +4,7 @@ import dagster as dg
 
 from rota.catalog import Catalog
 from rota.dagster.assets import checks
+from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
@@ -30,7 +31,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         ),
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        found = decide(context, rota_zookeeper)
+        with in_one_line():
+            found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.refused)
         if not (told := find_unshown(context.instance, [files])):
             return found

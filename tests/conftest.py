@@ -11,8 +11,9 @@ from xdist.scheduler import LoadScopeScheduling
 FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
+ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
 PURE = "core/"  # shares nothing
-TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ}
+TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 FIRST = (*DEMO, FACE, "conservation/", "dataplane/", "conformance/")  # the longest first, the pure ones last
 

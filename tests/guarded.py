@@ -1,9 +1,12 @@
 """A real ZooKeeper that knows passwords and certificates, and the credentials of each role for it."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from rota.coordination.access import digest_password
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -36,6 +39,11 @@ class Authority:
         both = self.folder / f"{name}.both.pem"  # a key store of ZooKeeper is one file
         both.write_text((self.folder / f"{name}.key").read_text() + made.read_text())
         return made
+
+    def lock_key(self, name: str, password: str, to: str) -> None:
+        """Writes the key of `name` anew, under a password, as the key of `to`."""
+        source, locked = self.folder / f"{name}.key", self.folder / f"{to}.key"
+        self._run("ec", "-in", str(source), "-aes256", "-passout", f"pass:{password}", "-out", str(locked))
 
     def _new(self, name: str) -> tuple[str, ...]:
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
@@ -77,7 +85,7 @@ def acl(scheme: str) -> str:
     return ";".join(f"{role}={scheme}:{name}" for role, name in names.items())
 
 
-def jaas(folder: Path) -> Path:
+def write_users(folder: Path) -> Path:
     """The users of SASL, as the server reads them."""
     users = " ".join(f'user_{role}="{password(role)}"' for role in ROLES)
     file = folder / "jaas.conf"
@@ -85,7 +93,7 @@ def jaas(folder: Path) -> Path:
     return file
 
 
-def lines(pki: Authority, port: int, name: str = "server") -> tuple[str, ...]:
+def configure(pki: Authority, port: int, name: str = "server") -> tuple[str, ...]:
     """What zoo.cfg says beside the ordinary."""
     return (
         "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
@@ -99,7 +107,25 @@ def lines(pki: Authority, port: int, name: str = "server") -> tuple[str, ...]:
     )
 
 
-def served(folder: Path, pki: Authority, name: str = "server") -> tuple[EmbeddedZooKeeper, str]:
+def make_server(folder: Path, pki: Authority, name: str = "server") -> tuple[EmbeddedZooKeeper, str]:
     """A server that is not started yet, and its TLS port."""
     port = free_port()
-    return EmbeddedZooKeeper(folder, extra=lines(pki, port, name)), f"127.0.0.1:{port}"
+    return EmbeddedZooKeeper(folder, extra=configure(pki, port, name)), f"127.0.0.1:{port}"
+
+
+@contextmanager
+def guard(folder: Path, key_password: str | None = None) -> Iterator[Guarded]:
+    """A server that wants passwords and certificates runs in `folder`; the keys of the roles have that password, if any."""
+    pki = Authority(folder)
+    for name in ("server", *ROLES):
+        pki.sign(name)
+    for role in ROLES if key_password else ():
+        pki.lock_key(role, key_password, to=role)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={write_users(folder)}")
+        server, secure = make_server(folder / "data", pki)
+        server.start()
+    try:
+        yield Guarded(server, secure, pki)
+    finally:
+        server.stop()

@@ -27,7 +27,8 @@ def command(group: str, yes: bool) -> None:
             click.confirm(
                 f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped", abort=True
             )
-        done = adopt(tree, pipelines)
+        with view.show_wait(f"taking over the tables of {names}"):
+            done = adopt(tree, pipelines)
     anew = f", {len(done.anew)} begin anew" if done.anew else ""
     view.print_line(
         f"Adopted the tables of {names}: {len(done.offsets)} partitions go on{anew}, "

@@ -65,7 +65,8 @@ def command(as_json: bool) -> None:
         view.print_parts(
             view.make_table("Settings", ["name", "value", "origin"], [(s.name, s.value, s.origin) for s in found]), ""
         )
-    for tried in _run_probes(settings, catalog, refused):
+    trying = _run_probes(settings, catalog, refused)
+    while tried := _try_next(trying):
         probe = replace(tried, seen=errors.mask(tried.seen))  # paths are filled in, also from what is secret
         probes.append(probe)
         if not as_json:
@@ -76,6 +77,12 @@ def command(as_json: bool) -> None:
             {"works": works, "settings": [asdict(s) for s in found], "probes": [asdict(p) for p in probes]}
         )
     sys.exit(0 if works else 2)
+
+
+def _try_next(probes: Iterator[Probe]) -> Probe | None:
+    """The next probe; None after the last."""
+    with view.show_wait("trying what the settings name"):
+        return next(probes, None)
 
 
 def _print_probe(probe: Probe) -> None:

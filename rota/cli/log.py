@@ -19,7 +19,7 @@ class Log:
 
     def __init__(self, gap: Callable[[int], str], descriptor: int = STDERR) -> None:
         self._gap, self._descriptor = gap, descriptor
-        self._lines: queue.Queue[str | None] = queue.Queue(MOST)
+        self.lines: queue.Queue[str | None] = queue.Queue(MOST)
         self._lock = threading.Lock()
         self._dropped = 0
         self._writer = threading.Thread(target=self._drain, name="rota-log", daemon=True)
@@ -31,9 +31,9 @@ class Log:
                 self._writer.start()
             try:
                 if self._dropped:
-                    self._lines.put_nowait(self._gap(self._dropped))
+                    self.lines.put_nowait(self._gap(self._dropped))
                     self._dropped = 0
-                self._lines.put_nowait(line)
+                self.lines.put_nowait(line)
             except queue.Full:
                 self._dropped += 1
 
@@ -42,14 +42,14 @@ class Log:
         if self._writer.ident is None:
             return
         try:
-            self._lines.put(None, timeout=PATIENCE)
+            self.lines.put(None, timeout=PATIENCE)
         except queue.Full:
             return
         self._writer.join(PATIENCE)
 
     def _drain(self) -> None:
         """Writes past Python's buffer: the lock of a write that waits would keep the process from ending."""
-        while (line := self._lines.get()) is not None:
+        while (line := self.lines.get()) is not None:
             left = f"{line}\n".encode(errors="backslashreplace")
             try:
                 while left:

@@ -39,7 +39,8 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         from rota.rebalance import preview
 
         with open_group(group) as tree:
-            made = preview(tree).plan
+            with view.show_wait("reading the group and planning"):
+                made = preview(tree).plan
         _print_plan(made, as_json)
         return
     if lines:

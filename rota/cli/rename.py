@@ -30,7 +30,8 @@ def command(old: str, new: str, group: str) -> None:
         raise ConfigError(why)
     pipeline = pipelines[check_known("pipeline", new, pipelines)]
     with open_group(group) as tree:
-        moved = rename(tree, old, pipeline)
+        with view.show_wait(f"rewriting the table of {old}"):
+            moved = rename(tree, old, pipeline)
     if moved is None:
         view.print_line(f"The table of {old} is the one of {new} already: nothing is left to do")
     else:

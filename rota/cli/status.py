@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, open_group, read_recent
+from rota.cli.group import group_option, json_option, open_group
+from rota.cli.recent import Recent, RecentReader
 from rota.errors import Unavailable
 from rota.ids import pipeline_of, quote, worker_of
 
@@ -39,9 +40,10 @@ def command(
     commits), its pin, why it is parked, and what a person has to do.
     """
     with open_group(group) as tree:
+        reader = RecentReader()
 
         def read() -> dict[str, Any]:
-            return _choose(read_status(tree), pipeline, worker, trouble)
+            return _choose(read_status(tree, reader.read(tree)), pipeline, worker, trouble)
 
         if watch:
             _watch(read, as_json)
@@ -72,7 +74,7 @@ def _watch(read: Callable[[], dict[str, Any]], as_json: bool) -> None:
             time.sleep(PAUSE)
 
 
-def read_status(tree: "GroupState") -> dict[str, Any]:
+def read_status(tree: "GroupState", recent: Recent) -> dict[str, Any]:
     """The group as JSON values; see docs/protocol.md. What a source or a table says is null if it cannot be read here."""
     from rota.coordination.parking import explain_unreadable
 
@@ -84,7 +86,6 @@ def read_status(tree: "GroupState") -> dict[str, Any]:
     group = tree.overrides()
     holders = {p: own.incarnation for p, own in owned.items()}
     wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
-    recent = read_recent(tree)
     runs = tuple(tree.working().values())
     owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
     ids = sorted(tree.ids().keys() | owned_now)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("up")
 @click.option(
-    "--workers", default=2, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
+    "--workers", default=2, show_default=True, type=click.IntRange(min=1), help="Workers, each with its own Spark."
 )
 @click.option("--port", default=3000, show_default=True, help="The port of Dagster's page; another one if it is taken.")
 @click.option("--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="The state folder.")

@@ -28,7 +28,8 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
     if not chosen:
         raise ConfigError("There is no pipeline. Set ROTA_PIPELINES to the folder that holds them")
     tables = {p.name: open_tables(p, p.group) for p in chosen}
-    found = {name: one.vacuum(timedelta(days=days), dry_run=not delete) for name, one in tables.items()}
+    with view.show_wait(f"looking through the folders of {', '.join(tables)}"):
+        found = {name: one.vacuum(timedelta(days=days), dry_run=not delete) for name, one in tables.items()}
     if as_json:
         view.print_document({"deleted": delete, "files": found})
         return

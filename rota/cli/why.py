@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, open_group, read_source_of
+from rota.cli.group import group_option, json_option, open_group
+from rota.cli.recent import read_source_of
 from rota.ids import quote, worker_of
 from rota.settings import check_known
 
@@ -23,7 +24,7 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
     Its owner, token, epoch and reason, how far it is, and what would move it.
     """
-    with open_group(group) as tree:
+    with open_group(group) as tree, view.show_wait("reading the group, the source and the table"):
         found = explain(tree, partition)
     if as_json:
         view.print_document(found)

@@ -171,7 +171,7 @@ class Process:
         self._launched = 0.0  # when, on the monotonic clock
         self._watching = False
         self._steps = 0  # of the loop; together with what it asked the store, its progress
-        self._log = Log(lambda lines: self._format_line("dropped", lines=lines))
+        self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
     def run(self) -> int:
         """Runs until it is asked to leave (returns 0), or is superseded (2).
@@ -185,7 +185,7 @@ class Process:
         try:
             with opened(self.settings, self.hosts) as store:
                 tree = GroupState(store, self.group)
-                if not self._start_spark():
+                if not self.start_spark():
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
                 with Watchdog(
@@ -198,7 +198,7 @@ class Process:
         finally:
             if self.server is not None:
                 self.server.stop()
-            self._log.close()
+            self.log.close()
 
     def _make_agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent
@@ -230,7 +230,7 @@ class Process:
             if agent.state.suspended is not None:
                 self._watching = False  # a new connection knows nothing of former watches
             self._watch(store, agent)
-            self._watch_spark()
+            self.watch_spark()
             if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
@@ -265,7 +265,7 @@ class Process:
 
     def say(self, word: str, /, **facts: object) -> None:
         """Writes one decision as one line to standard error, without waiting for a reader."""
-        self._log.write(self._format_line(word, **facts))
+        self.log.write(self._format_line(word, **facts))
 
     def _format_line(self, word: str, /, **facts: object) -> str:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -274,7 +274,7 @@ class Process:
 
     # --- Spark
 
-    def _start_spark(self) -> bool:
+    def start_spark(self) -> bool:
         """Starts the worker's own Spark and waits until it is ready: only then the worker joins.
 
         False if it was asked to leave meanwhile. Raises EnvironmentFailed."""
@@ -282,7 +282,7 @@ class Process:
             return True
         self._launch(self.server)
         while not self.signals:
-            self._watch_spark()
+            self.watch_spark()
             if self._ready:
                 self.live = self.live.model_copy(update={"endpoint": self.server.url})
                 return True
@@ -293,7 +293,7 @@ class Process:
         pid, self._launched = server.start(), time.monotonic()
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
-    def _watch_spark(self) -> None:
+    def watch_spark(self) -> None:
         """Starts a Spark that died again at its address; kills one that is silent or has a task that cannot be ended. Raises
         EnvironmentFailed after `RESTARTS` starts in a row that were not ready in `starting` seconds."""
         if self.server is None or self.signals:

@@ -84,14 +84,14 @@ class ZooKeeperStore(Store):
         self.negotiated = session_timeout
         self._pid = os.getpid()
         self._session = 0
-        self._proven_until = 0.0
+        self.proven_until = 0.0
         self._closed = False
         self._changed = threading.Condition()
         self._wake = threading.Event()
-        self._client: Any = None
-        self._fresh: Any = None  # a second client, while the first is not taken back: who gets a session from it?
+        self.client: Any = None
+        self.fresh: Any = None  # a second client, while the first is not taken back: who gets a session from it?
         self._heard = time.monotonic()  # when the present client last was, or ceased to be, connected
-        self._rebuild(None)
+        self.rebuild(None)
         threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
 
     # --- the contract
@@ -122,7 +122,7 @@ class ZooKeeperStore(Store):
         self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
-        answers = self._call(self._client, _submit(Multi(ops, self.access.packed)), self.call_timeout)
+        answers = self._call(self.client, _submit(Multi(ops, self.access.packed)), self.call_timeout)
         codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
         if not codes:
             return tuple(a for a in answers if not isinstance(a, int))
@@ -140,9 +140,9 @@ class ZooKeeperStore(Store):
 
     def active(self) -> bool:
         """CONNECTED, in the process that connected, and within the own deadline."""
-        if self._closed or self._pid != os.getpid() or self._client.state != KazooState.CONNECTED:
+        if self._closed or self._pid != os.getpid() or self.client.state != KazooState.CONNECTED:
             return False
-        return time.monotonic() < self._proven_until
+        return time.monotonic() < self.proven_until
 
     def wait_active(self, timeout: float) -> bool:
         """Waits until `active()`, at most `timeout` seconds."""
@@ -182,8 +182,8 @@ class ZooKeeperStore(Store):
     def renew(self) -> int:
         """Ends the session and makes another; its ephemeral nodes go. Raises Unavailable."""
         self._own()
-        old, before = self._client, self._session
-        self._rebuild(old)
+        old, before = self.client, self._session
+        self.rebuild(old)
         _stop(old)
         if not self.wait_active(self.call_timeout) or self._session == before:
             raise Unavailable("No new session in time. Wait until ZooKeeper answers")
@@ -196,7 +196,7 @@ class ZooKeeperStore(Store):
         with self._changed:
             self._closed = True
         self._wake.set()
-        _stop(self._client)
+        _stop(self.client)
 
     def _readable(self, node: Node | int | None, path: str) -> Node | None:
         if node == NO_AUTH:
@@ -207,7 +207,8 @@ class ZooKeeperStore(Store):
 
     # --- the client and its session
 
-    def _build(self) -> Any:
+    def build_client(self) -> Any:
+        """A client of kazoo that is not started yet and knows what it was refused."""
         client = KazooClient(
             hosts=self.hosts,
             timeout=self.session_timeout,
@@ -249,33 +250,33 @@ class ZooKeeperStore(Store):
         self.unwelcome |= client._state == KeeperState.AUTH_FAILED
         if state == KazooState.CONNECTED:
             client.since = time.monotonic()
-        if client is self._client:
-            self._proven_until, self._heard = 0.0, time.monotonic()
+        if client is self.client:
+            self.proven_until, self._heard = 0.0, time.monotonic()
             if state == KazooState.CONNECTED and self._session != client.client_id[0]:
                 self._session, self.lost_why = client.client_id[0], Store.lost_why
         self._wake.set()
 
-    def _rebuild(self, old: Any) -> None:
+    def rebuild(self, old: Any) -> None:
         """Another client than `old`, with a session of its own: known here before it can say anything. Whoever comes
         second, or after the end, makes none: nobody would ever end its session."""
         with self._changed:
-            if self._client is not old or self._closed:
+            if self.client is not old or self._closed:
                 return
-            self._proven_until = 0.0
-            self._client, self._heard = self._build(), time.monotonic()
-            self._client.start_async()
+            self.proven_until = 0.0
+            self.client, self._heard = self.build_client(), time.monotonic()
+            self.client.start_async()
         self._wake.set()
 
     def _prove(self) -> None:
         """Keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one that is
         not taken back."""
         while not self._closed:
-            client = self._client
+            client = self.client
             if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
                 settled = time.monotonic() - self._heard > REFUSED
                 if settled and client._connection.connection_stopped.is_set():
                     _stop(client)
-                    self._rebuild(client)
+                    self.rebuild(client)
             elif client.state == KazooState.CONNECTED:
                 self._heard = time.monotonic()
                 self._forget_fresh()
@@ -283,30 +284,30 @@ class ZooKeeperStore(Store):
                 with contextlib.suppress(Unavailable, Unknown, KazooException):
                     self._call(client, lambda c: c.exists_async("/"), self.negotiated * FRACTION)
             elif self._session and time.monotonic() - self._heard > self.negotiated:
-                self._begin_anew(client)
+                self.begin_anew(client)
             self._wake.wait(self.negotiated * 0.15)
             self._wake.clear()
         self._forget_fresh()
 
-    def _begin_anew(self, client: Any) -> None:
+    def begin_anew(self, client: Any) -> None:
         """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
-        fresh = self._fresh
+        fresh = self.fresh
         begun = fresh is not None and fresh.refused  # before it begins, its connection says that it stopped
         if fresh is None or (begun and fresh._connection.connection_stopped.is_set()):
             self._forget_fresh()
-            self._fresh = self._build()
-            self._fresh.start_async()
+            self.fresh = self.build_client()
+            self.fresh.start_async()
         elif fresh.state == KazooState.CONNECTED and client.refused > fresh.since:
             with self._changed:
-                if self._client is not client or (given := fresh.client_id) is None:
+                if self.client is not client or (given := fresh.client_id) is None:
                     return
-                self._client, self._fresh, self._heard = fresh, None, time.monotonic()
-                self._session, self._proven_until, self.lost_why = given[0], 0.0, OLDER
+                self.client, self.fresh, self._heard = fresh, None, time.monotonic()
+                self._session, self.proven_until, self.lost_why = given[0], 0.0, OLDER
             _stop(client, patience=0)
             self._wake.set()
 
     def _forget_fresh(self) -> None:
-        fresh, self._fresh = self._fresh, None
+        fresh, self.fresh = self.fresh, None
         if fresh is not None:
             _stop(fresh, patience=0)
 
@@ -325,9 +326,9 @@ class ZooKeeperStore(Store):
         end = time.monotonic() + self.call_timeout
         while (left := end - time.monotonic()) > 0:
             self.asked += 1
-            if self._client.state == KazooState.CONNECTED:
+            if self.client.state == KazooState.CONNECTED:
                 try:
-                    return self._call(self._client, submit, left)
+                    return self._call(self.client, submit, left)
                 except (NoNodeError, NoAuthError):
                     raise
                 except (Unavailable, Unknown):
@@ -354,8 +355,8 @@ class ZooKeeperStore(Store):
 
     def _acknowledge(self, client: Any, session: int, sent: float) -> None:
         """The server restarted the session's clock when it got the request, so not before it was sent."""
-        if client is self._client and session == self._session:
-            self._proven_until = max(self._proven_until, sent + FRACTION * self.negotiated)
+        if client is self.client and session == self._session:
+            self.proven_until = max(self.proven_until, sent + FRACTION * self.negotiated)
             with self._changed:
                 self._changed.notify_all()
 

@@ -32,7 +32,7 @@ def join(tree: GroupState, worker: str, live: Live) -> str:
     tree.store.wait_active(PATIENCE)
     tree.meta()
     incarnation = incarnation_of(worker, tree.store.session)
-    _create_ephemeral(tree, tree.paths.live(incarnation), live)
+    create_ephemeral(tree, tree.paths.live(incarnation), live)
     if tree.store.get(tree.paths.waiting(incarnation)) is not None:
         with suppress(CoordinationError):  # it ends with the session
             tree.store.delete(tree.paths.waiting(incarnation))
@@ -63,7 +63,7 @@ def wait_beside(tree: GroupState, worker: str, live: Live) -> None:
     live."""
     path = tree.paths.waiting(incarnation_of(worker, tree.store.session))
     with suppress(CoordinationError):
-        _create_ephemeral(tree, path, live)
+        create_ephemeral(tree, path, live)
 
 
 def waiting_beside(tree: GroupState, worker: str, names: Iterable[str]) -> dict[str, Live]:
@@ -105,7 +105,7 @@ def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: It
             name == f"{other}{mine}" and other != incarnation
         ):  # left behind: it must not speak for whom it worked before
             _remove(tree, f"{tree.paths.runs}/{name}")
-    _create_ephemeral(tree, path, RunNode(partitions=tuple(sorted(partitions))))
+    create_ephemeral(tree, path, RunNode(partitions=tuple(sorted(partitions))))
     tree.store.sync()
     return path
 
@@ -120,7 +120,8 @@ def end_run(tree: GroupState, path: str) -> None:
     _remove(tree, path)
 
 
-def _create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
+def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
+    """Creates a node that lives as long as this session. Raises Conflict where another session has it."""
     store, session = tree.store, tree.store.session
     for attempt in (1, 2, 3):
         try:

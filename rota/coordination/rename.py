@@ -46,16 +46,16 @@ def rename_pipeline(
             last = [told[p].record for p in (was, partition) if p in told and told[p].record.offset == now.offset]
             record = last[0].model_copy(update={"table": now.table}) if last else now  # whose run and rows they were
             tree.put(tree.paths.checkpoint(partition), record)
-    _move_partitions(tree, old, new)
+    move_partitions(tree, old, new)
     repin(tree, partitions)
     for was in partitions.keys() & set(tree.store.children(tree.paths.checkpoints)):
-        _gone(tree, tree.paths.checkpoint(was))
+        remove(tree, tree.paths.checkpoint(was))
     for parked in {*partitions, *partitions.values()} & set(tree.store.children(tree.paths.parked)):
         with suppress(CoordinationError):
             unpark(tree, parked)
 
 
-def _move_partitions(tree: GroupState, old: str, new: str) -> None:
+def move_partitions(tree: GroupState, old: str, new: str) -> None:
     """The keys and loads of `old` are those of `new`, in one multi."""
     pipelines, loads = tree.pipelines(), tree.loads()
     if old not in pipelines:
@@ -80,6 +80,7 @@ def _move_partitions(tree: GroupState, old: str, new: str) -> None:
         raise ConfigError(f"The partitions of {old!r} or {new!r} were just changed. Type it again") from conflict
 
 
-def _gone(tree: GroupState, path: str) -> None:
+def remove(tree: GroupState, path: str) -> None:
+    """Deletes a node; harmless if it is gone already."""
     with suppress(Conflict):
         tree.store.delete(path)

@@ -35,8 +35,8 @@ def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
 
 
 def make_replay_job(pipeline: Pipeline, names: Names) -> Job:
-    """The job that reads consumed offsets again and replaces their rows. Its launchpad is filled in: what changed after it
-    was consumed, in the partitions that are selected there, or in those of a backfill."""
+    """The job that reads consumed offsets again and replaces their rows. Once a partition is chosen in its launchpad, that
+    is filled in: what changed after it was consumed. So it is in a backfill."""
     return dg.define_asset_job(
         names.replay_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),

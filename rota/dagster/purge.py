@@ -1,10 +1,10 @@
 """`rota__purge`: removes old consuming runs from Dagster's storage.
 
 Law: the newest materialization of each partition stays, and the newest that tells of a batch, with the run that made it.
-Nobody's run but a finished consuming run of these pipelines is removed.
+Nobody's run but a finished consuming run of these pipelines in this code location is removed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from rota.dagster.assets.names import Names
+from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.pipeline import Pipeline
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -32,10 +33,13 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
     @dg.op(name=names.purge_op())
     def purge(context: dg.OpExecutionContext, config: Purge) -> None:
         before = datetime.now(UTC) - timedelta(days=config.older_than_days)
+        here = (
+            {LOCATION_TAG: place} if (place := context.run.tags.get(LOCATION_TAG)) else {}
+        )  # none without a code server
         removed = kept = 0
         for pipeline in served:
             needed = find_needed_runs(context.instance, pipeline, names)
-            for run in tuple(list_old_runs(context.instance, pipeline, names, before)):
+            for run in tuple(list_old_runs(context.instance, names.consume_tags(pipeline.name) | here, before)):
                 if run in needed:
                     kept += 1
                     continue
@@ -56,10 +60,10 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
     return job
 
 
-def list_old_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Names, before: datetime) -> Iterator[str]:
-    """The ids of the pipeline's consuming runs that ended before that time. None may be removed before all are listed: the
+def list_old_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], before: datetime) -> Iterator[str]:
+    """The ids of the runs with these tags that ended before that time. None may be removed before all are listed: the
     storage goes on after the last one by its id."""
-    old = dg.RunsFilter(tags=names.consume_tags(pipeline.name), statuses=FINISHED, updated_before=before)
+    old = dg.RunsFilter(tags=dict(tags), statuses=FINISHED, updated_before=before)
     cursor: str | None = None
     while found := instance.get_run_records(old, limit=PAGE, cursor=cursor):
         cursor = found[-1].dagster_run.run_id

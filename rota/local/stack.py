@@ -4,17 +4,18 @@ Law: every process that was started is ended on the way out, however the way out
 """
 
 import os
-import shutil
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.errors import EnvironmentFailed
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.child import Child, explain_exit
 from rota.local.folder import StateFolder, find_checkout
 from rota.local.page import DagsterPage
@@ -44,6 +45,18 @@ def end_on_sigterm() -> Iterator[None]:
 
 # Sensors wait inside their ticks; both of `dagster dev`'s code servers need threads left to launch runs meanwhile.
 THREADS = {"DAGSTER_GRPC_MAX_WORKERS": "24", "DAGSTER_CODE_SERVER_MAX_WORKERS": "24"}
+LEAST, OTHERS = 8, 4  # slots of consuming runs; slots beside them, of rebalances and clicks
+
+
+def set_slots(settings: str, workers: int, pipelines: int) -> str:
+    """The text of dagster.yaml with a slot for each worker in each pipeline: each has at most one run there. A worker or a
+    pipeline that is added later has a slot as long as there are `LEAST`; beyond, runs take turns. Beside them `OTHERS`."""
+    slots = max(LEAST, workers * pipelines)
+    for name, count in (("max_concurrent_runs: ", slots + OTHERS), ("key: rota/consume, limit: ", slots)):
+        settings, found = re.subn(rf"({re.escape(name)})\d+", rf"\g<1>{count}", settings)
+        if found != 1:
+            raise ConfigError(f"dagster_project/dagster.yaml says {name!r} {found} times. Bring it back: git checkout")
+    return settings
 
 
 class Stack:
@@ -65,7 +78,7 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
-        self._server: EmbeddedZooKeeper | None = None
+        self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.hold())
 
@@ -79,19 +92,19 @@ class Stack:
 
     def start_zookeeper(self, port: int = 0) -> str:
         """Starts ZooKeeper over the state folder; returns its hosts."""
-        self._server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
+        self.server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
         theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
         for name in theirs:
             del self.env[name]
-        self.env["ROTA_ZOOKEEPER"] = self._server.hosts
-        return self._server.hosts
+        self.env["ROTA_ZOOKEEPER"] = self.server.hosts
+        return self.server.hosts
 
     def restart_zookeeper(self) -> str | None:
         """Starts ZooKeeper again at its port if it ended; returns how it ended. Raises EnvironmentFailed."""
-        if self._server is None or (code := self._server.ended()) is None:
+        if self.server is None or (code := self.server.ended()) is None:
             return None
-        self._server.kill()
-        self._server.start()
+        self.server.kill()
+        self.server.start()
         return explain_exit(code)
 
     def start_worker(self, name: str, *options: str) -> Child:
@@ -100,9 +113,13 @@ class Stack:
         return self._start(name, command, signal.SIGTERM)
 
     def start_dagster(self, wanted: int) -> DagsterPage:
-        """Starts `dagster dev` with its daemon and sensors; returns its page, at port `wanted` if nobody listens there."""
+        """Starts `dagster dev` with its daemon and sensors; returns its page, at port `wanted` if nobody listens there.
+        Its limits of runs are for the workers that were started before."""
         port = free_port(wanted)
-        shutil.copyfile(self.root / "dagster_project" / "dagster.yaml", self.state.dagster / "dagster.yaml")
+        shipped = (self.root / "dagster_project" / "dagster.yaml").read_text(encoding="utf-8")
+        pipelines = len(list(Path(self.env["ROTA_PIPELINES"]).glob("[!_.]*.py")))
+        settings = set_slots(shipped, workers=len(self.children), pipelines=pipelines)
+        (self.state.dagster / "dagster.yaml").write_text(settings, encoding="utf-8")
         workspace = str(self.root / "dagster_project" / "workspace.yaml")
         command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
         self._start("dagster", command, signal.SIGINT)

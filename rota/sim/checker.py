@@ -50,7 +50,7 @@ class Checker:
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
         self._voluntary_at = -math.inf
-        self._caps: dict[str, int | None] = {}
+        self.caps: dict[str, int | None] = {}
         self.target: dict[str, str] = {}
         self._since: dict[str, float] = {}  # partition -> when its target became what it is
 
@@ -92,7 +92,7 @@ class Checker:
         if voluntary and snapshot.now < self._voluntary_at + policy.cooldown:
             self.breach("budget", f"a voluntary move {snapshot.now - self._voluntary_at:.1f} s after the last")
         self._voluntary_at = snapshot.now if voluntary else self._voluntary_at
-        self._caps = {w.id: w.max_partitions for w in snapshot.workers}
+        self.caps = {w.id: w.max_partitions for w in snapshot.workers}
 
     def _published(self) -> None:
         head, targets = self.stage.reader.targets()
@@ -101,7 +101,7 @@ class Checker:
         self._epoch = head.record.epoch
         seen: dict[str, str] = {}
         for worker, target in targets.items():
-            cap = self._caps.get(worker)
+            cap = self.caps.get(worker)
             if cap is not None and len(target.partitions) > cap:
                 self.breach("cap", f"{worker} shall hold {len(target.partitions)} partitions, its cap is {cap}")
             for partition in target.partitions:

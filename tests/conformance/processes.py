@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from tests.waiting import wait_until
 
@@ -65,3 +66,17 @@ class Worker:
 
 
 Start = Callable[..., Worker]
+
+
+def start_script(text: str, *words: str) -> "tuple[subprocess.Popen[str], IO[str], IO[str]]":
+    """A process of this Python that runs the text; what it reads, and what it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process, process.stdin, process.stdout

@@ -63,7 +63,7 @@ def busy(store: ZooKeeperStore, stop: threading.Event) -> threading.Thread:
 
     def send() -> None:
         while not stop.is_set():
-            store._client.exists_async("/")
+            store.client.exists_async("/")
             stop.wait(0.02)
 
     thread = threading.Thread(target=send, daemon=True)
@@ -79,7 +79,7 @@ def test_the_gate_closes_before_the_server_expires_the_session(
     stop = threading.Event()
     if not deadline:  # it never passes, whatever is noted
         never = property(lambda store: math.inf, lambda store, until: None)
-        monkeypatch.setattr(ZooKeeperStore, "_proven_until", never, raising=False)
+        monkeypatch.setattr(ZooKeeperStore, "proven_until", never, raising=False)
     with connect(zookeeper.hosts) as observer, connect(proxy.hosts, SESSION) as store:
         store.create(f"{root}/e", ephemeral=True)
         sender = busy(store, stop)
@@ -114,7 +114,7 @@ def test_an_idle_client_stays_active(zookeeper: EmbeddedZooKeeper, root: str) ->
 
         wait_until(always, 60, pause=0.01)
         assert looks > 50
-        assert store._proven_until - time.monotonic() <= FRACTION * session
+        assert store.proven_until - time.monotonic() <= FRACTION * session
 
 
 def test_the_servers_session_timeout_counts_not_the_wish(zookeeper: EmbeddedZooKeeper) -> None:
@@ -181,7 +181,7 @@ def test_a_server_that_restarts_keeps_sessions_and_records(own_server: EmbeddedZ
 def test_a_client_that_kazoo_gave_up_is_built_anew(zookeeper: EmbeddedZooKeeper, proxy: Proxy, root: str) -> None:
     with connect(proxy.hosts, SESSION) as store:
         store.create(f"{root}/e", ephemeral=True)
-        before, session = store._client, store.session
+        before, session = store.client, store.session
         before._connection.retry_sleeper.max_tries = 0  # it stops at the next failure, as after AUTH_FAILED
         proxy.refusing = True
         # the running retry is a copy: the loop itself is made to end, as an unhandled error in it does
@@ -192,7 +192,7 @@ def test_a_client_that_kazoo_gave_up_is_built_anew(zookeeper: EmbeddedZooKeeper,
             wait_until(lambda: before._state == KeeperState.CLOSED, 20)
             proxy.refusing = False
             wait_until(lambda: store.active() and store.session != session, 20)
-        assert store._client is not before
+        assert store.client is not before
         assert store.create(f"{root}/again").version == 0
 
 
@@ -202,14 +202,14 @@ def test_a_dead_client_is_replaced_once_whoever_notices(zookeeper: EmbeddedZooKe
     clients: list[Any] = []
 
     class Counting(ZooKeeperStore):
-        def _build(self) -> Any:
-            clients.append(super()._build())
+        def build_client(self) -> Any:
+            clients.append(super().build_client())
             return clients[-1]
 
     store = Counting(zookeeper.hosts)
     assert store.wait_active(10)
-    dead = store._client
-    threads = [threading.Thread(target=store._rebuild, args=(dead,)) for _ in range(8)]
+    dead = store.client
+    threads = [threading.Thread(target=store.rebuild, args=(dead,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -217,7 +217,7 @@ def test_a_dead_client_is_replaced_once_whoever_notices(zookeeper: EmbeddedZooKe
     assert len(clients) == 2
     assert store.wait_active(10)
     store.close()
-    store._rebuild(store._client)
+    store.rebuild(store.client)
     assert len(clients) == 2
     dead.stop()
     dead.close()

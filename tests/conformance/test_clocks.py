@@ -86,7 +86,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     catalogs = [Catalog({}, {"g": Group("g", budget=budget)}, (), {}) for budget in (None, 5)]
     asked, problems = 0, set[str]()
     for turn in range(20):
-        monkeypatch.setattr(verb, "_stood", memories[turn % 2] if remembers else {})
+        monkeypatch.setattr(verb, "last_declared", memories[turn % 2] if remembers else {})
         seen = observe(store, catalogs[turn % 2], "g")
         problems |= set(seen.problems.values())
         if seen.needed:
@@ -98,7 +98,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     assert GroupState(store, "g").meta().budget == 5
     (problem,) = problems
     assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem
-    monkeypatch.setattr(verb, "_stood", {})  # the first is started again: it declares, and the other says so
+    monkeypatch.setattr(verb, "last_declared", {})  # the first is started again: it declares, and the other says so
     assert observe(store, catalogs[0], "g").problems == {}
-    monkeypatch.setattr(verb, "_stood", memories[1])
+    monkeypatch.setattr(verb, "last_declared", memories[1])
     assert "budget=5 here, and with budget=None" in observe(store, catalogs[1], "g").problems["group g"]

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.errors import EnvironmentFailed
 from rota.java import find_java, read_java_version
 from rota.machine import free_port
+from tests.conformance.processes import start_script
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -39,26 +38,18 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None], ids=["kill", "term", "exit"])
 def test_it_ends_with_its_parent_and_not_before(folder: Path, how: signal.Signals | None) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert parent.stdout is not None
-    assert parent.stdin is not None
-    port, pid = map(int, parent.stdout.readline().split())
+    parent, stdin, stdout = start_script(PARENT, str(folder))
+    port, pid = map(int, stdout.readline().split())
     assert "Mode:" in four_letters(port, "srvr"), "the thread that started it has ended, and it serves"
     assert alive(pid)
     if how is None:
-        parent.stdin.write("\n")
-        parent.stdin.flush()
+        stdin.write("\n")
+        stdin.flush()
     else:
         parent.send_signal(how)
     parent.wait()
-    parent.stdin.close()
-    parent.stdout.close()
+    stdin.close()
+    stdout.close()
     wait_until(lambda: not alive(pid), 10)
     with EmbeddedZooKeeper(folder) as again:
         assert again.answers(), "the folder is free again"

@@ -94,14 +94,14 @@ def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureR
         wait_until(lambda: store.active() and store.session != before, 60)
         assert "it was rebuilt, restored" in store.lost_why
         again(lambda: store.ensure("/rota/b"))
-        assert store._fresh is None
+        assert store.fresh is None
 
 
 class Hasty(ZooKeeperStore):
     """It gives its session up after its timeout, whether ZooKeeper gives others or nobody one."""
 
-    def _begin_anew(self, client: Any) -> None:
-        self._rebuild(client)
+    def begin_anew(self, client: Any) -> None:
+        self.rebuild(client)
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(ZooKeeperStore, True), (Hasty, False)], ids=["patient", "hasty"])
@@ -113,13 +113,13 @@ def test_an_outage_longer_than_the_session_keeps_it(
     with kind(server.hosts, SESSION) as store:
         assert store.wait_active(20)
         store.ensure("/rota/a")
-        before, client = store.session, store._client
+        before, client = store.session, store.client
         server.kill()
-        wait_until(lambda: store._fresh is not None or store._client is not client, 20)
+        wait_until(lambda: store.fresh is not None or store.client is not client, 20)
         server.start()
         wait_until(store.active, 30)
         assert (store.session == before) is kept
-        wait_until(lambda: store._fresh is None, 20)
+        wait_until(lambda: store.fresh is None, 20)
 
 
 @pytest.mark.parametrize("what", ["wiped", "restored"])

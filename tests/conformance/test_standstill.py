@@ -96,7 +96,7 @@ def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
     for number in range(total):
         log.write(f"{number} {'x' * 100}")
     got = b""
-    while not log._lines.empty():
+    while not log.lines.empty():
         got += os.read(reader, 65_536)
     log.write("the end")
     while not got.endswith(b"the end\n"):

@@ -1,9 +1,6 @@
 """A real process, paused past its session with SIGSTOP, overtaken, woken: whatever it tries is refused."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Live, Own, encode
+from tests.conformance.processes import start_script
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -61,17 +59,9 @@ def test_a_woken_zombie(zookeeper: EmbeddedZooKeeper, group: str, guarded: bool)
         tree = GroupState(store, group)
         tree.found()
         store.create(tree.paths.own(P), encode(Own()))
-        zombie = subprocess.Popen(
-            [sys.executable, "-c", ZOMBIE, zookeeper.hosts, group, "guarded" if guarded else "not"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-        assert zombie.stdout is not None
-        assert zombie.stdin is not None
+        zombie, stdin, stdout = start_script(ZOMBIE, zookeeper.hosts, group, "guarded" if guarded else "not")
         try:
-            assert zombie.stdout.readline() == "written True\n"
+            assert stdout.readline() == "written True\n"
             zombie.send_signal(signal.SIGSTOP)
             wait_until(lambda: tree.live() == (), 30)
             incarnation = membership.join(tree, "w2", Live())
@@ -81,15 +71,15 @@ def test_a_woken_zombie(zookeeper: EmbeddedZooKeeper, group: str, guarded: bool)
             run = membership.register_run(tree, "run", incarnation, [P])
             entry = Entry(mine, Checkpoint(offset=150, token=mine.token, run_id="w2"), tree.checkpoints()[P])
             assert write_checkpoints(tree, run, [entry]) == {P: None}
-            zombie.stdin.write("\n")
-            zombie.stdin.flush()
+            stdin.write("\n")
+            stdin.flush()
             zombie.send_signal(signal.SIGCONT)
-            first, second, active = zombie.stdout.readline().split()
+            first, second, active = stdout.readline().split()
         finally:
             zombie.kill()
             zombie.wait()
-            zombie.stdin.close()
-            zombie.stdout.close()
+            stdin.close()
+            stdout.close()
         offset = tree.checkpoints()[P].record.offset
     if guarded:
         assert (active, offset) == ("False", 150)

@@ -75,7 +75,7 @@ class RealWorld:
     def expire(self, store: ZooKeeperStore) -> None:
         """A second client with the same session ends it: the server expires it at once."""
         before = store.session
-        twin = KazooClient(self.server.hosts, client_id=store._client.client_id, timeout=TIMEOUT)
+        twin = KazooClient(self.server.hosts, client_id=store.client.client_id, timeout=TIMEOUT)
         twin.start()
         twin.stop()
         twin.close()

@@ -2,35 +2,130 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OURS = {"assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors", "tests"}
+OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors")
 FILES = sorted((ROOT / "tests").rglob("*.py"))
+LONGEST = 400  # lines
+COLUMNS = {"_partition", "_offset", "_attempt", "_position", "_file", "_raw", "_reason"}  # see docs/protocol.md
+REPLACE = {"setattr", "getattr", "delattr"}  # they take a name as text
+
+# What cannot be done by public names: file -> the private names, and why.
+ALLOWED = {
+    "conformance/test_client.py": (
+        "_connection _connect_attempt _state _exit",
+        "kazoo has no public way to end its loop as an error in it does; os._exit is how a forked child ends",
+    ),
+    "face/test_assets.py": ("_core", "what Dagster's page shows of partitions and of stale data has no public call"),
+    "face/test_alerts.py": (
+        "_core",
+        "a sensor and its ticks, as the daemon stores them, are made of private values only",
+    ),
+    "face/test_expected_errors.py": ("_core _grpc", "what Dagster's server hands on of a tick that failed is its own"),
+    "face/test_ending.py": ("_core", "a run's code location has a private origin only"),
+    "face/test_private.py": ("_core", "it pins the private names of Dagster that rota uses"),
+}
 
 
-def list_imports(path: Path) -> Iterator[str]:
-    """The dotted names that a file imports from this repository, also inside functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+@cache
+def find_private_functions() -> frozenset[str]:
+    """The private functions, methods and classes of the code under test; columns of tables are no functions."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(
+        node.name
+        for folder in OURS
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds) and is_private(node.name) and node.name not in COLUMNS
+    )
+
+
+def find_own_names(tree: ast.AST) -> set[str]:
+    """The private names that a test file defines itself: functions, classes, attributes of its own `self`."""
+    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
+            own.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+    return own
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def list_imports(tree: ast.AST) -> Iterator[str]:
+    """The dotted names that a file imports, also inside functions."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.split(".")[0] in OURS)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def find_private_uses(source: str, functions: frozenset[str]) -> Iterator[str]:
+    """Each private name that a test imports, reads of something that is not its own, replaces, or names as text."""
+    tree = ast.parse(source)
+    own = find_own_names(tree)
+    yield from (part for name in list_imports(tree) for part in name.split(".") if is_private(part))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            if node.attr not in own or (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"):
+                yield node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REPLACE:
+            texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            yield from (part for text in texts for part in text.split(".") if is_private(part))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in functions:
+            yield node.value
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_test_imports_a_private_name_or_a_test_module(path: Path) -> None:
-    for name in list_imports(path):
-        parts = name.split(".")
-        assert not any(part.startswith("_") and not part.startswith("__") for part in parts), f"{path} imports {name}"
-        assert not any(part.startswith("test_") for part in parts), f"{path} imports {name}"
+def test_a_test_uses_public_names_only(path: Path) -> None:
+    """A guard that a test takes away has a public name; a helper that two files use is in a plain module."""
+    used = set(find_private_uses(path.read_text(), find_private_functions()))
+    allowed = set(ALLOWED.get(str(path.relative_to(ROOT / "tests")), ("", ""))[0].split())
+    assert used <= allowed, f"{path} uses {sorted(used - allowed)}: give it a public name, or a public way"
+    assert used >= allowed, f"{path} does not use {sorted(allowed - used)} any more: take it off the list"
+    parts = {part for name in list_imports(ast.parse(path.read_text())) for part in name.split(".")}
+    assert not [part for part in parts if part.startswith("test_")], f"{path} imports a test module"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from rota.consume import _not_public",
+        "import rota._hidden",
+        "run._commit()",
+        "monkeypatch.setattr(Run, '_any', f)",
+        "monkeypatch.setattr('rota.consume._any', f)",
+        "STEPS = {'x': (owner, '_not_public')}",
+        "class B(A):\n    def _act(self):\n        return super()._act()",
+    ],
+)
+def test_a_private_use_is_found(source: str) -> None:
+    assert list(find_private_uses(source, frozenset({"_not_public"})))
+
+
+def test_what_a_test_defines_itself_is_no_private_use() -> None:
+    source = (
+        "class A:\n    def __init__(self):\n        self._at = 1\n    def _go(self):\n        self._at += 1\nA()._go()"
+    )
+    assert not list(find_private_uses(source, frozenset()))
 
 
 def test_a_test_file_says_its_subject_once() -> None:
     """The folder names the room, so a file does not repeat it."""
     assert not [path for path in FILES if path.name.startswith(f"test_{path.parent.name}_")]
+
+
+def test_files_of_tests_fit_in_the_head() -> None:
+    assert not {str(p.relative_to(ROOT)): n for p in FILES if (n := len(p.read_text().splitlines())) > LONGEST}

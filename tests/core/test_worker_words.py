@@ -30,7 +30,7 @@ def test_a_partition_of_any_name_is_one_value_of_its_line(capfd: pytest.CaptureF
     """`a" event=lost reason="b` was a line of its own making."""
     process = Process("g", "w1", Live(), None, Settings.from_environment(), "")
     process.say("claimed", partition=f"p:{key}", reason="free")
-    process._log.close()
+    process.log.close()
     (line,) = capfd.readouterr().err.splitlines()
     value = line.partition(" partition=")[2].removesuffix(" reason=free")
     assert (json.loads(value) if value.startswith('"') else value) == f"p:{key}"
@@ -78,13 +78,13 @@ def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
     now, spark = 0, Deaf()
     monkeypatch.setattr(worker.time, "monotonic", lambda: float(now))
     process = Process("g", "w1", Live(), spark, Settings.from_environment(), "", starting)  # type: ignore[arg-type]
-    assert process._start_spark()
+    assert process.start_spark()
     spark.answers = False
 
     def a_day() -> None:
         nonlocal now
         for now in range(24 * 3600):  # noqa: B007
-            process._watch_spark()
+            process.watch_spark()
 
     if starting != STARTING:
         a_day()
@@ -94,7 +94,7 @@ def test_a_spark_that_never_becomes_ready_again_ends_its_worker(
         a_day()
     assert spark.starts == RESTARTS
     assert (RESTARTS - 1) * STARTING < now < RESTARTS * STARTING
-    process._log.close()
+    process.log.close()
     silent = [line.split(" ", 3)[3] for line in capfd.readouterr().err.splitlines() if "spark-silent" in line]
     assert silent == [f"event=spark-silent pid={n} seconds={s}" for n, s in ((1, 30), (2, 180), (3, 180))]
 
@@ -106,15 +106,15 @@ def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
     """Without the guard the task holds its slot for ever; the server answers all the while."""
     spark = Deaf()
     process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
-    assert process._start_spark()
+    assert process.start_spark()
     spark.holds = "Killed task 7 could not be stopped"
     if not guarded:
         monkeypatch.setattr(Deaf, "stuck", lambda _: "")
     for _ in range(9):
-        process._watch_spark()
+        process.watch_spark()
     assert (spark.starts, spark.holds) == ((2, "") if guarded else (1, "Killed task 7 could not be stopped"))
     said = 'event=spark-stuck pid=1 reason="Killed task 7 could not be stopped"'
-    process._log.close()
+    process.log.close()
     assert (said in capfd.readouterr().err) == guarded
 
 

@@ -52,3 +52,27 @@ def again(table: FencedTable, start: int, end: int) -> object:
 
     stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
     return batch(table, stand_in, ends={"p": end})
+
+
+def fill(folder: Path, **more: Any) -> FencedTable:
+    """Offsets 0 to 5 of p; after version 2 the table holds the first two."""
+    table = ledger(folder, **more)
+    for _ in range(3):
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed))
+    return table
+
+
+def append_batch(table: FencedTable) -> None:
+    claimed = table.claim({"p": 1}, {"p": 0})
+    table.commit(claimed, batch(table, claimed))
+
+
+def spark_schema(**kinds: Any) -> str:
+    kinds = {"_partition": "string", "_offset": "long", **kinds}
+    return json.dumps(
+        {
+            "type": "struct",
+            "fields": [{"name": n, "type": t, "nullable": False, "metadata": {}} for n, t in kinds.items()],
+        }
+    )

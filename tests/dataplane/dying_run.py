@@ -85,8 +85,8 @@ def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "indexed": (FilesSource, "assign_offsets", dying(FilesSource.assign_offsets)),
         "claimed": (FencedTable, "claim", dying(FencedTable.claim, "main")),
-        "in the job": (bisection, "_save", meanwhile(bisection._save)),
-        "written": (bisection, "_save", dying(bisection._save)),
+        "in the job": (bisection, "save", meanwhile(bisection.save)),
+        "written": (bisection, "save", dying(bisection.save)),
         "set aside": (FencedTable, "commit", dying(FencedTable.commit, "quarantine")),
         "before the commit": (FencedTable, "commit", before(FencedTable.commit)),
         "committed": (FencedTable, "commit", dying(FencedTable.commit, "main")),

@@ -41,7 +41,7 @@ class Faults:
                     raise RuntimeError(said)
             return WrittenFiles(attempt, ranges, (), 0.0)
 
-        monkeypatch.setattr(Bisection, "_write", written)
+        monkeypatch.setattr(Bisection, "write_together", written)
 
 
 def landed(world: World, keys: str, files: int = 1) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import rota
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import LogEntry
 from rota.pipeline import Pipeline
 
 
@@ -23,3 +24,8 @@ def unlooked(file: Path) -> None:
     """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
     file.rename(file.with_name(f"_{file.name}"))
     file.symlink_to(file.name)
+
+
+def make_entry(version: int, op: str = "commit", **ranges: tuple[int, int]) -> LogEntry:
+    spans = {f"p:{key}": span for key, span in ranges.items()}
+    return LogEntry(version, 0.0, op, "g", "", "", "", 0, {}, spans, {}, {}, 0.0)

@@ -3,10 +3,15 @@
 from collections import Counter
 from typing import Any
 
+from rota.backlog import read_lags
+from rota.consume import IdlePartition
+from rota.coordination.overrides import pin
+from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
+from rota.dataplane.spark import quarantine
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.stand_ins import no_spark
@@ -17,7 +22,7 @@ def tables(world: World) -> PipelineTables:
     return PipelineTables.of(world.pipeline, world.group, world.tree.meta().id)
 
 
-def filled(world: World, *files: str, key: str = "a") -> None:
+def fill(world: World, *files: str, key: str = "a") -> None:
     """As if a run had consumed these new files, one row a file, with a bad record beside each."""
     world.give(key)
     partition = world.pipeline.partition(key)
@@ -39,9 +44,43 @@ def fields(one: Batch) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}
 
 
-def rows(world: World, table: str = "main") -> Counter[tuple[object, object]]:
+def count_rows(world: World, table: str = "main") -> Counter[tuple[object, object]]:
     return Counter((r["_partition"], r["_offset"]) for r in log(world.table / table).rows())
 
 
-def each(partition: str, end: int) -> Counter[tuple[object, object]]:
+def count_each(partition: str, end: int) -> Counter[tuple[object, object]]:
     return Counter({(partition, offset): 1 for offset in range(end)})
+
+
+def check_renamed(world: World, old: str, new: str, end: int) -> None:
+    """Everything is the new name's, as it was the old one's; what lands next is read once."""
+    assert count_rows(world) == count_each(f"{new}:a", end)
+    assert count_rows(world, "quarantine") == count_each(f"{new}:a", end)
+    counts, (made, *_) = (
+        quarantine.make_counter(past := tables(world).main.read_log()),
+        (p for p in past if p.op == "commit"),
+    )
+    assert counts(f"{new}:a", 0, made.attempt)
+    assert read_lags(world.tree, world.ports.source, [f"{new}:a"]) == {f"{new}:a": (end, end)}
+    assert world.tree.partitions().keys() == {new}
+    assert world.tree.partitions()[new].keys == ("a",)
+    assert world.tree.overrides().pins == {f"{new}:a": "w1"}
+    assert world.tree.checkpoints().keys() == {f"{new}:a"}
+    assert world.tree.checkpoints()[f"{new}:a"].record.run_id == "run"
+    assert not world.tree.parked()
+    world.give("a")
+    assert world.run("a", connect=no_spark) == [
+        IdlePartition(
+            f"{new}:a", end, world.tree.owned((f"{new}:a",))[f"{new}:a"].token, world.tree.head().record.epoch
+        )
+    ]
+    fill(world, "new")
+    assert count_rows(world) == count_each(f"{new}:a", end + 1)
+
+
+def prepare(world: World) -> None:
+    fill(world, "0", "1")
+    pin(world.tree, "p:a", "w1")
+    world.call("q")
+    world.give("a")  # the page was loaded anew: the group knows both names, and somebody owns the new one
+    park(world.tree, "p:a", "mend p:a", offset=2)

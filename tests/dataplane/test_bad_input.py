@@ -330,15 +330,15 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
-    save = bisection._save
+    save = bisection.save
 
     def saved(frame: Any, folder: Path) -> None:
         save(frame, folder)
         world.rows("a", "0", 3)
 
-    monkeypatch.setattr(bisection, "_save", saved)
+    monkeypatch.setattr(bisection, "save", saved)
     if not guarded:
-        monkeypatch.setattr(bisection.Bisection, "_look_again", lambda *_: None)
+        monkeypatch.setattr(bisection.Bisection, "look_again", lambda *_: None)
     found = kinds(world.run("a", "b"))
     assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
     consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}

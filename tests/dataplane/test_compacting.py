@@ -96,13 +96,13 @@ def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, real = filled(tmp_path), compaction._target
+    table, real = filled(tmp_path), compaction.choose_target
 
     def meanwhile(sizes: Any) -> int:
         replacement.replace_rows(table, again(table, 1, 4))  # type: ignore[arg-type]
         return real(sizes)
 
-    monkeypatch.setattr(compaction, "_target", meanwhile)
+    monkeypatch.setattr(compaction, "choose_target", meanwhile)
     assert compact(table.path) == 0
     assert damage(table.path, expected(p=20)) == NO_DAMAGE
 
@@ -128,7 +128,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Callable[[Path], None], guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(compaction, "_plain", lambda _: True)
+        monkeypatch.setattr(compaction, "is_plain", lambda _: True)
     kind = pa.schema([("at", pa.timestamp("us", "UTC"))])
     for _ in range(FEW):
         write_deltalake(tmp_path, pa.table({"at": [datetime.datetime(2000, 1, 1)]}, kind), mode="append")
@@ -153,7 +153,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
 
 @given(st.lists(st.integers(1, 2 * LARGE), max_size=300))
 def test_a_look_rewrites_little_and_the_smallest(sizes: list[int]) -> None:
-    target = compaction._target(pa.chunked_array([pa.array(sizes, pa.int64())]))
+    target = compaction.choose_target(pa.chunked_array([pa.array(sizes, pa.int64())]))
     taken = [size for size in sizes if size <= target]
     assert not target or len(taken) >= FEW
     assert sum(taken) <= ONCE + EACH * len(taken)
@@ -161,8 +161,8 @@ def test_a_look_rewrites_little_and_the_smallest(sizes: list[int]) -> None:
 
 
 def test_the_bounds_are_met_where_every_file_is_small() -> None:
-    assert compaction._target(pa.chunked_array([pa.array([20_000] * 16_000)])) == LARGE
-    assert compaction._target(pa.chunked_array([pa.array([30 << 20] * 300_000)])) == 0
+    assert compaction.choose_target(pa.chunked_array([pa.array([20_000] * 16_000)])) == LARGE
+    assert compaction.choose_target(pa.chunked_array([pa.array([30 << 20] * 300_000)])) == 0
 
 
 def test_a_run_puts_together_what_runs_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

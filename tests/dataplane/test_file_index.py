@@ -1,6 +1,8 @@
 """The index says the same whatever its files look like: appended, put together, renewed, sorted or not."""
 
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -12,9 +14,13 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.dataplane.delta.delta_io import open_table
 from rota.dataplane.files import file_index, spans
 from rota.dataplane.files.file_index import FileIndex, LandedFile
+from rota.dataplane.files.files_source import FilesSource
 from rota.errors import EnvironmentFailed
+from tests.dataplane.conftest import log
+from tests.dataplane.landing_folders import land, source
 
 PARTITIONS = ("p:a", "p:b", "p-é\u2028", "p-" + "long" * 31)
 PART = st.sampled_from(PARTITIONS)
@@ -105,12 +111,12 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     """At 1,000,000 files every process read and kept all of them: 790 MiB."""
     index, groups, real = filled(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda f, some, *a: groups.extend(some) or real(f, some, *a))
-    file_index._READ.clear()
+    file_index.READ.clear()
     assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
     assert not groups
     index.files({"p:a": (118, 120), "p:b": (0, 1)})
     assert len(groups) == 2, "of 240 row groups"
-    assert not any(file.kept for file in file_index._READ[index.path].values())
+    assert not any(file.kept for file in file_index.READ[index.path].values())
 
 
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +141,7 @@ def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) ->
     keep = pa.array([o != 3 for o in rows["ordinal"].to_pylist()])
     left = [rows.filter(keep), rows.slice(0, 1)] if lost == "beside one that is doubled" else [rows.filter(keep)]
     pq.write_table(pa.concat_tables(left), name)
-    file_index._READ.clear()
+    file_index.READ.clear()
     with pytest.raises(EnvironmentFailed, match="has lost rows of p:a"):
         index.files({"p:a": (2, 4)})
 
@@ -149,3 +155,91 @@ def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
     assert large <= files
     assert len(files - large) <= 3 + 20 // 6
     assert [f.size for f in index.files(("p:a",))["p:a"]] == list(range(32))
+
+
+def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) -> None:
+    land(tmp_path, *(f"x/{i:03}.json" for i in range(30)), *(f"y/{i:03}.json" for i in range(30)))
+    both = threading.Barrier(4)
+
+    def look(partitions: tuple[str, ...]) -> None:
+        both.wait()
+        source(tmp_path).assign_offsets(partitions)
+
+    threads = [threading.Thread(target=look, args=(ps,)) for ps in 2 * [("p:x", "p:y"), ("p:y",)]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert source(tmp_path).assign_offsets(("p:x", "p:y")) == {"p:x": 30, "p:y": 30}
+    assert len({source(tmp_path).locate("p:x", i) for i in range(30)}) == 30
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the transaction"])
+def test_a_run_that_was_slow_to_look_gives_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
+    if not guarded:
+        monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: [])
+    slow = source(tmp_path)
+    land(tmp_path, "x/2.json")
+    real, armed = FilesSource.find_new, [True]
+
+    def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
+        found = real(self, partition, known)
+        if armed and armed.pop():
+            land(tmp_path, "x/1.json")
+            assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
+        return found
+
+    monkeypatch.setattr(FilesSource, "find_new", meanwhile)
+    slow.assign_offsets(("p:x",))
+    rows = log(slow.index.path).rows()
+    given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
+    assert (given[0], paths["x/2.json"]) == ((1, 1) if guarded else (2, 2))
+    assert sorted(paths) == ["x/1.json", "x/2.json"]
+
+
+def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    for i in range(45):
+        land(tmp_path, f"x/{i:03}.json")
+        one.assign_offsets(("p:x",))
+    assert len(open_table(one.index.path).file_uris()) < 10
+    assert [one.locate("p:x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
+
+
+def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, seen, real = source(tmp_path), list[Path](), file_index.read_file
+    monkeypatch.setattr(file_index, "read_file", lambda file: seen.append(file) or real(file))
+    for i in range(90):  # put together twice
+        land(tmp_path, f"x/{i:03}.json")
+        one.assign_offsets(("p:x",))
+    assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
+    assert sum(file.rows for file in file_index.READ[one.index.path].values()) == 90
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda index: next(index.glob("*.parquet")).unlink(), "No such file"),
+        (lambda index: next(index.glob("*.parquet")).write_bytes(b""), "file size is 0"),
+        (lambda index: open_table(index).delete("ordinal = 0"), "has lost rows of p:x"),
+    ],
+    ids=["gone", "empty", "rows deleted"],
+)
+def test_a_damaged_index_is_one_line_with_the_way_on(
+    tmp_path: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    one = source(tmp_path)
+    for name in ("x/1.json", "x/2.json"):
+        land(tmp_path, name)
+        one.assign_offsets(("p:x",))
+    damage(one.index.path)
+    file_index.READ.clear()
+    for look in (one.read_ends, one.assign_offsets):
+        with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
+            look(("p:x",))

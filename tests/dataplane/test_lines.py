@@ -32,7 +32,7 @@ def found(world: World, *text: str) -> list[str]:
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
     source = FilesSource.of(world.pipeline)
-    return [row.value for row in lines.find_joined(frame, source.declared.schema, source._make_options()).collect()]
+    return [row.value for row in lines.find_joined(frame, source.declared.schema, source.make_options()).collect()]
 
 
 def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:
@@ -102,7 +102,7 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
 
 
 def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilesSource, "_check_one_a_line", lambda *_: None)
+    monkeypatch.setattr(FilesSource, "check_one_a_line", lambda *_: None)
     world.give("a")
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     world.until_idle("a")

@@ -24,7 +24,7 @@ from rota.errors import ConfigError
 from rota.rename import rename
 from rota.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.renamed_tables import each, filled, rows, tables
+from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
@@ -49,7 +49,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     (tmp_path / odd).mkdir()
     world = World(tmp_path / odd)
     for name in ("0", "1"):
-        filled(world, name, key=key(odd))
+        fill(world, name, key=key(odd))
     main, index = tables(world).main, FilesSource.of(world.pipeline).index
     p = world.pipeline.partition(key(odd))
     assert main.read_log()[0].op == "commit"
@@ -66,7 +66,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     assert deltalog.read(world.table / "main").version == main.read_log()[0].version
     world.call("q")
     rename(world.tree, "p", world.pipeline)
-    assert rows(world) == each(f"q:{key(odd)}", 2)
+    assert count_rows(world) == count_each(f"q:{key(odd)}", 2)
     assert len(DeltaTable(world.table / "main").to_pandas()) == 2
     somebody_appends(world.table / "main")
     assert "(WRITE) changed rows" in tables(world).main.find_foreign_commits([p])[p]

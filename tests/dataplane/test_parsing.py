@@ -268,14 +268,14 @@ def test_a_hidden_file_of_the_bad_records_is_noticed(
     world.write(pipeline("json", "n int", None))
     world.give("a")
     world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
-    placed = quarantine._placed
+    placed = quarantine.place
 
     def late(raw: Path, *rest: Any) -> None:
         for one in raw.glob("*.parquet"):
             one.rename(one.with_suffix(".late"))
         placed(raw, *rest)
 
-    monkeypatch.setattr(quarantine, "_placed", late)
+    monkeypatch.setattr(quarantine, "place", late)
     if not guarded:
         monkeypatch.setattr(parsing, "require_same", unequal)
         assert consumed(world, "a") == (1, 1)
@@ -337,97 +337,3 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
     monkeypatch.setattr(parsing, "require_same", unequal)
     assert consumed(world, "a") == (4, 0)  # the ablation: a row is lost
     assert world.tree.checkpoints()["p:a"].record.offset == 1
-
-
-# --- values that Python has not -------------------------------------------------------------------------------------
-
-
-def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
-    """Dates of the years 0 and 10000, text that is no UTF-8: their statistics are left out, for that file only."""
-    import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
-
-    schema = "d date, t timestamp, z timestamp_ntz, b binary, e decimal(38,10), s string"
-    broken = "df.withColumn('s', F.expr(\"if(s = 'broken', cast(x'ff' as string), s)\"))"
-    after = ".withColumn('d', F.expr(\"if(s = 'after', date_add(d, 1), d)\"))"
-    world.write(pipeline("json", schema, broken + after))
-    lines = {
-        "plain": {"d": "2026-01-01", "s": "x"},
-        "old": {"d": "0000-01-01", "t": "0000-12-31T00:00:00", "z": "0000-01-01T00:00:00"},
-        "far": {"d": "10000-01-01", "t": "10000-01-01T00:00:00", "z": "10000-01-01T00:00:00"},
-        "after": {"d": "9999-12-31", "s": "after"},
-        "text": {"s": "broken"},
-        "odd": {"s": "\x00", "b": "AQ==", "e": 1.5},
-        "half": {"s": "\ud800"},
-    }
-    world.give(*lines)
-    for key, record in lines.items():
-        world.land(key, "0", [json.dumps(record)])
-    events = world.run(*lines)
-    assert {e.rows for e in events if isinstance(e, CommittedBatch)} == {1}, events
-    assert len([e for e in events if isinstance(e, CommittedBatch)]) == len(lines)
-    table = DeltaTable(world.table / "main")
-    found = QueryBuilder().register("t", table).execute("select count(*) n, count(distinct d) d from t").read_all()
-    assert [column[0].as_py() for column in found.columns] == [len(lines), 3]
-    said = {r["min._partition"]: r for r in pa.table(table.get_add_actions(flatten=True)).to_pylist()}
-    assert str(said["p:plain"]["min.d"]) == "2026-01-01"
-    assert said["p:far"]["min.d"] is said["p:old"]["min.d"] is said["p:text"]["min.s"] is None
-    assert said["p:text"]["min._offset"] == 0
-
-
-@pytest.mark.parametrize(
-    "case", ["date 10000", "date -1", "timestamp", "timestamp_ntz", "no UTF-8", "decimal", "binary", "uint64"]
-)
-def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    bad = pa.StringArray.from_buffers(1, *pa.array([b"\xff\xfe"], pa.binary()).buffers()[1:])
-    values = {
-        "date 10000": pa.array([2932902], pa.date32()),
-        "date -1": pa.array([-800000], pa.date32()),
-        "timestamp": pa.array([2**62], pa.timestamp("us", tz="UTC")),
-        "timestamp_ntz": pa.array([-(2**62)], pa.timestamp("us")),
-        "no UTF-8": bad,
-        "decimal": pa.array([None], pa.decimal128(38, 10)),
-        "binary": pa.array([b"\xff\x00"], pa.binary()),
-        "uint64": pa.array([2**64 - 1], pa.uint64()),
-    }
-    path = tmp_path / "data/attempt/703A61/x.parquet"
-    path.parent.mkdir(parents=True)
-    columns = {"_partition": ["p:a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
-    pq.write_table(pa.table(columns), path)
-    (file,) = footers.read_footers(tmp_path, "attempt", {"p:a": (0, 1)})
-    low = json.loads(file.statistics)["minValues"]
-    assert low["plain"] == 1
-    assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low
-
-
-def test_parquet_with_values_that_python_has_not(world: World) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    text = pa.StringArray.from_buffers(3, *pa.array([b"\xff\xfe", b"\x00", b"\xed\xa0\x80"], pa.binary()).buffers()[1:])
-    columns = {
-        "d": pa.array([2932902, -800000, None], pa.date32()),
-        "t": pa.array([2**62, -(2**62), 0], pa.timestamp("us", tz="UTC")),
-        "z": pa.array([-(2**62), 2**62, 0], pa.timestamp("us")),
-        "b": pa.array([b"\xff", b"\x00", None], pa.binary()),
-        "e": pa.array([10**27, -1, None], pa.decimal128(38, 10)),
-        "s": text,
-    }
-    world.write(
-        pipeline(
-            "parquet",
-            "d date, t timestamp, z timestamp_ntz, b binary, e decimal(38,10), s string",
-            "df.where('t is not null')",
-        )
-    )
-    world.give("a")
-    (world.folder / "land/a").mkdir(parents=True)
-    pq.write_table(pa.table(columns), world.folder / "land/a/0.parquet")
-    assert consumed(world, "a") == (3, 0)
-    (file,) = log(world.table / "main").files
-    found = pq.ParquetFile(file).read(["d", "t", "z", "b", "e"])
-    assert found["d"].cast(pa.int32()).to_pylist() == [2932902, -800000, None]
-    assert found["z"].cast(pa.int64()).to_pylist() == [-(2**62), 2**62, 0]

@@ -112,18 +112,18 @@ class Racing:
     plans: int = 0
 
     def replay(self, other: Callable[[FencedTable], None], races: int = 1) -> None:
-        plan = replacement._making_room
+        plan = replacement.make_room
 
         def meanwhile(*args: Any) -> object:
             room = plan(*args)
             self.plans += 1
             if self.plans <= races:
-                self.patch.setattr(replacement, "_making_room", plan)
+                self.patch.setattr(replacement, "make_room", plan)
                 other(self.table)
-                self.patch.setattr(replacement, "_making_room", meanwhile)
+                self.patch.setattr(replacement, "make_room", meanwhile)
             return room
 
-        self.patch.setattr(replacement, "_making_room", meanwhile)
+        self.patch.setattr(replacement, "make_room", meanwhile)
         replacement.replace_rows(self.table, again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:
@@ -156,14 +156,14 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
 
 
 def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) -> None:
-    racing.patch.setattr(replacement, "_fits", lambda *_: False)
+    racing.patch.setattr(replacement, "fits", lambda *_: False)
     racing.patch.setattr(replacement, "TRIES", 5)
     with pytest.raises(EnvironmentFailed, match="no replay in 5 tries"):
         racing.replay(live_batch, races=100)
 
 
 def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
-    racing.patch.setattr(replacement, "_fits", lambda *_: True)
+    racing.patch.setattr(replacement, "fits", lambda *_: True)
     racing.replay(compaction)
     rows = [r for uri in DeltaTable(racing.table.path).file_uris() for r in pq.read_table(uri).to_pylist()]
     assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2

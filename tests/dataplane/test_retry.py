@@ -89,15 +89,15 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
         monkeypatch.setattr(
             FencedTable, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
-    committed = ConsumingRun._commit
+    committed = ConsumingRun.commit
 
     def late(run: ConsumingRun, *rest: object) -> object:
-        monkeypatch.setattr(ConsumingRun, "_commit", committed)
+        monkeypatch.setattr(ConsumingRun, "commit", committed)
         rewritten(world, "a", "0", 3)
         retry(world.tree, "p:a", world.ports)
         return committed(run, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ConsumingRun, "_commit", late)
+    monkeypatch.setattr(ConsumingRun, "commit", late)
     events: dict[str, Event] = {e.partition: e for e in world.run("a", "b")}
     assert isinstance(events["p:a"], DroppedPartition if guarded else CommittedBatch), events
     assert isinstance(events["p:b"], CommittedBatch)

@@ -94,7 +94,7 @@ def test_what_nobody_gets_through_parks_nobody_for_it(
 def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where one went through before: what died under the others is not theirs."""
     landed(world, "abcd")
-    monkeypatch.setattr(Bisection, "_draw", lambda _, partition: partition)
+    monkeypatch.setattr(Bisection, "draw", lambda _, partition: partition)
     lives = [True, False]
     monkeypatch.setattr(failures, "is_alive", lambda _: lives.pop(0))
     faults = Faults(monkeypatch, lambda p, _: DISK if p > "p:b" else None)

@@ -31,6 +31,24 @@ def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: 
         run("why", "flights:XX")
 
 
+def test_why_tells_the_lag_also_where_only_the_table_cannot_be_read(run: Run, tmp_path: Path) -> None:
+    """Five files lie there and three are consumed. What changed in consumed files is known by the table's log alone."""
+    (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path).replace('int")', 'int", settle=0)'))
+    folder = tmp_path / "landing" / "UA"
+    folder.mkdir(parents=True)
+    for number in range(5):
+        (folder / f"{number}.csv").write_text("1\n")
+    assert run.json("why", "flights:UA")["lag"] == 2
+    log = tmp_path / "table" / "main" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text('{"torn')
+    with pytest.raises(RotaError, match="is no table that can be read"):
+        PipelineTables.of(load(tmp_path).pipelines["flights"], "default", "0" * 32).main.read_log()
+    seen = run.json("why", "flights:UA")
+    assert (seen["lag"], seen["rewritten"]) == (2, None)
+    assert "2 behind" in run("why", "flights:UA").output
+
+
 def test_an_unknown_group_is_named_with_those_there_are(run: Run) -> None:
     with pytest.raises(RotaError, match=r"No group 'nobody'.*Known: default"):
         run("status", "--group", "nobody")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from rota.cli.up import keep_running
 from rota.cli.view import Progress
@@ -16,7 +17,7 @@ from rota.coordination.client import connect
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.child import Child
 from rota.local.folder import MARK, StateFolder
-from rota.local.stack import Stack
+from rota.local.stack import Stack, set_slots
 from rota.machine import free_port
 from tests.waiting import wait_until
 
@@ -59,6 +60,18 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
         parent.kill()
         parent.wait(10)
     wait_until(lambda: gone(child), 10)
+
+
+@pytest.mark.parametrize(("workers", "pipelines", "slots"), [(2, 1, 8), (8, 1, 8), (9, 1, 9), (8, 3, 24), (0, 0, 8)])
+def test_each_worker_has_a_slot_in_each_pipeline(workers: int, pipelines: int, slots: int) -> None:
+    """With 8 slots for whatever was declared, the runs of a ninth worker waited."""
+    shipped = (Path(__file__).parents[2] / "dagster_project" / "dagster.yaml").read_text()
+    runs = yaml.safe_load(set_slots(shipped, workers, pipelines))["concurrency"]["runs"]
+    limits = {one["key"]: one["limit"] for one in runs["tag_concurrency_limits"]}
+    assert (limits["rota/consume"], runs["max_concurrent_runs"]) == (slots, slots + 4)
+    assert limits["rota/rebalance"] == 1
+    with pytest.raises(ConfigError, match="max_concurrent_runs: ' 0 times"):
+        set_slots("concurrency: {}", workers, pipelines)
 
 
 def test_a_taken_port_is_left_alone() -> None:
@@ -123,10 +136,10 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
         with connect(hosts, 60.0) as store:  # a loaded machine needs its time to start a JVM
             store.ensure("/rota/a")
             session = store.session
-            assert stack._server
-            assert stack._server.process
-            stack._server.process.kill()
-            wait_until(lambda: stack._server and stack._server.ended(), 10)
+            assert stack.server
+            assert stack.server.process
+            stack.server.process.kill()
+            wait_until(lambda: stack.server and stack.server.ended(), 10)
             keep_running(stack, progress)
             assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
             assert store.wait_active(60)

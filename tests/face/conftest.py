@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from tests.face.desk import Desk
 from tests.face.line import Line
 from tests.face.scratch import build_wheel, install_wheel
 from tests.waiting import wait_until
@@ -54,3 +57,14 @@ def line(
         yield line
     finally:
         line.stop()
+
+
+@pytest.fixture
+def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(polling, "WINDOW", 0.0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 0)
+    with dg.DagsterInstance.ephemeral() as instance:
+        desk = Desk(zookeeper.hosts, tmp_path, instance)
+        yield desk
+        for store in desk.stores:
+            store.close()

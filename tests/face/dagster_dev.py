@@ -162,6 +162,32 @@ class DagsterDev:
         assert found["__typename"] == "LaunchBackfillSuccess", found
         return str(found["backfillId"])
 
+    def backfill_job(self, job: str, partitions: list[str]) -> str:
+        """A backfill of a job's partitions, from the job's own page; its id."""
+        place = {"repositoryLocationName": "rota", "repositoryName": "__repository__"}
+        found = self.query(
+            """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+                 __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+            params={
+                "selector": {"partitionSetName": f"{job}_partition_set", "repositorySelector": place},
+                "partitionNames": partitions,
+            },
+        )["launchPartitionBackfill"]
+        assert found["__typename"] == "LaunchBackfillSuccess", found
+        return str(found["backfillId"])
+
+    def fill_in(self, job: str, partition: str, assets: list[list[str]]) -> str:
+        """What an asset job's Launchpad is filled in with when a partition is chosen there, as YAML."""
+        found = self.query(
+            """query P($s: PipelineSelector!, $p: String!, $a: [AssetKeyInput!]!) { pipelineOrError(params: $s) {
+                 ... on Pipeline { partition(partitionName: $p, selectedAssetKeys: $a) { runConfigOrError {
+                   ... on PartitionRunConfig { yaml } ... on PythonError { message } } } } } }""",
+            s=self._selector(pipelineName=job),
+            p=partition,
+            a=[{"path": path} for path in assets],
+        )["pipelineOrError"]["partition"]["runConfigOrError"]
+        return str(found["yaml"])
+
     def backfill_status(self, backfill: str) -> str:
         found = self.query(
             "query S($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }",

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,32 @@ assert (multiprocessing.get_context("spawn").Process, dict(os.environ)) == befor
 """,
 }
 
+OF_DG = {
+    "pyproject.toml": """
+[project]
+name = "mine"
+version = "0.1.0"
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "mine"
+""",
+    "src/mine/__init__.py": "",
+    "src/mine/defs/__init__.py": "",
+    "src/mine/definitions.py": """
+from pathlib import Path
+
+from dagster import definitions, load_from_defs_folder
+
+@definitions
+def defs():
+    return load_from_defs_folder(path_within_project=Path(__file__).parent)
+""",
+    "pipelines/flights.py": THEIRS["pipelines/flights.py"],
+}
+
 
 def build_wheel(folder: Path) -> Path:
     """Builds the wheel from a copy, as a checkout without leftovers; its path."""
@@ -74,9 +101,9 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def write_project(folder: Path) -> Path:
+def write_project(folder: Path, files: Mapping[str, str] = THEIRS) -> Path:
     """Writes the project; its folder."""
-    for name, text in THEIRS.items():
+    for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, TickData, TickStatus
+from dagster_shared.error import SerializableErrorInfo
 
 from rota.catalog import load
 from rota.dagster.assets.names import Names
@@ -77,7 +81,8 @@ class Listener:
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[Listener]:
-    with dg.DagsterInstance.ephemeral() as instance:
+    (tmp_path / "instance").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "instance")) as instance:
         yield Listener(tmp_path, instance)
 
 
@@ -108,6 +113,44 @@ def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_
         Alert("a run of also_ours failed", "ValueError: the table cannot be opened", f"/runs/{also.run_id}"),
     ]
     assert listener.tick() == []
+
+
+def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_or_well_again_is_not(
+    listener: Listener,
+) -> None:
+    """No ZooKeeper: no run was launched, no check was looked at, and nobody was called."""
+    down = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1. Start one", [], "Unavailable")
+
+    def make_sensor(name: str, location: str = "here", on: bool = True) -> InstigatorState:
+        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
+        status = InstigatorStatus.RUNNING if on else InstigatorStatus.STOPPED
+        origin = RemoteInstigatorOrigin(repository, name)
+        return listener.instance.add_instigator_state(InstigatorState(origin, InstigatorType.SENSOR, status))
+
+    def tick(
+        sensor: InstigatorState, at: float, status: TickStatus, error: SerializableErrorInfo | None = None
+    ) -> None:
+        of = sensor.instigator_origin_id, sensor.name, sensor.instigator_type
+        said = TickData(*of, status, at, run_ids=[], error=error, selector_id=sensor.selector_id)
+        listener.instance.create_tick(said)
+
+    backlog = make_sensor("p__backlog")
+    for other in (make_sensor("p__checks", on=False), make_sensor("theirs")):
+        for at in (0.0, 100.0):
+            tick(other, at, TickStatus.FAILURE, down)
+    tick(backlog, 0.0, TickStatus.SUCCESS)
+    tick(backlog, 30.0, TickStatus.FAILURE, down)
+    tick(backlog, 80.0, TickStatus.FAILURE, down)
+    assert listener.tick() == [], "an outage of seconds heals itself"
+    tick(backlog, 91.0, TickStatus.FAILURE, down)
+    tick(backlog, 96.0, TickStatus.STARTED)
+    assert listener.tick() == [Alert("sensor p__backlog fails", down.message, "/locations/here/sensors/p__backlog")]
+    assert listener.tick() == []
+    tick(backlog, 100.0, TickStatus.SKIPPED)
+    assert listener.tick() == []
+    for at in (110.0, 180.0):
+        tick(backlog, at, TickStatus.FAILURE, down)
+    assert len(listener.tick()) == 1, "another outage"
 
 
 def test_whoever_could_not_be_called_is_called_by_the_next_tick(

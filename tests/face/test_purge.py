@@ -10,6 +10,7 @@ import pytest
 from rota.cli.purge import parse_age
 from rota.dagster.assets.names import Names
 from rota.dagster.purge import find_needed_runs, make_purge_job
+from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline, delta, files
 
@@ -24,8 +25,10 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield made
 
 
-def consume(instance: dg.DagsterInstance, *partitions: str, replayed: bool = False, tag: str = "p") -> str:
-    """A run that materializes these partitions as a consuming run does; its id."""
+def consume(
+    instance: dg.DagsterInstance, *partitions: str, replayed: bool = False, tag: str = "p", location: str = ""
+) -> str:
+    """A run that materializes these partitions as a consuming run does, launched by this code location; its id."""
 
     @dg.op(out=dg.Out(dg.Nothing))
     def batch(context: dg.OpExecutionContext) -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
@@ -40,13 +43,16 @@ def consume(instance: dg.DagsterInstance, *partitions: str, replayed: bool = Fal
     def job() -> None:
         batch()
 
-    return job.execute_in_process(instance=instance).run_id
+    return job.execute_in_process(instance=instance, tags={LOCATION_TAG: location} if location else {}).run_id
 
 
-def purge(instance: dg.DagsterInstance, **config: object) -> str:
-    """What the job says."""
+def purge(instance: dg.DagsterInstance, location: str = "", **config: object) -> str:
+    """What the job says, launched in this code location."""
     job = make_purge_job([PIPELINE], NAMES)
-    ended = job.execute_in_process(instance=instance, run_config={"ops": {"rota__remove": {"config": config}}})
+    tags = {LOCATION_TAG: location} if location else {}
+    ended = job.execute_in_process(
+        instance=instance, run_config={"ops": {"rota__remove": {"config": config}}}, tags=tags
+    )
     said = [record.message for record in instance.all_logs(ended.run_id) if not record.is_dagster_event]
     return said[-1]
 
@@ -100,6 +106,16 @@ def test_a_run_that_has_not_ended_stays(instance: dg.DagsterInstance) -> None:
     )
     purge(instance, older_than_days=0)
     assert run in list_runs(instance)
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["by location", "by pipeline alone"])
+def test_a_purge_leaves_the_runs_of_another_code_location(instance: dg.DagsterInstance, guard: bool) -> None:
+    """Staging and production have a pipeline of one name."""
+    staging, production = "__repository__@staging", "__repository__@production"
+    runs = {place: consume(instance, "p:a", location=place) for place in (staging, production)}
+    consume(instance, "p:a", "p:b", location=production)
+    assert purge(instance, staging if guard else "", older_than_days=0).startswith(f"{1 if guard else 2} runs removed")
+    assert (runs[production] in list_runs(instance), runs[staging] in list_runs(instance)) == (guard, False)
 
 
 def test_an_age_is_a_number_and_a_unit() -> None:

@@ -61,6 +61,13 @@ class Bench:
     def look(self) -> object:
         return observe(self.store, self.catalog(), "g")
 
+    def begin(self, letters: str, *workers: str) -> None:
+        """The group is founded with a partition a letter, these workers join, and epoch 1 places all."""
+        self.keys(*letters)
+        self.look()
+        self.join(*workers)
+        rebalance(self.tree, "r")
+
     def held(self) -> dict[str, set[str]]:
         return {w: set(t.partitions) for w, t in self.tree.targets()[1].items() if t.partitions}
 
@@ -85,10 +92,7 @@ def test_the_first_look_founds_the_group_and_finds_what_is_there(bench: Bench) -
 
 
 def test_who_leaves_and_comes_back_is_seen_both_times(bench: Bench) -> None:
-    bench.keys("a", "b", "c", "d")
-    bench.look()
-    bench.join("w1", "w2")
-    rebalance(bench.tree, "r")
+    bench.begin("abcd", "w1", "w2")
     bench.kill("w2")
     assert bench.look().reason == "w2 left"
     gone = rebalance(bench.tree, "r")
@@ -151,10 +155,7 @@ def test_what_is_previewed_is_published(bench: Bench) -> None:
 
 
 def test_new_folders_and_new_pipelines_are_new_partitions(bench: Bench) -> None:
-    bench.keys("a")
-    bench.look()
-    bench.join("w1")
-    rebalance(bench.tree, "r")
+    bench.begin("a", "w1")
     bench.keys("b")
     bench.declare("q")
     bench.keys("z", pipeline="q")
@@ -176,10 +177,7 @@ def test_a_source_that_cannot_be_asked_stops_nobody_else(bench: Bench) -> None:
 
 
 def test_a_cordon_keeps_and_a_drain_empties(bench: Bench) -> None:
-    bench.keys("a", "b")
-    bench.look()
-    bench.join("w1", "w2")
-    rebalance(bench.tree, "r")
+    bench.begin("ab", "w1", "w2")
     held = bench.held()
     path = bench.tree.paths.worker("w1")
     bench.tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(cordoned=True))
@@ -194,10 +192,7 @@ def test_a_cordon_keeps_and_a_drain_empties(bench: Bench) -> None:
 
 
 def test_a_pause_holds_back_what_need_not_move(bench: Bench) -> None:
-    bench.keys("a", "b", "c", "d")
-    bench.look()
-    bench.join("w1")
-    rebalance(bench.tree, "r")
+    bench.begin("abcd", "w1")
     bench.tree.update(bench.tree.paths.overrides, GroupOverrides, lambda _: GroupOverrides(paused=True))
     bench.join("w2")
     done = rebalance(bench.tree, "r")
@@ -225,10 +220,7 @@ def test_a_target_that_cannot_be_read_is_published_anew(bench: Bench) -> None:
 
 def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(bench: Bench) -> None:
     bench.declare("p", more='group = Group("g", grace=60.0)')
-    bench.keys("a", "b")
-    bench.look()
-    bench.join("w1", "w2")
-    rebalance(bench.tree, "r")
+    bench.begin("ab", "w1", "w2")
     bench.kill("w2")
     waiting = rebalance(bench.tree, "r")
     assert "may return" in waiting.sentence
@@ -241,10 +233,7 @@ def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(bench
 
 
 def test_nobody_is_an_answer_too(bench: Bench) -> None:
-    bench.keys("a")
-    bench.look()
-    bench.join("w1")
-    rebalance(bench.tree, "r")
+    bench.begin("a", "w1")
     bench.kill("w1")
     done = rebalance(bench.tree, "r")
     assert done.published
@@ -255,10 +244,7 @@ def test_nobody_is_an_answer_too(bench: Bench) -> None:
 
 
 def test_who_says_goodbye_is_drained_first(bench: Bench) -> None:
-    bench.keys("a", "b")
-    bench.look()
-    bench.join("w1", "w2")
-    rebalance(bench.tree, "r")
+    bench.begin("ab", "w1", "w2")
     tree, incarnation = bench.workers["w2"]
     tree.store.set(tree.paths.live(incarnation), encode(Live(leaving=True)), -1)
     assert bench.look().needed
@@ -269,10 +255,7 @@ def test_who_says_goodbye_is_drained_first(bench: Bench) -> None:
 
 
 def test_what_runs_record_becomes_load_once(bench: Bench) -> None:
-    bench.keys("a", "b")
-    bench.look()
-    bench.join("w1")
-    rebalance(bench.tree, "r")
+    bench.begin("ab", "w1")
     for key, rows in (("a", 9000), ("b", 3000)):
         record = Checkpoint(offset=1, token=1, run_id="r", rows=rows, seconds=1.0)
         bench.store.create(bench.tree.paths.checkpoint(f"p:{key}"), encode(record))

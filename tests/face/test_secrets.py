@@ -28,7 +28,7 @@ from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.rebalance import observe
 from rota.settings import Settings
-from tests.guarded import ROLES, Authority, Guarded, jaas, password, served
+from tests.guarded import ROLES, Guarded, guard, password
 from tests.waiting import wait_until
 
 names = Names()
@@ -55,27 +55,8 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     """Certificates whose keys have a password, and a server that wants one and a password too."""
     folder = tmp_path / "kept"
     folder.mkdir()
-    pki = Authority(folder)
-    for name in ("server", *ROLES):
-        pki.sign(name)
-    for role in ROLES:
-        key = folder / f"{role}.key"
-        locked = [
-            "openssl",
-            "ec",
-            "-in",
-            str(key),
-            "-aes256",
-            "-passout",
-            f"pass:{MARKS['ROTA_ZOOKEEPER_KEY_PASSWORD']}",
-        ]
-        subprocess.run([*locked, "-out", str(key)], check=True, capture_output=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={jaas(folder)}")
-        server, secure = served(folder / "data", pki)
-        server.start()
-    yield Guarded(server, secure, pki)
-    server.stop()
+    with guard(folder, MARKS["ROTA_ZOOKEEPER_KEY_PASSWORD"]) as server:
+        yield server
 
 
 def environment(guarded: Guarded, role: str, folder: Path) -> dict[str, str]:

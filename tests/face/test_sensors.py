@@ -1,8 +1,6 @@
 """The sensors against a real ZooKeeper: they compare and remember nothing, and never launch twice."""
 
 import json
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,96 +9,10 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from rota.catalog import load
-from rota.coordination.client import connect
-from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.group_state import GroupState
-from rota.coordination.membership import join
-from rota.coordination.ownership import claim
-from rota.coordination.parking import park
-from rota.coordination.records import Live
-from rota.dagster.assets import checks
-from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import polling, runs
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import LogEntry
-from rota.errors import Unavailable
-from rota.ids import dagster_name
 from rota.rebalance import rebalance
-from tests.waiting import wait_until
-
-names = Names()
-
-FILE = """
-from rota import Pipeline, delta, files
-pipeline = Pipeline(
-    source=files("{folder}/{name}", format="json", schema="n int", settle=0), table=delta("{folder}/t-{name}"),
-    group="{group}",
-)
-"""
-
-
-class Desk:
-    """A group of its own in the shared ZooKeeper, the definitions of two pipelines in it, and an instance."""
-
-    def __init__(self, hosts: str, folder: Path, instance: dg.DagsterInstance) -> None:
-        self.hosts, self.folder, self.instance = hosts, folder, instance
-        self.group = f"g{uuid.uuid4().hex[:8]}"
-        (folder / "pipelines").mkdir()
-        for name in ("p", "q"):
-            text = FILE.format(folder=folder, name=name, group=self.group)
-            (folder / "pipelines" / f"{name}.py").write_text(text)
-        self.catalog = load(folder / "pipelines")
-        self.repository = compose(self.catalog).get_repository_def()
-        self.stores = [connect(hosts, 5)]
-        self.tree = GroupState(self.stores[0], self.group)
-        assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
-        self.tree.found()
-        self.instance.report_runless_asset_event(
-            checks.check_files(names.membership(self.group), {})
-        )  # of an earlier tick
-
-    def land(self, *keys: str, pipeline: str = "p") -> None:
-        for key in keys:
-            (self.folder / pipeline / key).mkdir(parents=True, exist_ok=True)
-            (self.folder / pipeline / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": 1}) + "\n")
-
-    def join(self, worker: str) -> str:
-        self.stores.append(connect(self.hosts, 5))
-        return join(GroupState(self.stores[-1], self.group), worker, Live())
-
-    def own(self, incarnation: str) -> None:
-        """What the agent would claim by its target."""
-        target = self.tree.target(incarnation.partition("@")[0])
-        for partition in target.partitions if target else ():
-            claim(self.tree, incarnation, partition, self.tree.owned((partition,))[partition].version)
-
-    def tick(self, sensor: str, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-        with dg.build_sensor_context(
-            instance=self.instance,
-            cursor=cursor,
-            repository_def=self.repository,
-            resources={"rota_zookeeper": ZooKeeperResource(hosts=self.hosts)},
-        ) as context:
-            return self.repository.get_sensor_def(sensor)(context)
-
-    def membership(self) -> dg.SensorResult | dg.SkipReason:
-        return self.tick(dagster_name(self.group, "membership"))
-
-    def run(self, job: str, status: Status, **tags: str) -> dg.DagsterRun:
-        given = {name.replace("__", "/"): value for name, value in tags.items()}
-        return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=given)
-
-
-@pytest.fixture
-def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(polling, "WINDOW", 0.0)
-    with dg.DagsterInstance.ephemeral() as instance:
-        desk = Desk(zookeeper.hosts, tmp_path, instance)
-        yield desk
-        for store in desk.stores:
-            store.close()
+from tests.face.desk import Desk, names, ready
 
 
 def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,23 +134,6 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -
     assert "failed" in str(resting.skip_message)
 
 
-def test_no_zookeeper_is_one_clear_line_and_never_no_workers(desk: Desk) -> None:
-    desk.hosts = "127.0.0.1:1"
-    with pytest.raises(Unavailable, match="Start one with `rota up`"):
-        desk.membership()
-
-
-def ready(desk: Desk) -> dict[str, str]:
-    """Two workers that own what they should; worker -> incarnation."""
-    desk.land("a", "b", "c")
-    incarnations = {worker: desk.join(worker) for worker in ("w1", "w2")}
-    desk.membership()
-    rebalance(desk.tree, "r")
-    for incarnation in incarnations.values():
-        desk.own(incarnation)
-    return incarnations
-
-
 def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk: Desk) -> None:
     incarnations = ready(desk)
     asked = desk.tick("p__backlog")
@@ -305,73 +200,3 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
     assert {r.tags["rota/incarnation"] for r in again.run_requests} == set(incarnations.values())
-
-
-def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
-    """What a tick of the checks' sensor tells, as the daemon stores it: name -> (passed, severity); and the cursor."""
-    found = desk.tick("p__checks", cursor)
-    assert isinstance(found, dg.SensorResult)
-    told = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
-    for event in told:
-        assert event.asset_check_key in desk.repository.asset_graph.asset_check_keys
-        desk.instance.report_runless_asset_event(event)
-    return {one.check_name: (one.passed, one.severity.value) for one in told}, found.cursor
-
-
-def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No run looks: runs of a pipeline at which nobody works do not come."""
-    ready(desk)
-    first, cursor = report(desk)
-    assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"], names)}
-    assert all(passed for passed, _ in first.values())
-    assert report(desk, cursor)[0] == {}, "what the page shows is not told again"
-    park(desk.tree, "p:a", "the transform raised", retry_after=5)
-    assert report(desk, cursor)[0] == {"none_parked": (False, "WARN")}
-    park(desk.tree, "p:b", "the schema is wrong")
-    (desk.folder / "p" / "beside.json").write_text("{}")
-    assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR"), "none_left_out": (False, "ERROR")}
-    for store in desk.stores[1:]:
-        store.close()
-    told, cursor = report(desk, cursor)
-    assert told == {}, "a hand-over has its time"
-    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
-    assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
-
-
-def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(desk: Desk) -> None:
-    """The cards said "0 / 1 Passed" beside a green tick."""
-    ready(desk)
-    _, cursor = report(desk)
-    made = dg.AssetMaterialization(names.records("p"), partition="p:a")
-    desk.instance.report_runless_asset_event(made)
-    again, cursor = report(desk, cursor)
-    assert set(again) == {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
-    wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
-
-
-def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pass of the next run hid the failure of the one before: each looked at its own keys."""
-    ready(desk)
-
-    def entry(version: int, partition: str, start: int, end: int) -> LogEntry:
-        return LogEntry(
-            version, 0.0, "commit", "g", "c", "r", "a", 1, {partition: 1}, {partition: (start, end)}, {}, {}, 0
-        )
-
-    log = [entry(1, "p:a", 0, 1), entry(2, "p:a", 5, 6)]
-    monkeypatch.setattr(
-        FencedTable, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since)
-    )
-    told, cursor = report(desk)
-    assert told["no_gap"] == (False, "ERROR")
-    log += [entry(v, "p:b", v, v + 1) for v in range(3, 2000)]
-    told, cursor = report(desk, cursor)
-    assert told == {}, "it is on the page, and stays"
-    log += [entry(2000, "p:b", 2000, 2001)]
-    assert report(desk, cursor)[0] == {}
-    del log[:]
-    assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table stands there"

@@ -1,11 +1,12 @@
 """What is installed and what is shown: the wheel holds one package, the root is the user's own card."""
 
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
-from tests.face.scratch import plain_environment, write_project
+from tests.face.scratch import OF_DG, plain_environment, write_project
 
 ROOT = Path(__file__).parents[2]
 CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
@@ -56,3 +57,23 @@ def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(insta
     assert "staging__flights__consume" in jobs.split()
     assert all(sensor.startswith("staging__") for sensor in sensors.split())
     assert {"staging__default__membership", "staging__flights__backlog"} <= set(sensors.split())
+
+
+def test_a_project_of_dg_scaffolds_the_component_and_checks_its_definitions(installed: Path, tmp_path: Path) -> None:
+    """The YAML of docs/dagster.md, but for the depth of its folder."""
+    project = write_project(tmp_path, OF_DG)
+    environ = plain_environment(installed, tmp_path / "home")
+    environ["PYTHONPATH"] = os.pathsep.join((environ["PYTHONPATH"], str(project / "src")))
+
+    def dg(*words: str) -> str:
+        command = [str(Path(sys.executable).parent / "dg"), *words]
+        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    dg("scaffold", "defs", "rota.dagster.PipelinesComponent", "flights")
+    yaml = project / "src" / "mine" / "defs" / "flights" / "defs.yaml"
+    assert yaml.read_text().startswith("type: rota.dagster.PipelinesComponent")
+    attributes = "attributes: {pipelines: ../../../../pipelines, key_prefix: staging}\n"
+    yaml.write_text(f"type: rota.dagster.PipelinesComponent\n{attributes}")
+    assert "All definitions loaded successfully" in dg("check", "defs")

@@ -4,7 +4,6 @@ One seed, one history. `HandOver(seed, faults=True).play()` returns the world; `
 `python -m tests.sim.handover SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
 """
 
-import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,16 +26,13 @@ from rota.sim.stage import Stage
 from rota.sim.timeline import Life, Process
 from rota.sim.worker import WorkerProcess
 from rota.sim.world import Timing
+from tests.sim.handover_faults import Faults
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
 LASTING = Terms(linger=2.0, max_run=15.0)
 CAP = 3  # any two of the workers can hold everything
 TEAM = tuple(Worker(f"w{n}", max_partitions=CAP) for n in (1, 2, 3))
 PARTITIONS = tuple(f"s:{n}" for n in range(5))
-KINDS = (
-    *("kill", "kill", "pause", "pause", "long pause", "long pause", "hang", "expire", "lose", "disconnect", "table"),
-    *("twin", "unlive", "hurry"),  # of agents only
-)
 RUDE = ("fenced", "forced", "broken", "outrun", "refused")  # what never happens without a fault
 
 
@@ -78,11 +74,11 @@ class HandOver(Stage):
         self.restless, self.poisoned, self.longest_batch = restless, poisoned, longest_batch
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
-        self._broken: str | None = None  # what becomes of the next commit's call
         how = "" if faults else " --no-faults"
         again = f"PYTHONPATH=. python -m tests.sim.handover {seed}{how}"
         super().__init__(PARTITIONS, TEAM, TIMING, Random(seed), parts, again)
-        self.timeline.strike = self._strike
+        self.faults = Faults(self, self.rate)
+        self.timeline.strike = self.faults.strike
         self.checker.log.parked_by = lambda reason: self.launched.get(reason.split()[1], "") if faults else ""
         self.launched: dict[str, str] = {}  # run -> its incarnation
         self.struck: dict[Process, tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]] = {}
@@ -119,9 +115,8 @@ class HandOver(Stage):
         return self.rng.choice(sorted(ranges)) if bad else None
 
     def table_fault(self) -> str | None:
-        """What was struck."""
-        fault, self._broken = self._broken, None
-        return fault
+        """See `Faults`."""
+        return self.faults.take_table_fault()
 
     def cap_of(self, worker: str) -> int | None:
         """The same for all."""
@@ -200,6 +195,10 @@ class HandOver(Stage):
         self._count_refusals(run.store)
         self.struck[run.process] = (told.run_id, run.store, run)
 
+    def launch_again(self, run: RunProcess) -> None:
+        """The retry of a run that died: it is told the same."""
+        self.launch(Launch(run.run_id, run.incarnation, run.partitions))
+
     def _count_refusals(self, store: MemoryStore) -> None:
         """Counts the checkpoints and parks that were refused."""
         send = store.multi
@@ -213,75 +212,10 @@ class HandOver(Stage):
 
         store.multi = multi  # type: ignore[method-assign]
 
-    # --- faults
-
-    def _strike(self, process: Process) -> None:
-        """Now and then a fault before a step of an agent or a run, of a kind that suits it."""
-        if process not in self.struck or self.now >= self.churn or self.rng.random() >= self.rate:
-            return
-        name, store, who = self.struck[process]
-        kind = self.rng.choice(KINDS)
-        if kind in ("twin", "unlive", "hurry") and not isinstance(who, WorkerProcess):
-            kind = "pause"
-        self.count("faults")
-        self.tell(f"{kind} {name}")
-        if kind == "kill":
-            self._kill(process)
-        elif kind in ("pause", "long pause"):
-            seconds = self.rng.uniform(0.1, 2.0) if kind == "pause" else self.rng.uniform(0.7, 4) * TIMING.session
-            process.frozen_until = self.now + seconds
-            if seconds > 0.7 * TIMING.session:
-                self._expire_soon(store)
-        elif kind == "hang":  # it does nothing, but something keeps its session
-            process.frozen_until = self.now + self.rng.uniform(0.5, 2) * TIMING.max_shutdown
-        elif kind == "table":
-            self._broken = self.rng.choice(("before", "after"))
-        elif isinstance(who, WorkerProcess) and kind in ("twin", "unlive", "hurry"):
-            self._harass(who, kind)
-        else:
-            self._hurt(store, kind)
-
-    def _harass(self, worker: WorkerProcess, kind: str) -> None:
-        """A second process of its id; or somebody removes its live node, or tells it twice to leave."""
-        if kind == "twin":
-            self.join(worker.spec.id)
-        elif kind == "hurry":
-            worker.agent.leave(hurry=True)
-            self.timeline.after(self.rng.uniform(2, 8), lambda: self.join(worker.spec.id, only=True))
-        elif worker.incarnation is not None:
-            with contextlib.suppress(Conflict):
-                self.reader.store.delete(self.reader.paths.live(worker.incarnation))
-
-    def _hurt(self, store: MemoryStore, kind: str) -> None:
-        if kind == "expire":
-            self.server.expire(store.session)
-        elif kind == "lose":
-            self.rng.choice((store.lose_reply, store.lose_request))()
-        else:
-            seconds = self.rng.uniform(0.1, 1.5) * TIMING.session
-            self.rng.choice((store.disconnect, store.cut))()
-            self.timeline.after(seconds, store.reconnect)
-            if seconds > 0.8 * TIMING.session:
-                self._expire_soon(store)
-
-    def _kill(self, process: Process) -> None:
-        """kill -9; somebody starts it again, or not."""
-        _, store, who = self.struck[process]
-        self.kill(process, store, self.rng.uniform(0.7, 1.0) * TIMING.session)
-        if isinstance(who, WorkerProcess):
-            again: Callable[[], None] = lambda: self.join(who.spec.id, only=True)  # noqa: E731
-            self.timeline.after(self.rng.uniform(0.2, 3 * TIMING.session), again)
-        elif isinstance(who, RunProcess) and self.rng.random() < 0.5:
-            told = Launch(who.run_id, who.incarnation, who.partitions)
-            self.timeline.after(self.rng.uniform(0.5, 2 * TIMING.session), lambda: self.launch(told))
-
-    def _expire_soon(self, store: MemoryStore) -> None:
-        self.expire_later(store.session, self.rng.uniform(0.7, 1.0) * TIMING.session)
-
     def _heal(self) -> None:
         """No more faults: everybody wakes, and each worker has an agent."""
         self.tell("heal")
-        self._broken = None
+        self.faults.of_table = None
         for _, store, who in self._alive():
             who.process.frozen_until = min(who.process.frozen_until, self.now)
             store.reconnect()

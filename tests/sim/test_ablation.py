@@ -60,7 +60,7 @@ def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
 
 def test_a_target_beyond_the_cap_that_its_plan_has_read_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation(world("crash"))
-    monkeypatch.setattr(simulation.checker, "check_plan", lambda _: simulation.checker._caps.update(w01=1))
+    monkeypatch.setattr(simulation.checker, "check_plan", lambda _: simulation.checker.caps.update(w01=1))
     with pytest.raises(Violation, match=r"cap at .* w01 shall hold \d+ partitions, its cap is 1"):
         simulation.run()
 

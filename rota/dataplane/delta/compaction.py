@@ -34,11 +34,11 @@ def compact(table: Path) -> int:
     try:
         handle = open_table(table)
         files = pa.table(handle.get_add_actions()).select(["path", "size_bytes"]) if handle else None
-        size = _target(files["size_bytes"]) if files else 0
+        size = choose_target(files["size_bytes"]) if files else 0
         if handle is None or files is None or not size:
             return 0
         small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
-        if not all(_plain(resolve_path(table, path)) for path in small):
+        if not all(is_plain(resolve_path(table, path)) for path in small):
             log.warning("table=%s not_compacted=its files hold times that other readers take for others", table)
             return 0
         said = handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
@@ -48,7 +48,7 @@ def compact(table: Path) -> int:
         return 0
 
 
-def _target(sizes: pa.ChunkedArray) -> int:
+def choose_target(sizes: pa.ChunkedArray) -> int:
     """The size up to which files are put together, into files of that size; 0: they stay as they are."""
     small = np.sort(sizes.filter(pc.less_equal(sizes, LARGE)).to_numpy())
     much = np.cumsum(small) > ONCE + EACH * np.arange(1, len(small) + 1)
@@ -56,7 +56,7 @@ def _target(sizes: pa.ChunkedArray) -> int:
     return size if np.searchsorted(small, size, side="right") >= FEW else 0
 
 
-def _plain(file: Path) -> bool:
+def is_plain(file: Path) -> bool:
     """Whether its dates and times are those that stand there. INT96 holds times that delta-rs cannot, and what Spark wrote
     by its old calendar says so in the footer, which delta-rs drops; both are settings that a pipeline may choose."""
     said = pq.read_metadata(file)

@@ -116,7 +116,7 @@ class FencedTable:
         """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
         that a RESTORE took; empty if nothing."""
         table = self.open()
-        if table is None or (found := self._find_foreign_commit(table)) is None:
+        if table is None or (found := self.find_foreign_commit(table)) is None:
             return {}
         past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
@@ -127,7 +127,8 @@ class FencedTable:
             for p, of in spans.items()
         }
 
-    def _find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
+    def find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
+        """The newest commit of somebody else that changed rows and was not adopted, if any."""
         return None if self.editable else find_foreign_commit(self.path, table)
 
     def _explain_foreign(self, found: ForeignCommit) -> str:
@@ -147,7 +148,7 @@ class FencedTable:
             self.check_owner(table)
             self._check_untouched(table)
             seen = {p: table.transaction_version(self._token_id(p)) for p in tokens}
-            newer = self._find_newer(seen, tokens)
+            newer = self.find_newer(seen, tokens)
             mine = {p: t for p, t in tokens.items() if p not in newer}
             heard = {
                 p: table.transaction_version(self._offset_id(p)) for p in (*mine, *(starts.keys() - tokens.keys()))
@@ -164,7 +165,7 @@ class FencedTable:
                 check_lost_race(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no claim in {TRIES} tries. Too many writers at once; try again")
 
-    def _find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
+    def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
         """The tokens that the table has seen and that are above these."""
         return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
 
@@ -173,7 +174,7 @@ class FencedTable:
         table = self.open_existing()
         self.check_owner(table)
         self._check_untouched(table)
-        self._check_unmoved(table, claimed, partitions)
+        self.check_unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
         return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
@@ -190,7 +191,7 @@ class FencedTable:
             claimed = self._widen(claimed, batch)
             table = claimed.snapshot
             assert isinstance(table, DeltaTable)
-            self._check_same_copy(claimed)
+            self.check_same_copy(claimed)
             self.check_on_disk(batch.files)
             said, moves = self.describe(batch, claimed.tokens), self._moves(batch, claimed.tokens)
             write = partial(self._write, table, batch.files, moves, said)
@@ -233,7 +234,7 @@ class FencedTable:
         for _ in range(TRIES):
             table = self.open_existing()
             self._check_adoptable_handle(table)
-            if self.owner.owns(table) and not self._find_foreign_commit(table):
+            if self.owner.owns(table) and not self.find_foreign_commit(table):
                 return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
             wanted = [*self.owner.taken((count_adoptions(table) or 0) + 1), *self._carry_former(table)]
             try:
@@ -303,7 +304,7 @@ class FencedTable:
                 f"written; try again"
             )
 
-    def _check_same_copy(self, claimed: TableClaim) -> None:
+    def check_same_copy(self, claimed: TableClaim) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
         if read_entry(self.path, claimed.version) != claimed.entry:
             raise EnvironmentFailed(
@@ -312,7 +313,7 @@ class FencedTable:
             )
 
     def _check_untouched(self, table: DeltaTable) -> None:
-        if found := self._find_foreign_commit(table):
+        if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
 
     def _widen(self, claimed: TableClaim, batch: Batch) -> TableClaim:
@@ -346,7 +347,8 @@ class FencedTable:
         """The version after `since` that carries this commit id."""
         return next((one.version for one in self.read_log(since) if one.commit == commit), None)
 
-    def _check_unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+    def check_unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """Raises Fenced where a token, OffsetGap where an offset is not the one of the claim any more."""
         newer = tuple(p for p in partitions if table.transaction_version(self._token_id(p)) != claimed.tokens[p])
         if newer:
             seen = {p: table.transaction_version(self._token_id(p)) for p in newer}

@@ -73,7 +73,7 @@ def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
         ]
         stands = _stands(main, partitions)
         _try_commit(
-            former, table, [], [*moves, *_moves(former, stands)], _describe_rename(former, "renaming", old, new)
+            former, table, [], [*moves, *make_moves(former, stands)], _describe_rename(former, "renaming", old, new)
         )
     raise EnvironmentFailed(f"{main.path}: not begun in {TRIES} tries. Stop the group's runs and try again")
 
@@ -106,7 +106,7 @@ def finish_rename(ledger: FencedTable, old: str, partitions: Iterable[str]) -> N
             actions += [removed, make_add_action(written[path])]
         ledger.check_on_disk(written.values())
         moves = [*ledger.owner.taken((count_adoptions(table) or 0) + 1), Transaction(RENAMING, 0)]
-        moves += _moves(ledger, _merge_positions(read_renamed_positions(ledger, old, partitions), ledger))
+        moves += make_moves(ledger, _merge_positions(read_renamed_positions(ledger, old, partitions), ledger))
         _try_commit(ledger, table, actions, moves, _describe_rename(ledger, "rename", old, new))
     raise EnvironmentFailed(f"{ledger.path}: not renamed in {TRIES} tries. Stop who writes to it and try again")
 
@@ -118,7 +118,8 @@ def _merge_positions(stands: dict[str, Position], ledger: FencedTable) -> dict[s
     return {p: replace(one, token=max(one.token or 0, was[p].token or 0)) for p, one in known.items()}
 
 
-def _moves(ledger: FencedTable, stands: Mapping[str, Position]) -> list[Transaction]:
+def make_moves(ledger: FencedTable, stands: Mapping[str, Position]) -> list[Transaction]:
+    """What sets the token and the offset of each partition to where it stands."""
     return [move for p, one in stands.items() for move in ledger.position_moves(p, one)]
 
 

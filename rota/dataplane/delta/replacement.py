@@ -35,7 +35,7 @@ Said = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class Room:
     """What makes room for the batch: `actions` on any version in which just the files `holding` may hold rows of its
     ranges. `kept` are the files written for what else was in those."""
 
@@ -51,9 +51,9 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
     for _ in range(TRIES):
         table = _fitting(ledger, batch)
         first = table.version() if first is None else first
-        if room is None or not _fits(room, table, batch):
+        if room is None or not fits(room, table, batch):
             _discard(ledger, room)
-            room = _making_room(table, ledger, batch)
+            room = make_room(table, ledger, batch)
         ledger.check_on_disk((*batch.files, *room.kept))
         actions = [*room.actions, *map(make_add_action, batch.files)]
         properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
@@ -113,7 +113,7 @@ def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> Delta
     return _fitting(ledger, batch, follow=follow)
 
 
-def _making_room(table: DeltaTable, ledger: FencedTable, batch: Batch) -> _Room:
+def make_room(table: DeltaTable, ledger: FencedTable, batch: Batch) -> Room:
     """Removes each file that holds rows of the ranges, and adds what else was in it (a compacted file holds more)."""
     now = int(time.time() * 1000)
     holding = _holding(table, batch)
@@ -128,15 +128,15 @@ def _making_room(table: DeltaTable, ledger: FencedTable, batch: Batch) -> _Room:
         if left := _written(ledger, batch, rows.filter(pc.invert(gone))):
             actions.append(make_add_action(left))
             kept.append(left)
-    return _Room(frozenset(holding), tuple(actions), tuple(kept))
+    return Room(frozenset(holding), tuple(actions), tuple(kept))
 
 
-def _fits(room: _Room, table: DeltaTable, batch: Batch) -> bool:
+def fits(room: Room, table: DeltaTable, batch: Batch) -> bool:
     """Whether what was planned on an older version does the same on this one: a file never changes under its name."""
     return room.holding == _holding(table, batch).keys()
 
 
-def _discard(ledger: FencedTable, room: _Room | None) -> None:
+def _discard(ledger: FencedTable, room: Room | None) -> None:
     """The files of a plan that surely lost its race: nothing names them."""
     for file in room.kept if room else ():
         (ledger.path / file.path).unlink(missing_ok=True)

@@ -28,6 +28,13 @@ class PipelineTable(FencedTable):
         """See `Table.append`."""
         return replacement.append_rows(self, batch)
 
+    def read_stamp(self) -> int | None:
+        """What is another number after each commit, read without opening the table; None where there is no table."""
+        try:
+            return (self.path / "_delta_log").stat().st_mtime_ns
+        except OSError:
+            return None
+
     def compact(self, version: int) -> None:
         """See `Table.compact`."""
         if is_due(version):

@@ -36,7 +36,7 @@ RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
-_READ: dict[Path, dict[str, IndexFile]] = {}  # index -> its files as read; only those that the table still names
+READ: dict[Path, dict[str, IndexFile]] = {}  # index -> its files as read; only those that the table still names
 Ranges = Mapping[str, tuple[int, int]]
 New = Callable[[str, frozenset[str]], "list[LandedFile] | None"]
 
@@ -129,7 +129,7 @@ class FileIndex:
         """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
         for _ in range(TRIES):
             table = open_table(self.path)
-            if table is None or not (actions := self._rewrite_renewed(table, partitions)):
+            if table is None or not (actions := self.rewrite_renewed(table, partitions)):
                 return
             if self._swap(table, actions):
                 return
@@ -146,20 +146,21 @@ class FileIndex:
             late = [
                 Transaction(f"rota/{p}/index", 0) for p in sorted(known)
             ]  # whoever gives offsets meanwhile conflicts
-            self._swap(table, self._rewrite_renamed(table, old, new), [Transaction(RENAMED, number), *late])
+            self._swap(table, self.rewrite_renamed(table, old, new), [Transaction(RENAMED, number), *late])
         raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
 
-    def _rewrite_renamed(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+    def rewrite_renamed(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+        """Each file of the index again, with the rows of the old name alone, under the new one."""
         actions: list[AddAction | RemoveAction] = []
-        for said, file in self._read_named_files(table):
+        for said, file in self.read_named_files(table):
             for rows in self._read_between([file], _everything(file), SCHEMA.names):
                 kept = rows.filter(pc.starts_with(rows["partition"], partition_id(old, "")))
                 ids = pa.array([rename_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
-                actions += self._write_files(kept.set_column(0, SCHEMA.field(0), ids), change=True)
+                actions += self.write_files(kept.set_column(0, SCHEMA.field(0), ids), change=True)
             actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
         return actions
 
-    def _read_named_files(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
+    def read_named_files(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
         """What the log says of each file of the index, and the file."""
         return zip(pa.table(table.get_add_actions()).to_pylist(), self._read_files(table), strict=True)
 
@@ -179,13 +180,13 @@ class FileIndex:
 
     def _read_files(self, table: DeltaTable | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
-        known = _READ.get(self.path, {})
+        known = READ.get(self.path, {})
         names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
         try:
             found = {name: known[name] if name in known else read_file(resolve_path(self.path, name)) for name in names}
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
-        _READ[self.path] = found
+        READ[self.path] = found
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
@@ -206,19 +207,19 @@ class FileIndex:
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
 
-    def _rewrite_renewed(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+    def rewrite_renewed(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
         """Each file of the index that says something else of a renewed file, written anew."""
         actions: list[AddAction | RemoveAction] = []
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
         ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
-        for said, file in self._read_named_files(table):
+        for said, file in self.read_named_files(table):
             if next(self._read_between([file], ranges, ("partition",)), None) is None:
                 continue
             rows = next(self._read_between([file], _everything(file), SCHEMA.names)).to_pylist()
             now = [self._row_now(row, renewed) for row in rows]
             if now != rows:
                 removed = RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"])
-                actions += [removed, *self._write_files(pa.Table.from_pylist(now, SCHEMA), change=True)]
+                actions += [removed, *self.write_files(pa.Table.from_pylist(now, SCHEMA), change=True)]
         return actions
 
     def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, LandedFile]]) -> dict[str, Any]:
@@ -228,7 +229,7 @@ class FileIndex:
     def _take_renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
         return self.renewed.get(partition, {}).get(ordinal, was)
 
-    def _moves(self, counts: Mapping[str, int]) -> list[Transaction]:
+    def make_moves(self, counts: Mapping[str, int]) -> list[Transaction]:
         """What makes the append of one partition's files a compare-and-set."""
         return [Transaction(f"rota/{p}/index", count) for p, count in counts.items()]
 
@@ -239,9 +240,9 @@ class FileIndex:
             for i, f in enumerate(files)
         ]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
-        moved = self._moves({p: counts[p] + len(files) for p, files in found.items() if files})
+        moved = self.make_moves({p: counts[p] + len(files) for p, files in found.items() if files})
         try:
-            actions = self._write_files(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
+            actions = self.write_files(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
             table.create_write_transaction(
                 actions, "append", table.schema(), partition_by=[], commit_properties=properties
@@ -271,7 +272,7 @@ class FileIndex:
             ) from error
         return True
 
-    def _write_files(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
+    def write_files(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
         """Files of the index with these rows, which nobody sees yet."""
         actions = []
         for start in range(0, rows.num_rows, LARGE):
@@ -287,7 +288,7 @@ class FileIndex:
         if table is None or len(self._read_files(table)) <= MANY:
             return
         small, rows = [], 0
-        for one, file in sorted(self._read_named_files(table), key=lambda pair: pair[1].rows):
+        for one, file in sorted(self.read_named_files(table), key=lambda pair: pair[1].rows):
             rows += file.rows
             if file.rows >= LARGE or rows > 2 * LARGE:
                 break
@@ -299,7 +300,7 @@ class FileIndex:
         ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
         now = int(time.time() * 1000)
         removed = [RemoveAction(one["path"], False, now, size=one["size_bytes"]) for _, one in small]
-        self._swap(table, [*removed, *self._write_files(merged, change=False)])
+        self._swap(table, [*removed, *self.write_files(merged, change=False)])
 
 
 def explain_without_copy(folder: Path) -> str:

@@ -122,7 +122,7 @@ class FilesSource:
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
-        return self.index.latest(partitions, self._find_new)
+        return self.index.latest(partitions, self.find_new)
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_assigned_ends`."""
@@ -130,7 +130,7 @@ class FilesSource:
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`."""
-        return self.index.extend(partitions, self._find_new)
+        return self.index.extend(partitions, self.find_new)
 
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Source.explain_lost`."""
@@ -195,7 +195,7 @@ class FilesSource:
         rested = {
             f.path for f in listing.list_rested(self.root, folder, frozenset(), self.declared.settle, self.clock())
         }
-        now = {o: self._read_state(files[o]) for o in offsets if files[o].path not in rested}
+        now = {o: self.read_state(files[o]) for o in offsets if files[o].path not in rested}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
         return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
 
@@ -224,9 +224,9 @@ class FilesSource:
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
             place = staging.escape(stage)
-            frame = reader.options(**self._make_options()).load(place)
+            frame = reader.options(**self.make_options()).load(place)
             self._check_columns(frame.columns, ranges)
-            self._check_one_a_line(spark, place)
+            self.check_one_a_line(spark, place)
             yield restore_ids(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -279,7 +279,7 @@ class FilesSource:
             return "a field is not of its declared type"
         return "a field is not of its declared type, or the number of fields is wrong"
 
-    def _make_options(self) -> dict[str, str]:
+    def make_options(self) -> dict[str, str]:
         """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
         safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
         text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
@@ -287,7 +287,7 @@ class FilesSource:
         kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
         return {**safe, **strict, **self.declared.options, **kept}
 
-    def _find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
+    def find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
         try:
             return self._list_rested(partition, known)
@@ -320,7 +320,7 @@ class FilesSource:
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
         for offset, file in enumerate(files[start:end], start):
-            now = self._read_state(file)
+            now = self.read_state(file)
             if now is None and not self._is_mounted():
                 raise EnvironmentFailed(
                     f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
@@ -332,7 +332,7 @@ class FilesSource:
                 return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
         return ""
 
-    def _read_state(self, file: LandedFile) -> LandedFile | None:
+    def read_state(self, file: LandedFile) -> LandedFile | None:
         """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
         path = self.root / file.path
         try:
@@ -346,7 +346,7 @@ class FilesSource:
     def _read_state_or(self, file: LandedFile) -> LandedFile:
         """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""
         try:
-            return self._read_state(file) or file
+            return self.read_state(file) or file
         except OSError:
             return file
 
@@ -372,7 +372,7 @@ class FilesSource:
                         partition=partition,
                     )
 
-    def _check_one_a_line(self, spark: "SparkSession", place: str) -> None:
+    def check_one_a_line(self, spark: "SparkSession", place: str) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
         its first value would be in no table."""
         if self.declared.format != "json":
@@ -383,7 +383,7 @@ class FilesSource:
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
         texts = reader.text(place, wholetext=self._multiline)
-        found = lines.find_joined(texts, self.declared.schema, self._make_options())
+        found = lines.find_joined(texts, self.declared.schema, self.make_options())
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], bytes(one[2]).decode(errors="replace")

@@ -62,7 +62,7 @@ class QueueSource:
     table: PipelineTable
     stage: Path
     _link: Link | None = None
-    _inboxes: dict[str, Inbox] = field(default_factory=dict)
+    inboxes: dict[str, Inbox] = field(default_factory=dict)
     _strays: list[Stray] = field(default_factory=list)
     _came: Condition = field(default_factory=Condition)
 
@@ -126,8 +126,8 @@ class QueueSource:
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`: takes messages. The publisher has numbered them."""
         starts, ends = self._read_starts(partitions), self.read_ends(partitions)
-        self._fetch({p: starts[p] for p in partitions if p not in self._inboxes and ends[p] > starts[p]})
-        found = {p: self._inboxes[p] for p in partitions if p in self._inboxes}
+        self._fetch({p: starts[p] for p in partitions if p not in self.inboxes and ends[p] > starts[p]})
+        found = {p: self.inboxes[p] for p in partitions if p in self.inboxes}
         known = {p: one.read_end() for p, one in found.items() if one.came >= one.awaited or one.read_end() > ends[p]}
         return {**{p: ends[p] for p in partitions}, **known}
 
@@ -138,34 +138,32 @@ class QueueSource:
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`: one job. Where the next message is missing, its range is that message: it is found
         broken."""
-        held = {p: self._inboxes[p].end if p in self._inboxes else at for p, at in starts.items()}
+        held = {p: self.inboxes[p].end if p in self.inboxes else at for p, at in starts.items()}
         job = {p: (at, max(held[p], at + 1)) for p, at in starts.items() if at < ends[p]}
         return (job,) if job else ()
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: where not every message of the range is held."""
-        self._fetch({p: start for p, (start, _) in ranges.items() if p not in self._inboxes}, ranges)
+        self._fetch({p: start for p, (start, _) in ranges.items() if p not in self.inboxes}, ranges)
         return {
-            p: self._explain_hole(p, start)
-            for p, (start, end) in ranges.items()
-            if not self._inboxes[p].has(start, end)
+            p: self._explain_hole(p, start) for p, (start, end) in ranges.items() if not self.inboxes[p].has(start, end)
         }
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
         """See `Source.acknowledge`."""
         link = self._link
         with self._came:
-            done = {p: tuple(self._inboxes[p].drop_below(at)) for p, at in offsets.items() if p in self._inboxes}
+            done = {p: tuple(self.inboxes[p].drop_below(at)) for p, at in offsets.items() if p in self.inboxes}
         if tags := tuple(tag for of in done.values() for tag in of):
             if link:
-                link.acknowledge(tags, min((one.read_least_tag() for one in self._inboxes.values()), default=ALL))
+                link.acknowledge(tags, min((one.read_least_tag() for one in self.inboxes.values()), default=ALL))
             log.info("acknowledged=%d queues=%s", len(tags), ",".join(self._queue(p) for p, of in done.items() if of))
 
     def close(self) -> None:
         """See `Source.close`."""
         if self._link:
             self._link.close()
-        self._link, self._inboxes = None, {}
+        self._link, self.inboxes = None, {}
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
@@ -173,7 +171,7 @@ class QueueSource:
         folder = self.stage / attempt
         try:
             for p, (start, end) in ranges.items():
-                frames.stage(folder, p, ((n, self._inboxes[p].bodies[n]) for n in range(start, end)))
+                frames.stage(folder, p, ((n, self.inboxes[p].bodies[n]) for n in range(start, end)))
             yield frames.read_staged(spark, folder, self.declared.schema, self.declared.options)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -184,7 +182,7 @@ class QueueSource:
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `SparkSource.read_records`."""
-        return [frames.decode(self._inboxes[partition].bodies[offset])]
+        return [frames.decode(self.inboxes[partition].bodies[offset])]
 
     def explain_bad(self, raw: str) -> str:
         """See `SparkSource.explain_bad`."""
@@ -226,11 +224,11 @@ class QueueSource:
         if not starts:
             return
         link = self._link = self._link or Link(self.declared.url)
-        self._inboxes |= {p: self._make_inbox(p, at, len(starts), ranges) for p, at in starts.items()}
+        self.inboxes |= {p: self._make_inbox(p, at, len(starts), ranges) for p, at in starts.items()}
         for p, count in self._count_waiting(link, starts).items():
-            self._inboxes[p].awaited = count
-        asked = {p: self._inboxes[p] for p in starts if self._inboxes[p].awaited}
-        link.limit(min(max(2 * self._inboxes[p].room for p in starts), PREFETCH))
+            self.inboxes[p].awaited = count
+        asked = {p: self.inboxes[p] for p in starts if self.inboxes[p].awaited}
+        link.limit(min(max(2 * self.inboxes[p].room for p in starts), PREFETCH))
         consumers = [link.consume(self._queue(p), self._make_taker(p), **self._say_where(starts[p])) for p in asked]
         until, seen = monotonic() + LONGEST, -1
         with self._came:
@@ -258,7 +256,7 @@ class QueueSource:
 
     def _make_taker(self, partition: str) -> Any:
         """What the connection's thread does with a message of the partition's queue."""
-        queue, inbox = self._queue(partition), self._inboxes[partition]
+        queue, inbox = self._queue(partition), self.inboxes[partition]
 
         def take(tag: int, headers: Mapping[str, object], body: bytes) -> None:
             found = self._read_offset(headers, queue)
@@ -288,7 +286,7 @@ class QueueSource:
             )
 
     def _explain_hole(self, partition: str, start: int) -> RotaError:
-        queue, beyond = self._queue(partition), self._inboxes[partition].read_end() - 1
+        queue, beyond = self._queue(partition), self.inboxes[partition].read_end() - 1
         rest = f"those up to {beyond} wait for it" if beyond > start else "others have what waits there"
         return EnvironmentFailed(
             f"{queue} did not give message {start}; {rest}. It comes back once whoever holds it lets go, and is tried again "

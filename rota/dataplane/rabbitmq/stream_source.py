@@ -89,7 +89,7 @@ class StreamSource(QueueSource):
         return seen
 
     def _explain_hole(self, partition: str, start: int) -> RotaError:
-        queue, inbox = self._queue(partition), self._inboxes[partition]
+        queue, inbox = self._queue(partition), self.inboxes[partition]
         if inbox.came and inbox.read_first() > start:
             first = inbox.read_first()
             return SourceChanged(

@@ -92,7 +92,7 @@ class Bisection:
                 break
             elif alone:
                 hopeless = True
-                drawn = min(left, key=lambda job: self._draw(next(iter(job))))
+                drawn = min(left, key=lambda job: self.draw(next(iter(job))))
                 left = [drawn, *(job for job in left if job is not drawn)]
                 left.append({p: r for p, r in ranges.items() if p not in out})
         if waiting:
@@ -119,7 +119,7 @@ class Bisection:
         elif len(ranges) == 1:
             yield from self._bisect(self._shorten(ranges), seconds)
         else:
-            names = sorted(ranges, key=self._draw)
+            names = sorted(ranges, key=self.draw)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
                 yield from self._bisect({p: ranges[p] for p in half}, seconds)
 
@@ -127,7 +127,8 @@ class Bisection:
         """Whether nothing smaller can be tried."""
         return len(ranges) == 1 and not self._shorten(ranges)
 
-    def _draw(self, partition: str) -> bytes:
+    def draw(self, partition: str) -> bytes:
+        """The partition's place in the order in which a run tries them: another one in each run."""
         return sha256(f"{self.run_id} {partition}".encode()).digest()
 
     def _accept(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
@@ -169,7 +170,7 @@ class Bisection:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
             with limit(self.spark, seconds):
-                return self._write(ranges, attempt)
+                return self.write_together(ranges, attempt)
         except Exception as error:
             self.remove(attempt)
             one = next(iter(ranges)) if len(ranges) == 1 else None
@@ -184,7 +185,8 @@ class Bisection:
             return f" in offsets {start} to {end - 1}"
         return f" in offset {start} ({self.source.locate(partition, start)})"
 
-    def _write(self, ranges: Ranges, attempt: str) -> WrittenFiles:
+    def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
+        """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as frame:
             parsed = parsing.parse(frame)
@@ -197,13 +199,13 @@ class Bisection:
             split, rows = columns.split(result), None
             if not kept:
                 split, rows = parsing.count_rows(split)
-            _save(split, self.folder / "main" / "data" / attempt)
+            save(split, self.folder / "main" / "data" / attempt)
             files = footers.read_footers(self.folder / "main", attempt, ranges)
             written = sum(f.rows for f in files)
             if rows:
                 spoken = parsing.read_counts(rows).get(parsing.ROWS, 0)
                 parsing.require_same(spoken, written, "rows that Spark wrote", "its files hold")
-            self._look_again(ranges)
+            self.look_again(ranges)
             tally = self._count(parsed, ranges) if sure else None
             if kept and tally:
                 tally.require_good(written)
@@ -215,7 +217,7 @@ class Bisection:
                 bad.tally.require_good(written)
         return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
 
-    def _look_again(self, ranges: Ranges) -> None:
+    def look_again(self, ranges: Ranges) -> None:
         """Raises the error of a range that changed while it was read."""
         if broken := self.source.find_broken(ranges):
             raise next(iter(broken.values()))
@@ -256,7 +258,8 @@ class Bisection:
             shutil.rmtree(self.folder / table / "data" / attempt, ignore_errors=True)
 
 
-def _save(frame: "DataFrame", folder: Path) -> None:
+def save(frame: "DataFrame", folder: Path) -> None:
+    """Spark writes the frame into files of the folder."""
     plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
     frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
 

@@ -81,7 +81,7 @@ def set_aside(
         split.write.partitionBy(columns.SPLIT).parquet(str(raw))
         footers.name_split_folders(raw)
         for partition in kept:
-            _placed(raw / names.split(partition), table / "data" / attempt, partition, attempt, source)
+            place(raw / names.split(partition), table / "data" / attempt, partition, attempt, source)
     finally:
         shutil.rmtree(raw, ignore_errors=True)
     files = footers.read_footers(table, attempt, ranges)
@@ -135,7 +135,7 @@ def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
     return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {source.explain_bad(raw)}"
 
 
-def _placed(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
+def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     for file in sorted(raw.glob("*.parquet")):

@@ -36,7 +36,7 @@ class QueuesBench:
 
         def make() -> QueueSource:
             assert isinstance(ports.source, QueueSource)
-            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), _inboxes={}, _strays=[]))
+            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), inboxes={}, _strays=[]))
             return self.opened[-1]
 
         return replace(ports, source=make(), reread=lambda _: replace(ports, source=make()))
@@ -96,7 +96,7 @@ class Drain:
             if source.find_broken(job):
                 break
             (start, end) = job["p:a"]
-            inbox = source._inboxes["p:a"]
+            inbox = source.inboxes["p:a"]
             self.committed += [n for n in sorted(inbox.bodies) if start <= n < end]
             ports.main.commit(claimed, batch(ports.main, claimed, ends={"p:a": end}))
             if acknowledge:

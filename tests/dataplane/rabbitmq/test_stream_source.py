@@ -32,7 +32,7 @@ class StreamsBench:
 
         def make() -> StreamSource:
             assert isinstance(ports.source, StreamSource)
-            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), _inboxes={}, _strays=[]))
+            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), inboxes={}, _strays=[]))
             return self.opened[-1]
 
         return replace(ports, source=make(), reread=lambda _: replace(ports, source=make()))
@@ -73,7 +73,7 @@ class TestStreamSource(SourceSuite, SharingSuite):
 def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBench, broker: Broker) -> None:
     with Publisher(broker.url, bench.prefix, 1, streams=True) as publisher:
         publisher.publish(("k", b"%d" % n) for n in range(2_500))
-    source = replace(bench.open(most=1_000).source, keys=("0",), _inboxes={}, _strays=[])  # type: ignore[type-var]
+    source = replace(bench.open(most=1_000).source, keys=("0",), inboxes={}, _strays=[])  # type: ignore[type-var]
     assert isinstance(source, StreamSource)
     bench.opened.append(source)
     ends = source.assign_offsets(("p:0",))
@@ -93,7 +93,7 @@ def test_what_the_retention_took_is_told(bench: StreamsBench, broker: Broker) ->
     source = bench.open().source
     assert isinstance(source, StreamSource)
     source.assign_offsets(("p:a",))
-    inbox = source._inboxes["p:a"]
+    inbox = source.inboxes["p:a"]
     for offset in (0, 1):
         del inbox.bodies[offset]
     list(inbox.drop_below(2))

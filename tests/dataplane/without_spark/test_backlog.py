@@ -49,13 +49,13 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
         world.run("a", "c", connect=no_spark)  # it writes their checkpoints
     assert due() == ["p:b", "p:d"]
     registered: list[tuple[str, ...]] = []
-    real = membership._create_ephemeral
+    real = membership.create_ephemeral
 
     def register(tree: GroupState, path: str, node: RunNode) -> None:
         registered.append(node.partitions)
         real(tree, path, node)
 
-    monkeypatch.setattr(membership, "_create_ephemeral", register)
+    monkeypatch.setattr(membership, "create_ephemeral", register)
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run(*"bde", connect=no_spark)
     for key in "bde":

@@ -23,12 +23,12 @@ from tests.dataplane.world import World
 
 def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     """A run parks under one check less: of the own record ("own") or of its own node ("runs")."""
-    real = ConsumingRun._prove
+    real = ConsumingRun.prove
 
     def checks(run: ConsumingRun, partition: str) -> tuple[Check, ...]:
         return tuple(one for one in real(run, partition) if f"/{guard}/" not in one.path)
 
-    monkeypatch.setattr(ConsumingRun, "_prove", checks)
+    monkeypatch.setattr(ConsumingRun, "prove", checks)
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
@@ -77,7 +77,7 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
     """The other has lost its session and not its token: it commits as long as nobody claims anew. A person would have to
     retry what is long in the table."""
     if not guarded:
-        monkeypatch.setattr(ConsumingRun, "_was_overtaken", lambda run, partition, offset: False)
+        monkeypatch.setattr(ConsumingRun, "was_overtaken", lambda run, partition, offset: False)
     world.rows("a", "0", 1)
     world.give("a")
 

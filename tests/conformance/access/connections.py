@@ -1,0 +1,44 @@
+"""Connections and processes with the credentials of a role."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rota.coordination import client
+from rota.coordination.client import ZooKeeperStore
+from rota.settings import Settings
+from tests.guarded import acl
+
+ROOT = Path(__file__).parents[3]
+
+SCHEMES = ("digest", "sasl", "x509")
+
+
+def open_store(environ: Mapping[str, str]) -> ZooKeeperStore:
+    return client.opened(Settings.from_environment(environ))
+
+
+def misname(scheme: str, *roles: str) -> str:
+    """ROTA_ZOOKEEPER_ACL in which these roles are somebody else's."""
+    named = dict(entry.split("=", 1) for entry in acl(scheme).split(";"))
+    return ";".join(f"{role}={f'{scheme}:CN=not-me' if role in roles else who}" for role, who in named.items())
+
+
+def start_command(environ: Mapping[str, str], *words: str) -> "subprocess.Popen[str]":
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "rota", *words],
+        env=plain | {"PYTHONPATH": str(ROOT)} | dict(environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def run_command(environ: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    process = start_command(environ, *words)
+    out, error = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(words, process.returncode, out, error)

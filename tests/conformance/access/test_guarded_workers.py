@@ -1,0 +1,57 @@
+"""The process of a worker under credentials: it waits for its group, and its password stands in a file."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.coordination.group_state import GroupState
+from tests.conformance.access.connections import open_store, run_command, start_command
+from tests.guarded import Guarded, password
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
+
+
+def test_a_worker_waits_for_who_founds_its_group(guarded: Guarded, fresh: None, group: str) -> None:
+    worker = start_command(
+        guarded.environment("sasl", "worker"), "worker", "--group", group, "--id", "w1", "--no-spark"
+    )
+    try:
+        assert worker.stderr is not None
+        assert "event=no-group" in (said := worker.stderr.readline())
+        assert "Its membership sensor founds it" in said
+        with open_store(guarded.environment("sasl", "controller")) as store:
+            GroupState(store, group).found()
+            assert "event=joined" in worker.stderr.readline()
+    finally:
+        worker.terminate()
+        worker.communicate()
+
+
+def test_a_worker_joins_with_its_password_from_a_file(
+    guarded: Guarded, fresh: None, group: str, tmp_path: Path
+) -> None:
+    """The process itself: it works, the others' passwords are refused in one line, and `ps` shows none."""
+    with open_store(guarded.environment("sasl", "controller")) as store:
+        tree = GroupState(store, group)
+        tree.found()
+        environ = dict(guarded.environment("sasl", "worker"))
+        file = tmp_path / "auth"
+        file.write_text(environ.pop("ROTA_ZOOKEEPER_AUTH") + "\n")
+        worker = start_command(
+            environ | {"ROTA_ZOOKEEPER_AUTH_FILE": str(file)}, "worker", "--group", group, "--id", "w1", "--no-spark"
+        )
+        try:
+            assert worker.stderr is not None
+            assert "event=joined" in worker.stderr.readline()
+            assert password("worker") not in Path(f"/proc/{worker.pid}/cmdline").read_text()
+            assert [one.worker for one in tree.live()] == ["w1"]
+        finally:
+            worker.terminate()
+            worker.communicate()
+    done = run_command(
+        guarded.environment("sasl", "controller"), "worker", "--group", group, "--id", "w2", "--no-spark"
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"does not let sasl:controller (controller) create /rota/{group}/live/w2@" in line
+    assert f"right c on /rota/{group}/live is of a worker or person" in line

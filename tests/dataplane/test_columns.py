@@ -1,0 +1,76 @@
+"""The columns of a batch fit the table, and its rows are those of its ranges, by the footers of its files."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from rota.dataplane import columns, footers, names
+from rota.errors import BadTransform, EnvironmentFailed
+from tests.dataplane.delta_tables import batch, ledger, spark_schema
+
+
+def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    for extra in ({}, {"a": "integer"}, {"a": "integer", "b": "timestamp"}):
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed, **extra))
+    assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (spark_schema(a="string"), "Column a is string and was long"),
+        (spark_schema(), "dropped the column a"),
+        (spark_schema(a="long", rota_partition="string"), "taken by rota"),
+        (spark_schema(a="long", A="long"), "stand twice"),
+        (spark_schema(a="long", i="interval day to second"), "cannot hold"),
+        (json.dumps({"type": "struct", "fields": []}), "dropped the column _partition"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(found: str, said: str) -> None:
+    with pytest.raises(BadTransform, match=said):
+        columns.check_columns(found, spark_schema(a="long"))
+
+
+def test_nullability_does_not_matter() -> None:
+    array = {"type": "array", "elementType": "long", "containsNull": False}
+    columns.check_columns(spark_schema(a=array), spark_schema(a={**array, "containsNull": True}))
+
+
+def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) -> None:
+    table = ledger(tmp_path)
+    one = batch(table, table.claim({"p": 1}, {"p": 0}))
+    with pytest.raises(BadTransform, match="does not hold"):
+        footers.read_footers(table.path, one.attempt, {"q": (0, 2)})
+    with pytest.raises(BadTransform, match="offsets outside"):
+        footers.read_footers(table.path, one.attempt, {"p": (0, 1)})
+    with pytest.raises(BadTransform, match="offsets outside"):
+        footers.read_footers(table.path, one.attempt, {"p": (1, 2)})
+
+
+def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path: Path) -> None:
+    """Two partitions in one file, whatever the reason, or rows of none, are refused."""
+
+    def write(number: int, *partitions: str | None) -> None:
+        folder = tmp_path / "data" / "one" / f"{columns.SPLIT}={number}"
+        folder.mkdir(parents=True)
+        rows = {"_partition": pa.array(partitions, pa.string()), "_offset": [0] * len(partitions)}
+        pq.write_table(pa.table(rows), folder / "part-0.parquet")
+
+    long = "p:" + "ä" * 55
+    write(1, "p:a", "p:a")
+    write(-2, long)
+    ranges = {"p:a": (0, 1), "p:b": (0, 1), long: (0, 1)}
+    found = {f.path: f.partition for f in footers.read_footers(tmp_path, "one", ranges)}
+    assert found == {f"data/one/{names.split(p)}/part-0.parquet": p for p in ("p:a", long)}
+    write(3, "p:b", "p:c")
+    with pytest.raises(EnvironmentFailed, match="holds rows of another partition"):
+        footers.read_footers(tmp_path, "one", ranges)
+    write(4, None)
+    with pytest.raises(BadTransform, match="made rows without _partition"):
+        footers.read_footers(tmp_path, "one", ranges)

@@ -1,0 +1,86 @@
+"""A copy that takes the place of a table, or a log that is damaged, stops whoever claimed before."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane.delta import replacement
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import Batch, TableClaim
+from rota.errors import EnvironmentFailed
+from tests.dataplane.conftest import damage, log
+from tests.dataplane.delta_tables import batch, expected, fill, ledger
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
+    the offsets that the copy does not have would be passed over."""
+    if not guarded:
+        monkeypatch.setattr(FencedTable, "check_same_copy", lambda *_: None)
+    table = ledger(tmp_path)
+    first = table.claim({"p": 1}, {"p": 0})
+    table.commit(first, batch(table, first))
+    shutil.copytree(table.path, tmp_path / "copy")
+    second = table.claim({"p": 1}, {"p": 0})
+    table.commit(second, batch(table, second))
+    late = table.claim({"p": 1}, {"p": 0})
+    made = batch(table, late)
+    shutil.rmtree(table.path)
+    (tmp_path / "copy").rename(table.path)
+    table.claim({"q": 1}, {"q": 0})
+    with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
+        table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
+    stands = table.read_positions(("p",))["p"].offset or 0
+    wrong = damage(table.path, expected(p=stands))
+    assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+@pytest.mark.parametrize("verb", ["commit", "replay", "bad records of a replay"])
+def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, guarded: bool
+) -> None:
+    """A table that names files that are not there is read by nobody any more."""
+    if not guarded:
+        for look in ("check_same_copy", "check_on_disk"):
+            monkeypatch.setattr(FencedTable, look, lambda *_: None)
+    table = fill(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    shutil.copytree(table.path, tmp_path / "copy")
+    made = batch(table, claimed if verb == "commit" else TableClaim(None, 0, "", "", {}, {"p": 2}, {}))
+    shutil.rmtree(table.path)
+    (tmp_path / "copy").rename(table.path)
+    with pytest.raises(EnvironmentFailed, match=r"which this run wrote .* is gone") if guarded else nullcontext():
+        if verb == "commit":
+            table.commit(claimed, made)
+        else:
+            (replacement.replace_rows if verb == "replay" else replacement.append_rows)(table, made)
+    missing = [file for file in log(table.path).files if not file.exists()]
+    assert bool(missing) != guarded
+
+
+@pytest.mark.parametrize("torn", [True, False], ids=["half a commit", "a commit missing"])
+def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -> None:
+    table = fill(tmp_path)
+    newest, *_, oldest = sorted((table.path / "_delta_log").glob("*.json"), reverse=True)
+    if torn:
+        newest.write_bytes(newest.read_bytes()[:50])
+    else:
+        newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
+    for look in (
+        table.read_log,
+        lambda: table.find_foreign_commits(["p"]),
+        table.adopt,
+        lambda: table.read_positions(("p",)),
+    ):
+        with pytest.raises(
+            EnvironmentFailed, match=r"main is no table that can be read \(.*Bring its _delta_log back"
+        ) as said:
+            look()
+        assert "\n" not in str(said.value)
+        assert "unknown" not in str(said.value)

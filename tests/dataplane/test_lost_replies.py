@@ -1,0 +1,110 @@
+"""A commit whose reply got lost is found in the log, and is written once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from rota.dataplane import columns
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.errors import EnvironmentFailed
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.delta_tables import batch, expected, ledger, spark_schema
+
+
+@pytest.fixture
+def interfere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The next writing of a batch: `before` it happens, or `after` it did, this is called and its error raised."""
+
+    def arm(before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None) -> None:
+        real, armed = DeltaTable.create_write_transaction, [True]
+
+        def write(table: DeltaTable, actions: list[Any], *args: Any, **more: Any) -> None:
+            ours = bool(actions) and bool(armed) and bool(armed.pop())
+            if ours:
+                before()
+            real(table, actions, *args, **more)
+            if ours:
+                after()
+
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
+
+    return arm
+
+
+def fail(error: Exception) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+LOST = [OSError("timeout"), CommitFailedError("conflict with itself, after a retried put")]
+
+
+@pytest.mark.parametrize("error", LOST, ids=["timeout", "conflict"])
+def test_a_commit_that_landed_without_a_reply_is_found(
+    tmp_path: Path, interfere: Callable[..., None], error: Exception
+) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(after=fail(error))
+    assert table.commit(claimed, one) == 2
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+
+
+def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+
+    def others() -> None:
+        for _ in range(3):
+            other = table.claim({"q": 1}, {"q": 0})
+            table.commit(other, batch(table, other))
+        raise OSError("late")
+
+    one = batch(table, claimed)
+    interfere(after=others)
+    assert table.commit(claimed, one) == 2
+    assert damage(table.path, expected(p=2, q=6)) == NO_DAMAGE
+
+
+def test_without_looking_into_the_history_it_is_written_twice(
+    tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for look in ("find_commit", "check_unmoved"):
+        monkeypatch.setattr(FencedTable, look, lambda *_: None)
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(after=fail(LOST[1]))
+    with pytest.raises(EnvironmentFailed, match="the commit is not in the log"):
+        table.commit(claimed, one)
+    assert damage(table.path, expected(p=2))["overlaps"] == 2
+
+
+def test_a_commit_that_never_landed_is_an_error_of_the_disk(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(before=fail(OSError("No space left on device")))
+    with pytest.raises(EnvironmentFailed, match="No space left"):
+        table.commit(claimed, one)
+    assert table.commit(claimed, one) == 2
+
+
+def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callable[..., None]) -> None:
+    table = ledger(tmp_path)
+    claimed = table.claim({"p": 1}, {"p": 0})
+    one = batch(table, claimed)
+    interfere(
+        before=lambda: DeltaTable(table.path).alter.add_columns(
+            columns.find_added(columns.FIRST, [spark_schema(b="long")])
+        )
+    )
+    table.commit(claimed, one)
+    assert damage(table.path, expected(p=2)) == NO_DAMAGE

@@ -1,0 +1,63 @@
+"""A folder or a file that cannot be looked at breaks what lies in it, and nothing else."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from rota.errors import EnvironmentFailed
+from rota.rewritten import explain_rewritten
+from tests.dataplane.landing_folders import land, make_entry, source, unlooked
+
+
+def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(
+        tmp_path, "x/1.json", "y/1.json", "z"
+    )  # a file where a folder was fails for root too, as a folder of 0700 does
+    assert one.read_ends(("p:x", "p:z")) == {"p:x": 1}
+    assert one.assign_offsets(("p:x", "p:y", "p:z")) == {"p:x": 1, "p:y": 1}
+    assert one.assign_offsets(("p:x", "p:z")) == {"p:x": 1}
+    assert one.list_keys() == ("x", "y")
+    assert (
+        "land/z cannot be looked at (Not a directory). Mend its rights, then: rota retry p:z"
+        in one.explain_unreadable("p:z")
+    )
+    assert not one.explain_unreadable("p:x")
+
+
+def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "x/2.json", "y/1.json")
+    one.assign_offsets(("p:x", "p:y"))
+    unlooked(tmp_path / "land/x/2.json")
+    (error,) = one.find_broken({"p:x": (0, 2), "p:y": (0, 1)}).values()
+    assert isinstance(error, EnvironmentFailed)
+    assert str(error).startswith(f"{tmp_path}/land/x/2.json cannot be looked at (Too many levels")
+    assert str(error).endswith("Mend its rights, then: rota retry p:x")
+    assert not one.find_broken({"p:x": (0, 1)})
+    again = one.as_now({"p:x": (0, 2), "p:y": (0, 1)})
+    assert set(again.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:x"}
+    assert not explain_rewritten(one, [make_entry(2, x=(0, 2), y=(0, 1))])
+
+
+def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json")
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr(os, "scandir", stale)
+    for look in (one.read_ends, one.assign_offsets):
+        with pytest.raises(EnvironmentFailed, match="Stale file handle"):
+            look(("p:x",))
+    monkeypatch.undo()
+    one.assign_offsets(("p:x",))
+    monkeypatch.setattr(os, "scandir", stale)
+    unlooked(tmp_path / "land/x/1.json")
+    with pytest.raises(EnvironmentFailed, match="Stale file handle"):
+        one.find_broken({"p:x": (0, 1)})

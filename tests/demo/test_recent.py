@@ -1,0 +1,72 @@
+"""What `rota status --watch` reads again at each look: what changed, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.catalog import load
+from rota.cli.recent import RecentReader
+from rota.coordination.group_state import GroupState
+from rota.coordination.memory import MemoryServer
+from rota.dataplane.delta.tables import PipelineTable, PipelineTables
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import Batch
+from rota.pipeline import Pipeline
+
+FILE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files("{folder}/land/{name}", format="json", schema="n int", settle=0), table=delta("{folder}/table/{name}")
+)
+"""
+
+
+def declare(folder: Path, name: str) -> Pipeline:
+    (folder / "pipelines").mkdir(exist_ok=True)
+    (folder / "pipelines" / f"{name}.py").write_text(FILE.format(folder=folder, name=name))
+    return load(folder / "pipelines").pipelines[name]
+
+
+def land(folder: Path, name: str, number: int) -> None:
+    file = folder / "land" / name / "a" / f"{number}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('{"n": 1}\n')
+
+
+def commit(pipeline: Pipeline, tree: GroupState, start: int, bad: int) -> None:
+    (partition,) = FilesSource.of(pipeline).assign_offsets((pipeline.partition("a"),))
+    main = PipelineTables.of(pipeline, tree.group, tree.meta().id).main
+    claimed = main.claim({partition: 1}, {partition: 0})
+    main.commit(claimed, Batch(f"c{start}", "r", "w", "a", 1, {partition: (start, start + 1)}, bad={partition: bad}))
+
+
+def test_a_look_reads_files_and_logs_again_only_where_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path / "pipelines"))
+    read: list[str] = []
+    real_load, real_log = load, PipelineTable.read_recent_log
+    monkeypatch.setattr("rota.catalog.load", lambda folder: (read.append("files"), real_load(folder))[1])
+    monkeypatch.setattr(PipelineTable, "read_recent_log", lambda main: (read.append(main.pipeline), real_log(main))[1])
+    tree = GroupState(MemoryServer().connect(), "default")
+    tree.found()
+    for name in ("p", "q"):
+        land(tmp_path, name, 0)
+        tree.grow(name, ["a"])
+    p = declare(tmp_path, "p")
+    commit(p, tree, 0, 2)
+    reader = RecentReader()
+    first = reader.read(tree)
+    assert (first.lags, first.quarantined, first.rewritten) == ({"p:a": 1}, {"p:a": 2}, {})
+    assert read == ["files", "p"]
+    land(tmp_path, "p", 1)
+    assert reader.read(tree).lags == {"p:a": 2}, "folders are looked at each time"
+    assert read == ["files", "p"]
+    commit(p, tree, 1, 3)
+    assert reader.read(tree).quarantined == {"p:a": 5}
+    assert read == ["files", "p", "p"]
+    declare(tmp_path, "q")
+    assert reader.read(tree).lags == {"p:a": 2, "q:a": 1}
+    assert "files" in read[3:]
+    (tmp_path / "pipelines" / "p.py").unlink()
+    assert reader.read(tree).lags == {"q:a": 1}

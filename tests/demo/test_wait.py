@@ -1,0 +1,22 @@
+"""A command that lets one wait for longer than a second says for what, on a terminal, and nothing elsewhere."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rota.cli import view
+from tests.waiting import wait_until
+
+
+@pytest.mark.parametrize(("terminal", "patience"), [(True, 0.01), (True, 60.0), (False, 0.01)])
+def test_a_wait_is_told_on_a_terminal_once_it_is_long(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, patience: float
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(view, "errors", Console(file=out, force_terminal=terminal))
+    monkeypatch.setattr(view, "PATIENCE", patience)
+    with view.show_wait("looking through [folders]"):
+        if terminal and patience < 1:
+            wait_until(lambda: "looking through [folders]" in out.getvalue(), 10)
+    assert ("looking" in out.getvalue()) == (terminal and patience < 1)

@@ -1,0 +1,108 @@
+"""The sensor of the checks against a real ZooKeeper: it tells what changed, of the whole pipeline, whoever worked on it."""
+
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+
+from rota.coordination.parking import park
+from rota.dagster.assets import checks
+from rota.dagster.assets.names import Names
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import LogEntry
+from tests.face.desk import Desk, ready
+from tests.waiting import wait_until
+
+names = Names()
+
+
+def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
+    """What a tick of the checks' sensor tells, as the daemon stores it: name -> (passed, severity); and the cursor."""
+    found = desk.tick("p__checks", cursor)
+    assert isinstance(found, dg.SensorResult)
+    told = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+    for event in told:
+        assert event.asset_check_key in desk.repository.asset_graph.asset_check_keys
+        desk.instance.report_runless_asset_event(event)
+    return {one.check_name: (one.passed, one.severity.value) for one in told}, found.cursor
+
+
+def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run looks: runs of a pipeline at which nobody works do not come."""
+    ready(desk)
+    first, cursor = report(desk)
+    assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"], names)}
+    assert all(passed for passed, _ in first.values())
+    assert report(desk, cursor)[0] == {}, "what the page shows is not told again"
+    park(desk.tree, "p:a", "the transform raised", retry_after=5)
+    assert report(desk, cursor)[0] == {"none_parked": (False, "WARN")}
+    park(desk.tree, "p:b", "the schema is wrong")
+    (desk.folder / "p" / "beside.json").write_text("{}")
+    assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR"), "none_left_out": (False, "ERROR")}
+    for store in desk.stores[1:]:
+        store.close()
+    told, cursor = report(desk, cursor)
+    assert told == {}, "a hand-over has its time"
+    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
+    assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
+
+
+def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(desk: Desk) -> None:
+    """The cards said "0 / 1 Passed" beside a green tick."""
+    ready(desk)
+    _, cursor = report(desk)
+    made = dg.AssetMaterialization(names.records("p"), partition="p:a")
+    desk.instance.report_runless_asset_event(made)
+    again, cursor = report(desk, cursor)
+    assert set(again) == {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
+    wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
+
+
+def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 100,000 partitions a look takes seconds, every 30 s."""
+    ready(desk)
+    now, took = [1e9], 5.0
+
+    def tick_clock() -> float:
+        now[0] += took / 2
+        return now[0]
+
+    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=tick_clock))
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
+    _, cursor = report(desk)
+    now[0] += 20 * took / 2 - took
+    skipped = desk.tick("p__checks", cursor)
+    assert isinstance(skipped, dg.SkipReason)
+    assert "the last look took 2.5 s" in str(skipped.skip_message)
+    now[0] += took
+    report(desk, cursor)
+    now[0] = 1e8
+    report(desk, cursor)
+
+
+def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass of the next run hid the failure of the one before: each looked at its own keys."""
+    ready(desk)
+
+    def entry(version: int, partition: str, start: int, end: int) -> LogEntry:
+        return LogEntry(
+            version, 0.0, "commit", "g", "c", "r", "a", 1, {partition: 1}, {partition: (start, end)}, {}, {}, 0
+        )
+
+    log = [entry(1, "p:a", 0, 1), entry(2, "p:a", 5, 6)]
+    monkeypatch.setattr(
+        FencedTable, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since)
+    )
+    told, cursor = report(desk)
+    assert told["no_gap"] == (False, "ERROR")
+    log += [entry(v, "p:b", v, v + 1) for v in range(3, 2000)]
+    told, cursor = report(desk, cursor)
+    assert told == {}, "it is on the page, and stays"
+    log += [entry(2000, "p:b", 2000, 2001)]
+    assert report(desk, cursor)[0] == {}
+    del log[:]
+    assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table stands there"
