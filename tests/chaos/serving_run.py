@@ -14,7 +14,9 @@ from rota.backlog import find_work
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
+from rota.dataplane.delta.delta_io import read_entry
 from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import TableClaim
 from rota.errors import RotaError
 from rota.ids import worker_of
 from rota.registry import open_ports
@@ -32,7 +34,7 @@ from tests.waiting import wait_until
 def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
     """Serves the worker in each of its lives, until it is killed."""
     if unfenced:
-        FencedTable._check_unmoved = lambda *_: None  # type: ignore[method-assign]
+        FencedTable.renew = renew_blindly  # type: ignore[method-assign]
     settings = Settings.from_environment()
     for number in itertools.count():
         try:
@@ -40,6 +42,12 @@ def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
                 serve_once(GroupState(store, group), folder, worker, f"{worker}-{os.getpid()}-{number}")
         except RotaError as error:  # as Dagster's run, which fails: the next one looks again
             click.echo(f"{type(error).__name__}: {error}")
+
+
+def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
+    """The claim on the newest version, whoever moved a partition since."""
+    newest = table.open_existing()
+    return replace(claimed, snapshot=newest, version=newest.version(), entry=read_entry(table.path, newest.version()))
 
 
 def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str) -> None:
