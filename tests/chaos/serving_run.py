@@ -47,7 +47,8 @@ def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
 def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
-    return replace(claimed, snapshot=newest, version=newest.version(), entry=read_entry(table.path, newest.version()))
+    version, columns = newest.version(), str(newest.schema().to_json())
+    return replace(claimed, snapshot=newest, version=version, columns=columns, entry=read_entry(table.path, version))
 
 
 def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str) -> None:

@@ -179,7 +179,10 @@ class Stage:
             return
         self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
         self.done[kind] += 1
-        agent, run, again = self.agents[name], self.runs[name], now + self.random.uniform(1.5, 2.5) * SESSION
+        agent, run = self.agents[name], self.runs[name]
+        again = now + SESSION * (
+            self.random.uniform(2.5, 4) if kind in ("hang", "zombie") else self.random.uniform(1, 2)
+        )
         self.struck[name] = again + 2 * SESSION
         if kind in ("hang", "zombie"):
             run.signal(signal.SIGSTOP)

@@ -93,6 +93,12 @@ def checks(line: Line, *key: str) -> Mapping[str, bool]:
     return found
 
 
+def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
+    """What the page shows of this epoch; it comes some moments after ZooKeeper has it."""
+    shown = (one["metadata"] for one in line.dev.materializations(name, "assignment"))
+    return next((one for one in shown if one["epoch"] == epoch), {})
+
+
 def see_the_fill(groups: Groups, line: Line) -> None:
     groups.join(0, *PROTOCOLS)
     groups.land(1, *PROTOCOLS)
@@ -118,8 +124,8 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
         status: Any = run.json("status", "--group", name)
         assert {one["id"]: one["owned"] for one in status["workers"]} == {first: 2, second: 2}
         assert status["sentence"] == shared.sentence
-        shown = line.dev.materializations(name, "assignment")[0]["metadata"]
-        assert (shown["epoch"], shown["what happened"]) == (shared.epoch, shared.sentence)
+        shown = wait_until(lambda name=name, epoch=shared.epoch: find_shown(line, name, epoch), 30, pause=0.5)
+        assert shown["what happened"] == shared.sentence
         assert str(shown["picture"]).startswith("![who held what when](data:image/png;base64,")
 
 
