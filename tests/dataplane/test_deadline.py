@@ -69,7 +69,7 @@ def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: Worl
     world.rows("b", "0", 5)
     assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
     hanging(world, deadline=4.0)
-    poisoned(world)
+    land_poison(world)
     events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
     refused = events["p:b"]
     assert isinstance(refused, RefusedReplay), refused

@@ -31,11 +31,11 @@ def page() -> Iterator[Page]:
 def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
-    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=0.5)
+    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=1)
     epoch = line.epoch("day")
     offset = len(list((line.landing / "a" / "x").glob("*.json")))
-    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=0.5)
-    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=0.5)
+    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=1)
+    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=1)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
