@@ -101,9 +101,14 @@ def by_clock(state: State, event: MachineEvent) -> tuple[State, tuple[Instructio
 
 
 DAMAGE = [
-    ("a clock is used for expiry", Parts(machine=by_clock), smaller("clock-skew"), "claim", "stolen"),
-    ("an owner is not waited for", Parts(machine=no_wait), smaller("join-storm"), "claim", "stolen"),
-    ("an owner is not waited for", Parts(machine=no_wait), smaller("join-storm"), "ordinal sticky", "stolen"),
+    *(
+        (guard, Parts(machine=machine), smaller(where), how, "stolen")
+        for guard, machine, where in (
+            ("a clock is used for expiry", by_clock, "clock-skew"),
+            ("an owner is not waited for", no_wait, "join-storm"),
+        )
+        for how in ("claim", "race", "ordinal sticky")
+    ),
     (
         "claims name no version",
         Parts(connected=changing(NO_VERSION, NO_TARGET)),
