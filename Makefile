@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 
+# The tests start hundreds of processes: none should compile again what the one before it did.
+test test-fast: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup java browser openssl postgres rabbitmq prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)

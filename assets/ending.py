@@ -3,7 +3,7 @@
 Laws:
 1. A run makes room for a run that waits for a slot: those that have run longest end, as many as wait. Whoever waits for the
    same worker is made room for by that worker's run.
-2. A run serves `linger` seconds at least before it makes room: else runs would only start and end.
+2. A run serves a third of `linger` seconds at least before it makes room: else runs would only start and end.
 3. A run whose pipeline file changed ends: the next one loads the file as it is then.
 """
 
@@ -64,7 +64,7 @@ def make_ending(
     instance: dg.DagsterInstance, run_id: str, pipeline: Pipeline, linger: float, clock: Callable[[], float]
 ) -> Callable[[], str]:
     """What `rota.serve` asks before each pause: why this run ends now, or nothing."""
-    due = clock() + linger
+    due = clock() + linger / 3
 
     def find_reason() -> str:
         nonlocal due

@@ -1,6 +1,7 @@
 """`<group>/membership` and `<group>/assignment`: which workers are live, and which partitions each should own."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import dagster as dg
 
@@ -8,6 +9,7 @@ from rota.dagster.assets import checks, metadata, picture
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.errors import RotaError
 from rota.ids import dagster_name
 from rota.pipeline import Group, Pipeline
 
@@ -73,12 +75,21 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         description=f"{what} Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
+        from rota import backlog
         from rota.rebalance import rebalance as verb
 
         with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
-            shown = metadata.describe_epoch(done, picture.draw_picture(tree, pipelines) if done.published else {})
+            drawn: dict[str, object] = {}
+            lags: dict[str, int] = {}
+            sparks: dict[str, str | None] = {}
+            with suppress(RotaError):  # the epoch stands, whatever of this cannot be read
+                sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
+                if done.published:
+                    drawn = picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
+                    lags = backlog.read_group_lags(tree, pipelines)
+            shown = metadata.describe_epoch(done, drawn, lags, sparks)
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         elif BACKFILL in context.run.tags:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from rota.dagster.assets.sample import render
+from rota.errors import mask, printable
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
@@ -12,23 +14,32 @@ if TYPE_CHECKING:
     from rota.coordination.views import OwnView
     from rota.rebalance import Rebalanced
     from rota.replay import ReplayedRange
+    from rota.samples import BatchSample
 
-MOST = 500  # rows of a table on the page; `rota status` shows all
+MOST = 100  # rows of a table on the page, and partitions of a worker in it; `rota status` shows all
+PLOTS = 10  # workers whose load, and partitions whose lag, is a number of its own: Dagster plots each
+PLACE = 200  # letters of the path of a file, its last ones
 
 
-def describe_epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of an epoch: the sentence, the workers, the moves with their reasons, the picture, the numbers."""
+def describe_epoch(
+    done: "Rebalanced", picture: Mapping[str, Any], lags: Mapping[str, int], sparks: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """The metadata of an epoch: the sentence, the picture, the workers, the moves with their reasons, the numbers. `sparks`
+    are the addresses by worker."""
     plan, measures = done.plan, done.plan.measures
     columns = plan.assignment.snapshot
     loads = dict(zip(columns.partition_ids, columns.load.tolist(), strict=True))
+    targets = plan.assignment.as_dict()
+    carried = {worker: round(sum(loads[partition] for partition in held), 3) for worker, held in targets.items()}
     workers = [
         {
             "worker": worker,
             "partitions": len(held),
-            "load": round(sum(loads[partition] for partition in held), 3),
-            "holds": ", ".join(held[:50]) + (" ..." if len(held) > 50 else ""),
+            "load": carried[worker],
+            "spark": mask(sparks.get(worker) or "none"),
+            "holds": ", ".join(held[:MOST]) + (" ..." if len(held) > MOST else ""),
         }
-        for worker, held in plan.assignment.as_dict().items()
+        for worker, held in targets.items()
     ]
     moves = [
         {
@@ -43,19 +54,31 @@ def describe_epoch(done: "Rebalanced", picture: Mapping[str, Any]) -> dict[str, 
     waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
     return {
         "what happened": done.sentence,
+        **picture,
         "workers": make_table(workers),
         "moves": make_table(moves),
-        "waiting": make_table(waiting),
-        **picture,
-        "epoch": done.epoch,
-        "moved": measures.moves,
-        "had to move": measures.unavoidable_moves,
-        "placed": measures.placements,
-        **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
-        **({"why not more": measures.reason} if measures.reason else {}),
+        "partitions that wait": make_table(waiting),
+        **({"why no more moved": measures.reason} if measures.reason else {}),
         **({"look again at": dg.MetadataValue.timestamp(plan.due)} if plan.due else {}),
         **({"unreadable": dg.MetadataValue.json(dict(done.unreadable))} if done.unreadable else {}),
+        "epoch": done.epoch,
+        "partitions moved": measures.moves,
+        "moves that were unavoidable": measures.unavoidable_moves,
+        "partitions that had no owner": measures.placements,
+        **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
+        **_list_plots("load", carried),
+        **_list_plots("lag", lags),
     }
+
+
+def _list_plots(what: str, values: Mapping[str, float]) -> dict[str, float]:
+    """The sum, and the greatest `PLOTS` with their names: however many there are, an event has so many numbers."""
+    if not values:
+        return {}
+    greatest = sorted(values, key=lambda name: (-values[name], name))[:PLOTS]
+    total = sum(values.values())
+    rounded = round(total, 3) if isinstance(total, float) else total
+    return {f"{what}, total": rounded, **{f"{what} of {name}": values[name] for name in sorted(greatest)}}
 
 
 def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
@@ -65,23 +88,45 @@ def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
 
 
-def describe_batch(done: "CommittedBatch", incarnation: str) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a batch for the three assets. A healed batch was committed by an earlier run."""
-    healed = {"healed": True, "committed by run": done.run_id} if done.healed else {}
+def describe_batch(
+    done: "CommittedBatch", incarnation: str, seen: "BatchSample", columns: Mapping[str, str]
+) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type, if they
+    are to be told. A healed batch was committed by an earlier run."""
+    healed = {"healed": True} if done.healed else {}
+    places = [printable(mask(place))[-PLACE:] for place in seen.sources]
+    sample = render(seen.rows)
     return (
         _describe_owner(incarnation, done.token, done.epoch),
         {
             "rows": done.rows,
             "quarantined rows": done.bad_rows,
             "offsets": f"[{done.start}, {done.end})",
+            **({"read from": " to ".join(places)} if places else {}),
+            **({"first rows": dg.MetadataValue.md(sample)} if sample else {}),
+            **({"dagster/partition_row_count": seen.count} if seen.count is not None else {}),
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
             "token": done.token,
             "worker": worker_of(incarnation),
+            **({"healed": True, "committed by": dg.MetadataValue.dagster_run(done.run_id)} if done.healed else {}),
+            **({"dagster/column_schema": make_schema(columns)} if columns else {}),
+        },
+        {
+            "offset": done.end,
+            **({"last read": places[-1]} if places else {}),
+            "lag": done.lag,
+            "rows": done.rows,
+            "token": done.token,
+            "epoch": done.epoch,
             **healed,
         },
-        {"offset": done.end, "lag": done.lag, "rows": done.rows, "token": done.token, "epoch": done.epoch, **healed},
     )
+
+
+def make_schema(columns: Mapping[str, str]) -> dg.TableSchema:
+    """Columns, name -> type, as Dagster's page lists them."""
+    return dg.TableSchema([dg.TableColumn(printable(name), kind) for name, kind in columns.items()])
 
 
 def describe_idle(

@@ -86,6 +86,10 @@ class Names:
         """The one step of that job: whose config a run carries."""
         return self._dagster_name(pipeline, "batch")
 
+    def picture(self, group: str, epoch: int) -> tuple[str, ...]:
+        """The picture of an epoch, among the keys of Dagster's logs of runs."""
+        return "rota", *self.prefix, group, f"epoch-{epoch}"
+
     def rebalance_tags(self, group: str) -> dict[str, str]:
         """What a run of the rebalance job carries: the limits of an instance count by them."""
         return {"rota/rebalance": self._path(group)}

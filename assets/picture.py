@@ -1,31 +1,65 @@
-"""The picture on `<group>/assignment`: which worker owned which partition when, with commits and refused writes."""
+"""The picture on `<group>/assignment`: which worker owned which partition when, with commits and refused writes.
 
-import base64
+Law: it is a file beside Dagster's logs of runs, from where Dagster's page serves it; the event holds its address alone. The
+newest `KEPT` of a group are there. Where the logs are no files of this machine there is no picture.
+"""
+
 import logging
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import dagster as dg
 
+from rota.dagster.assets.names import Names
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
 MOST = 300  # partitions; a reader cannot tell more ribbons apart
+KEPT = 50
+KIND = "png"
+INCHES, DPI = 6.0, 80  # a page of 1440 pixels has room for 480, and cuts what is wider
 
 
-def draw_picture(tree: "GroupState", pipelines: tuple[Pipeline, ...]) -> dict[str, Any]:
+def draw_picture(
+    instance: dg.DagsterInstance, tree: "GroupState", pipelines: tuple[Pipeline, ...], names: Names, epoch: int
+) -> dict[str, Any]:
     """The picture as metadata; empty if it could not be drawn, or for more than `MOST` partitions. An epoch never fails for
     its picture."""
     from rota.history import draw_story, read_commits, read_story
 
+    key = names.picture(tree.group, epoch)
     try:
         if sum(len(record.keys) for record in tree.partitions().values()) > MOST:
             return {}
+        if (file := find_place(instance, key)) is None:
+            return {}
         meta = tree.meta().id
         story = read_story(tree, [tick for pipeline in pipelines for tick in read_commits(pipeline, tree.group, meta)])
-        image = base64.b64encode(draw_story(story)).decode()
+        keep_picture(file, draw_story(story, None, inches=INCHES, dpi=DPI))
     except Exception as error:  # matplotlib may raise anything
         logging.getLogger(__name__).warning("picture=missing reason=%s", error)
         return {}
-    return {"picture": dg.MetadataValue.md(f"![who held what when](data:image/png;base64,{image})")}
+    address = "/".join(map(quote, ("logs", *key, KIND)))
+    gone = f"who held what when, until epoch {epoch} (the newest {KEPT} pictures are kept)"
+    return {"picture": dg.MetadataValue.md(f"![{gone}](/{address})")}
+
+
+def find_place(instance: dg.DagsterInstance, key: tuple[str, ...]) -> Path | None:
+    """The file that Dagster's page serves under this key of a log; None where the logs are no files of this machine."""
+    locate = getattr(instance.compute_log_manager, "get_captured_local_path", None)
+    return Path(locate(key, KIND)) if locate else None
+
+
+def keep_picture(file: Path, image: bytes) -> None:
+    """Writes the picture as a whole, and removes the oldest beside it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(image)
+    aside.replace(file)
+    newest = sorted(file.parent.glob(f"*.{KIND}"), key=lambda one: one.stat().st_mtime_ns, reverse=True)
+    for old in newest[KEPT:]:
+        old.unlink(missing_ok=True)

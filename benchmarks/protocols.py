@@ -1,189 +1,160 @@
-"""`python -m benchmarks.protocols`: every protocol in virtual time, as one table.
+"""`python -m benchmarks.protocols`: every protocol in one table, and the lease race's hopping beside its cure.
 
-The shipped agents over a ZooKeeper in memory, without runs: an answer takes 10 ms in the mean, a session ends 10 s after
-its worker died. The controller of `assigned` is the simulator's: it looks once a second. Dagster's launches a run for each
-decision, which takes some seconds more.
+In virtual time, with Azure's ownership manager in its own, and on a real ZooKeeper. See `benchmarks.virtual`,
+`benchmarks.hopping` and `benchmarks.real` for what is played.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from rota.coordination.memory import MemoryStore
-from rota.coordination.store import Check, Node, Op
+from benchmarks import hopping, real, virtual
+from benchmarks.install import install_python_peer
+from benchmarks.run import time_azure
+from benchmarks.tally import Phase
+from benchmarks.virtual import WORKERS, Case, Row
 from rota.sim.pages import write_section
-from rota.sim.parts import Parts
-from rota.sim.simulation import Simulation
-from rota.sim.worker import WorkerProcess
-from rota.sim.world import Happening, Timing, World
-from rota.sim.worlds import make_partitions, make_team
 
-CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "assigned": ("assigned", {}),
-    "claim": ("claim", {}),
-    "claim, published": ("claim", {"steal": "published"}),
-    "race, announced": ("race", {}),
-    "race, fastest": ("race", {"decide": "fastest"}),
-    "ordinal, published": ("ordinal", {}),
-    "ordinal, sticky": ("ordinal", {"slices": "sticky"}),
-}
-WORKERS = 10
-CALM = 90.0  # seconds between two happenings, in which everything settles
-ROUND = 36.0  # seconds, the longest round of the published claims, which place one partition each
+CASES = (
+    Case("assigned", "assigned", {}),
+    Case("claim", "claim", {}),
+    Case("claim, published", "claim", {"steal": "published"}),
+    Case("race, announced", "race", {}),
+    Case("race, fastest", "race", {"decide": "fastest"}),
+    Case("ordinal, published", "ordinal", {}),
+    Case("ordinal, sticky", "ordinal", {"slices": "sticky"}),
+)
+LONG = ("claim, published", "race, fastest")  # measured at 100 partitions only
+SIZES = (100, 1_000)
+PHASE = ("s", "moves", "unowned")
 COLUMNS = (
-    *("protocol", "partitions", "fill s", "+1: s", "moves", "unowned", "-1: s", "moves", "unowned"),
+    *("protocol", "partitions", "fill s", "+1: s", *PHASE[1:], "-1: s", *PHASE[1:], "doubly", "an hour: idle", "late"),
     *("idle: reads", "writes", "+1: reads", "writes"),
 )
 LEGEND = (
     "10 workers join within half a second; one more joins; then one is killed. s: to the last change of owner (-1 counts "
-    "the 10 s of the session). moves: partitions that another worker got, and the fewest possible. unowned: "
-    "partition-seconds without a living owner. reads, writes: nodes that one worker reads and writes in a minute in which "
+    "the 10 s of the session; hops: there is no last one). moves: partitions that another worker got, and the fewest "
+    "possible. unowned: partition-seconds without a living owner. doubly: partition-seconds in which a partition was taken "
+    "from a living worker that did not know it yet. an hour: moves an hour where nothing changes, idle and with workers "
+    "that look a second late in the mean. reads, writes: nodes that one worker reads and writes in a minute in which "
     "nothing changes, and in the minute after the join."
+)
+REAL_COLUMNS = (*COLUMNS[:9], "claims of what another held", *COLUMNS[-2:])
+REAL_LEGEND = (
+    f"A session ends after {real.SESSION:g} s. reads, writes: of one worker a minute, from the join until nothing changed "
+    f"for {real.CALM:g} s, or longer where a round or a grab lasts longer."
 )
 
 
-@dataclass
-class Meter:
-    """What all workers asked ZooKeeper for."""
-
-    reads: int = 0
-    writes: int = 0
-
-    def attach(self, store: MemoryStore) -> None:
-        """Counts what this client reads and writes."""
-        get_many, children, multi = store.get_many, store.children, store.multi
-
-        def counted_get(paths: Sequence[str]) -> tuple[Node | None, ...]:
-            self.reads += len(paths)
-            return get_many(paths)
-
-        def counted_children(path: str) -> tuple[str, ...]:
-            self.reads += 1
-            return children(path)
-
-        def counted_multi(ops: Sequence[Op]) -> tuple[Node | None, ...]:
-            self.writes += sum(1 for op in ops if not isinstance(op, Check))
-            return multi(ops)
-
-        store.get_many, store.children, store.multi = counted_get, counted_children, counted_multi  # type: ignore[method-assign]
-
-
-class Awake(Simulation):
-    """Every agent looks as often as the process does, whether or not anything was written. `at` is called at its times."""
-
-    marks: Mapping[float, Callable[[], None]] = {}
-
-    def is_quiet(self, worker: WorkerProcess) -> bool:  # noqa: ARG002
-        """Never: looks are counted."""
-        return False
-
-    def run(self):  # type: ignore[no-untyped-def]
-        """As a simulation runs."""
-        for when, call in self.marks.items():
-            self.timeline.at(when, call)
-        return super().run()
-
-
-@dataclass
-class Phase:
-    """What one happening led to."""
-
-    seconds: float = 0.0
-    moves: int = 0
-    unowned: float = 0.0
-    fewest: int = 0
-
-
-@dataclass
-class Row:
-    """One protocol at one size."""
-
-    name: str
-    partitions: int
-    fill: float = 0.0
-    join: Phase = field(default_factory=Phase)
-    kill: Phase = field(default_factory=Phase)
-    asked: tuple[float, ...] = ()
-
-
-def measure(name: str, partitions: int) -> Row:
-    """Plays fill, join and kill."""
-    protocol, options = CASES[name]
-    slow = options.get("steal") == "published"
-    calm = ROUND * (partitions / WORKERS + 3) if slow else CALM
-    begin, kill = calm, calm + max(CALM, ROUND * partitions / WORKERS / WORKERS * 1.5 if slow else 0.0) + CALM
-    happenings = (Happening(begin, "join", f"w{WORKERS + 1:02}"), Happening(kill, "crash", "w03"))
-    timing = Timing(backlog=1e9, report=1e9)
-    end = kill + (ROUND * (partitions / WORKERS / WORKERS + 4) if slow else 0.0) + CALM
-    world = World(
-        name, name, make_team(WORKERS + 1), make_partitions(partitions), happenings, end, begin, timing=timing,
-        later=frozenset({f"w{WORKERS + 1:02}"}),
-    )  # fmt: skip
-    meter, counts = Meter(), []
-    sim = Awake(world, options=options, protocol=protocol, parts=Parts(connected=meter.attach))
-    sim.checker.strict = True
-    changes: list[float] = []
-    said = sim.said
-    sim.said = lambda worker, word, facts: changes.append(sim.now) if word == "claimed" else said(worker, word, facts)  # type: ignore[method-assign]
-    mark = lambda: counts.append((meter.reads, meter.writes))  # noqa: E731
-    sim.marks = {begin - 60: mark, begin - 0.001: mark, begin + 60: mark}
-    phases = [Phase(), Phase()]
-    totals: list[tuple[int, float]] = []
-    note = lambda: totals.append((sim.meter.moves, sim.meter.unowned_seconds))  # noqa: E731
-    killed: list[int] = []
-
-    def strike() -> None:
-        killed.append(sum(n for owner, n in sim.truth.held.items() if owner.startswith("w03@")))
-        note()
-
-    sim.marks |= {begin + 0.001: note, kill - 0.001: strike}
-    sim.run()
-    note()
-    for phase, start, stop, before, after in ((phases[0], begin, kill, 0, 1), (phases[1], kill, end, 1, 2)):
-        here = [at for at in changes if start <= at < stop]
-        phase.seconds = max(here, default=start) - start
-        phase.moves = totals[after][0] - totals[before][0]
-        phase.unowned = totals[after][1] - totals[before][1]
-    filled = max((at for at in changes if at < begin), default=0.0)
-    (r0, w0), (r1, w1), (r2, w2) = counts
-    asked = ((r1 - r0) / WORKERS, (w1 - w0) / WORKERS, (r2 - r1) / (WORKERS + 1), (w2 - w1) / (WORKERS + 1))
-    phases[1].fewest, phases[0].fewest = killed[0], partitions // (WORKERS + 1)
-    return Row(name, partitions, filled, phases[0], phases[1], asked)
+def play(sizes: Sequence[int]) -> Iterator[Row]:
+    """Every protocol at every size in virtual time, but those of `LONG` above 100 partitions; then Azure's."""
+    azure = install_python_peer("azure-eventhub", "azure_ownership.py")
+    for partitions in sizes:
+        for case in CASES:
+            if partitions <= 100 or case.name not in LONG:
+                yield virtual.measure(case, partitions)
+        for strategy in ("balanced", "greedy"):
+            found = [time_azure(azure, partitions, WORKERS, event, strategy) for event in ("fresh", "add1", "sub1")]
+            if missing := next((one.missing for one in found if one.missing), ""):
+                click.echo(f"Azure {strategy}: {missing}", err=True)
+                continue
+            fill, join, kill = (one.answer or {} for one in found)
+            yield Row(
+                f"Azure, {strategy}",
+                partitions,
+                fill["seconds"],
+                Phase(join["seconds"], join["changes"], join["unowned"]),
+                Phase(kill["seconds"], kill["changes"], kill["unowned"]),
+                (partitions // (WORKERS + 1), partitions // WORKERS),
+                join["doubly"] + kill["doubly"],
+                6.0 * (fill["after"] + join["after"] + kill["after"]) / 3,  # of 20 rounds, ten minutes
+                None,
+                (fill["reads"], fill["writes"], join["busy_reads"], join["busy_writes"]),
+            )
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """The table and what it means."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
-    for row in rows:
-        cells = [row.name, f"{row.partitions:,}", f"{row.fill:,.1f}"]
-        for phase in (row.join, row.kill):
-            cells += [f"{phase.seconds:,.1f}", f"{phase.moves} ({phase.fewest})", f"{phase.unowned:,.0f}"]
-        cells += [f"{n:,.0f}" for n in row.asked] or ["", "", "", ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", LEGEND])
+    """The table in virtual time, and what it means."""
+    cells = [
+        [*_format_start(row), f"{row.doubly:,.0f}", _format_rate(row.idle), _format_rate(row.late), *_format_asked(row)]
+        for row in rows
+    ]
+    return _format(COLUMNS, cells, LEGEND)
 
 
-def play(sizes: Sequence[int]) -> Iterator[Row]:
-    """Every protocol at every size, but the published claims above 100 partitions: an hour and more of one a round."""
-    for partitions in sizes:
-        for name in (c for c in CASES if partitions <= 100 or c != "claim, published"):
-            yield measure(name, partitions)
+def format_real(rows: Sequence[Row]) -> str:
+    """The table of the real server, and what it means."""
+    cells = [[*_format_start(row), f"{row.doubly:,.0f}", *_format_asked(row)] for row in rows]
+    return _format(REAL_COLUMNS, cells, REAL_LEGEND)
+
+
+def _format(columns: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows), "", legend])
+
+
+def _format_start(row: Row) -> list[str]:
+    hops = bool(row.idle)  # it never comes to a last change
+    cells = [row.name, f"{row.partitions:,}", "hops" if hops else f"{row.fill:,.1f}"]
+    for phase, fewest in zip((row.join, row.kill), row.fewest, strict=True):
+        seconds = "hops" if hops else f"{phase.seconds:,.1f}"
+        cells += [seconds, f"{phase.moves} ({fewest})", f"{phase.unowned:,.0f}"]
+    return cells
+
+
+def _format_rate(moves: float | None) -> str:
+    return "" if moves is None else f"{moves:,.0f}"
+
+
+def _format_asked(row: Row) -> list[str]:
+    return [f"{n:,.0f}" for n in row.asked]
+
+
+def measure_real(sizes: Sequence[int]) -> Iterator[Row]:
+    """The same on a real ZooKeeper; one round of the published claims takes a second there."""
+    with real.serve() as hosts:
+        for partitions in sizes:
+            for case in CASES:
+                if partitions <= 100 or case.name not in LONG:
+                    yield real.measure(hosts, case, partitions)
+
+
+def measure_race(write: Path | None) -> str:
+    """The table of the race's hopping; the picture of it stands beside the page."""
+    virtual_hops = [hopping.play(decide, late) for decide in hopping.RACES for late in hopping.LATENESS]
+    with real.serve() as hosts:
+        real_hops = list(real.race(hosts))
+    if write is not None:
+        hopping.draw(virtual_hops, real_hops, write.parent / "race.png")
+    return hopping.format_hops(virtual_hops, real_hops)
+
+
+PARTS = ("table", "race", "real")
+HELP = "Only these parts (default: all). The race's, and the real one, start a ZooKeeper."
 
 
 @click.command()
-@click.option("--partitions", "sizes", multiple=True, type=int, default=(100, 1_000), show_default=True)
-@click.option("--write", type=click.Path(path_type=Path), help="Also put the table into this page.")
-def main(sizes: tuple[int, ...], write: Path | None) -> None:
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), default=PARTS, help=HELP)
+@click.option("--partitions", "sizes", multiple=True, type=int, default=SIZES, show_default=True)
+@click.option("--write", type=click.Path(path_type=Path), help="Also put tables into this page, the picture beside it.")
+def main(parts: tuple[str, ...], sizes: tuple[int, ...], write: Path | None) -> None:
     """Compares the protocols."""
-    rows = []
-    for row in play(sizes):
-        rows.append(row)
-        click.echo(f"{row.name}: {row.partitions}", err=True)
-    click.echo(format_rows(rows))
-    if write is not None:
-        write_section(write, "protocols", format_rows(rows))
+    for part in parts:
+        if part == "race":
+            text = measure_race(write)
+        elif part == "real":
+            text = format_real([_tell(row) for row in measure_real(sizes)])
+        else:
+            text = format_rows([_tell(row) for row in play(sizes)])
+        click.echo(f"{text}\n")
+        if write is not None:
+            write_section(write, f"protocols: {part}", text)
+
+
+def _tell(row: Row) -> Row:
+    click.echo(f"{row.name}: {row.partitions}", err=True)
+    return row
 
 
 if __name__ == "__main__":

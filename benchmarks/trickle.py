@@ -1,33 +1,52 @@
 """A trickle: one small file in 3 s over 8 partitions, two workers, on the stack of `rota up` in a folder of its own.
 
-    python benchmarks/trickle.py --minutes 10
+    python -m benchmarks.trickle                          10 minutes of a trickle, after a minute without
+    python -m benchmarks.trickle --before 5 --kills 10    also as it was with a run for each batch, and with killed workers
 
-First the stack stands idle: the processor time of all its processes (ZooKeeper, daemon, page, code server, two workers with
-Spark) is counted. Then files land. Printed: runs and megabytes of Dagster's storage an hour, and freshness: the time from a
-file's rename into the landing folder until its rows are in a version of the table, without `settle` (2 s), in which a file
-rests. The count of materializations and events says what is written for it. Files that are not in the table in the end are
-an error.
+First the stack stands idle: the processor time of all its processes (ZooKeeper, daemon, page, code servers, two workers
+with Spark) is counted. Then files land. Printed, with what is wanted: runs and megabytes of Dagster's storage an hour, and
+freshness: the time from a file's rename into the landing folder until its rows are in a version of the table, without
+`settle` (2 s), in which a file rests. Storage is counted once the last run has ended. Files that are not in the table in
+the end are an error. `--before` plays so many minutes more on another stack with ROTA_LINGER=0: a run is one batch.
+`--kills` kills so many workers on a third one, session timeout 4 s, each in the middle of a batch: the seconds until another
+committed for it.
 """
 
 import argparse
+import itertools
 import json
 import os
-import sqlite3
+import statistics
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
+from benchmarks import costs
 from rota.demo import deltalog
+from rota.demo.faults import KillFigures, kill_worker, wait_for_join
+from rota.demo.observer import Observer
 from rota.demo.verify import ranges
 from rota.local.folder import StateFolder
+from rota.local.page import DagsterPage
 from rota.local.stack import SPARK_OPTIONS, Stack
 
 SETTLE, PAUSE, PARTITIONS = 2.0, 3.0, 8
-TOLD = "dagster_event_type = 'ASSET_MATERIALIZATION'"
+REST = 30.0  # seconds after the last run in which the processes end what they had to do
+SESSION = "4"  # seconds of a session, where workers are killed
+WANTED = {  # figure -> the most that is wanted of it
+    "runs an hour": 30.0,
+    "storage, MB an hour": 20.0,
+    "freshness p50, s": 3.0,
+    "freshness p95, s": 8.0,
+    "idle: runs": 0.0,
+    "idle: CPU, % of a core": 10.0,
+    "kill to commit, median s": 7.0,
+}
 PIPELINE = """
 from rota import Pipeline, delta, files
 pipeline = Pipeline(
@@ -36,52 +55,95 @@ pipeline = Pipeline(
 """
 
 
-def land(folder: Path, number: int) -> float:
-    """One file of ten records, written aside and renamed; when it was there."""
-    path = folder / f"k{number % PARTITIONS}" / f"{number:06d}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}")
-    aside.write_text("".join(json.dumps({"n": 10 * number + i}) + "\n" for i in range(10)))
-    aside.rename(path)
-    return time.time()
+@dataclass(slots=True)
+class Trickle:
+    """A stack with pipeline `trickle`, whose two workers have consumed the first files."""
+
+    stack: Stack
+    page: DagsterPage
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    landed: dict[tuple[str, int], float] = field(default_factory=dict)  # (partition, offset) -> when it was there
+
+    @classmethod
+    @contextmanager
+    def start(cls, folder: Path, **settings: str) -> "Iterator[Trickle]":
+        """Starts everything in the folder under these settings (`ROTA_...`), and ends it."""
+        pipelines = folder / "pipelines"
+        pipelines.mkdir(parents=True)
+        (pipelines / "trickle.py").write_text(PIPELINE)
+        with Stack(
+            StateFolder(folder / "state"), {**os.environ, **settings, "ROTA_PIPELINES": str(pipelines)}
+        ) as stack:
+            stack.start_zookeeper()
+            for worker in ("w1", "w2"):
+                stack.start_worker(worker, *SPARK_OPTIONS)
+            trickle = cls(stack, stack.start_dagster(3000))
+            wait_for(trickle.page.answers, "Dagster's page")
+            for _ in range(PARTITIONS):
+                trickle.land()
+            trickle.wait_consumed()
+            yield trickle
+
+    @property
+    def home(self) -> Path:
+        """Where Dagster keeps what it stores."""
+        return self.stack.state.dagster
+
+    @property
+    def main(self) -> Path:
+        """The table."""
+        return self.stack.state.tables / "trickle" / "main"
+
+    def land(self) -> None:
+        """One file of ten records in the next partition, written aside and renamed."""
+        number = next(self.numbers)
+        key = f"k{number % PARTITIONS}"
+        path = self.stack.state.landing / "trickle" / key / f"{number:06d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}")
+        aside.write_text("".join(json.dumps({"n": 10 * number + i}) + "\n" for i in range(10)))
+        aside.rename(path)
+        self.landed[f"trickle:{key}", number // PARTITIONS] = time.time()
+
+    def feed(self, until: Callable[[], bool]) -> None:
+        """Lands a file in `PAUSE` s."""
+        began = time.monotonic()
+        for number in itertools.count(1):
+            if until():
+                return
+            self.land()
+            time.sleep(max(0.0, began + PAUSE * number - time.monotonic()))
+
+    def find_seen(self) -> dict[tuple[str, int], float]:
+        """(partition, offset) of each file that is in the table, and when that was so. Raises SystemExit where one is in it
+        twice."""
+        seen: dict[tuple[str, int], float] = {}
+        for commit in deltalog.commits(self.main) if deltalog.exists(self.main) else ():
+            for partition, (start, end) in ranges(commit).items():
+                for offset in range(start, end):
+                    if seen.setdefault((partition, offset), commit.at) != commit.at:
+                        raise SystemExit(f"{partition} [{offset}] is in the table twice")
+        return seen
+
+    def wait_consumed(self) -> None:
+        """Returns once all that landed is in the table, and no run is left."""
+        wait_for(lambda: len(self.find_seen()) >= len(self.landed), "the last files")
+        wait_for(lambda: not self.count_runs("status IN ('QUEUED', 'STARTING', 'STARTED')"), "the last runs to end")
+
+    def count_runs(self, where: str = "1") -> int:
+        """Dagster's runs."""
+        return costs.count_rows(self.home / "history" / "runs.db", "runs", where)
 
 
-def read_commits(main: Path, since: int) -> Iterator[tuple[int, float, Mapping[str, tuple[int, int]]]]:
-    """Version, time and offset ranges of each commit after `since`."""
-    for commit in deltalog.commits(main, since) if deltalog.exists(main) else ():
-        yield commit.version, commit.at, ranges(commit)
+@dataclass(slots=True)
+class Measured:
+    """What was measured: figures by name, and processor seconds, bytes and events by what they are for."""
 
-
-def count_cpu() -> float:
-    """Processor seconds of all descendants of this process, ended ones that were waited for included."""
-    total = 0.0
-    for process in psutil.Process().children(recursive=True):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
-
-
-def count_bytes(folder: Path) -> int:
-    """Bytes of all files below the folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def count_runs(home: Path, where: str = "1") -> int:
-    """Dagster's runs."""
-    return _count(home / "history" / "runs.db", "runs", where)
-
-
-def count_events(home: Path, where: str = "1") -> int:
-    """Dagster's events of assets."""
-    return _count(home / "history" / "runs" / "index.db", "event_logs", where)
-
-
-def _count(file: Path, table: str, where: str) -> int:
-    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as base:
-        return int(base.execute(f"SELECT COUNT(*) FROM {table} WHERE {where}").fetchone()[0])
+    figures: dict[str, float] = field(default_factory=dict)
+    idle: dict[str, float] = field(default_factory=dict)  # % of a core
+    busy: dict[str, float] = field(default_factory=dict)
+    storage: dict[str, float] = field(default_factory=dict)  # MB an hour
+    events: dict[str, tuple[int, float]] = field(default_factory=dict)  # number, and MB an hour
 
 
 def wait_for(true: Callable[[], object], what: str, timeout: float = 180.0) -> None:
@@ -93,61 +155,121 @@ def wait_for(true: Callable[[], object], what: str, timeout: float = 180.0) -> N
         time.sleep(0.3)
 
 
-def play(folder: Path, minutes: float, idle: float) -> dict[str, float]:
+def measure_idle(trickle: Trickle, seconds: float, into: Measured) -> None:
+    """Nothing lands for so many seconds, after `REST` others."""
+    time.sleep(REST)
+    runs, size = trickle.count_runs(), read_size(trickle)
+    into.idle = measure_cpu(lambda: time.sleep(seconds))
+    grown = read_size(trickle) - size
+    into.figures["idle: runs"] = trickle.count_runs() - runs
+    into.figures["idle: CPU, % of a core"] = sum(into.idle.values())
+    into.figures["idle: storage, MB an hour"] = grown / 1e6 / seconds * 3600
+
+
+def read_size(trickle: Trickle) -> int:
+    """Bytes of Dagster's storage that stay."""
+    parts = costs.read_storage(trickle.home)
+    return parts.total() - parts[costs.BESIDE]
+
+
+def measure_cpu(do: Callable[[], object]) -> dict[str, float]:
+    """Percent of a core by process while something is done."""
+    before, began = costs.read_cpu(), time.monotonic()
+    do()
+    spent = costs.sum_up_cpu(before, costs.read_cpu())
+    return {what: 100 * seconds / (time.monotonic() - began) for what, seconds in spent.most_common()}
+
+
+def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
+    """Files land for so many minutes."""
+    runs, size, known = trickle.count_runs(), costs.read_storage(trickle.home), set(trickle.landed)
+    events, end = costs.read_events(trickle.home), time.monotonic() + 60 * minutes
+    into.busy = measure_cpu(lambda: trickle.feed(lambda: time.monotonic() >= end))
+    made, hours = trickle.count_runs() - runs, minutes / 60
+    trickle.wait_consumed()
+    seen = trickle.find_seen()
+    fresh = sorted(seen[one] - at - SETTLE for one, at in trickle.landed.items() if one not in known)
+    grown = costs.read_storage(trickle.home)
+    beside = grown.pop(costs.BESIDE, 0)
+    grown.subtract({what: bytes_ for what, bytes_ in size.items() if what != costs.BESIDE})
+    count, length = costs.read_events(trickle.home)
+    count.subtract(events[0])
+    into.storage = {what: bytes_ / 1e6 / hours for what, bytes_ in grown.most_common() if bytes_}
+    into.events = {k: (n, (length[k] - events[1][k]) / 1e6 / hours) for k, n in count.most_common() if n}
+    into.figures |= {
+        "files": len(fresh),
+        "runs": made,
+        "runs an hour": made / hours,
+        "storage, MB an hour": grown.total() / 1e6 / hours,
+        "beside the databases, MB": beside / 1e6,
+        "busy: CPU, % of a core": sum(into.busy.values()),
+        **{f"freshness p{q}, s": fresh[q * len(fresh) // 100] for q in (50, 90, 95)},
+        "freshness, worst, s": fresh[-1],
+        "failed runs, all": trickle.count_runs("status = 'FAILURE'"),
+        "rebalances, all": trickle.count_runs("pipeline_name LIKE '%__rebalance'"),
+    }
+
+
+def play(folder: Path, minutes: float, idle: float = 0.0, **settings: str) -> Measured:
     """Starts everything, measures it idle and trickling, ends it."""
-    pipelines = folder / "pipelines"
-    pipelines.mkdir()
-    (pipelines / "trickle.py").write_text(PIPELINE)
-    with Stack(StateFolder(folder / "state"), {**os.environ, "ROTA_PIPELINES": str(pipelines)}) as stack:
-        landing, main = stack.state.landing / "trickle", stack.state.tables / "trickle" / "main"
-        home, numbers = stack.state.dagster, count()
-        stack.start_zookeeper()
-        for worker in ("w1", "w2"):
-            stack.start_worker(worker, *SPARK_OPTIONS)
-        wait_for(stack.start_dagster(3000).answers, "Dagster's page")
-        for _ in range(PARTITIONS):
-            land(landing, next(numbers))
-        wait_for(lambda: len(list(find_seen(main, -1))) >= PARTITIONS, "the first files")
-        wait_for(lambda: not count_runs(home, "status IN ('QUEUED', 'STARTING', 'STARTED')"), "the first runs to end")
-        runs, cpu, began = count_runs(home), count_cpu(), time.monotonic()
-        time.sleep(idle)
-        figures = {
-            "idle cpu, % of a core": 100 * (count_cpu() - cpu) / (time.monotonic() - began),
-            "idle runs": float(count_runs(home) - runs),
-        }
-        version = max(v for v, _, _ in read_commits(main, -1))
-        runs, events, told, size = count_runs(home), count_events(home), count_events(home, TOLD), count_bytes(home)
-        landed: dict[tuple[str, int], float] = {}
-        cpu, began = count_cpu(), time.monotonic()
-        while time.monotonic() - began < 60 * minutes:
-            number = next(numbers)
-            landed[f"trickle:k{number % PARTITIONS}", number // PARTITIONS] = land(landing, number)
-            time.sleep(max(0.0, began + PAUSE * len(landed) - time.monotonic()))
-        hours = (time.monotonic() - began) / 3600
-        busy = 100 * (count_cpu() - cpu) / (3600 * hours)
-        figures |= {
-            "files": float(len(landed)),
-            "runs": float(count_runs(home) - runs),
-            "rebalances, all": float(count_runs(home, "pipeline_name LIKE '%__rebalance'")),
-            "failed runs, all": float(count_runs(home, "status = 'FAILURE'")),
-            "runs an hour": (count_runs(home) - runs) / hours,
-            "megabytes an hour": (count_bytes(home) - size) / hours / 1e6,
-            "asset events": float(count_events(home) - events),
-            "materializations": float(count_events(home, TOLD) - told),
-            "busy cpu, % of a core": busy,
-        }
-        wait_for(lambda: len(list(find_seen(main, version))) >= len(landed), "the last files")
-        fresh = sorted(at - landed[key] - SETTLE for key, at in find_seen(main, version))
-        if len(fresh) != len(landed):
-            raise SystemExit(f"{len(landed)} files landed, {len(fresh)} are in the table")
-        return figures | {f"freshness p{q}, s": fresh[q * len(fresh) // 100] for q in (50, 95)}
+    measured = Measured()
+    with Trickle.start(folder, **settings) as trickle:
+        if idle:
+            measure_idle(trickle, idle, measured)
+        measure_trickle(trickle, minutes, measured)
+    return measured
 
 
-def find_seen(main: Path, since: int) -> Iterator[tuple[tuple[str, int], float]]:
-    """(partition, offset) of each file that a commit brought, and when."""
-    for _, at, covered in read_commits(main, since):
-        for partition, (start, end) in covered.items():
-            yield from (((partition, offset), at) for offset in range(start, end))
+def play_kills(folder: Path, kills: int) -> list[KillFigures]:
+    """Kills a worker in the middle of a batch, again and again, while files land; each time another joins."""
+    done, over = list[KillFigures](), threading.Event()
+    with Trickle.start(folder, ROTA_SESSION_TIMEOUT=SESSION) as trickle:
+        stack = trickle.stack
+        feeding = threading.Thread(target=trickle.feed, args=(over.is_set,), daemon=True)
+        feeding.start()
+        try:
+            with Observer.connect_to(stack.env["ROTA_ZOOKEEPER"], trickle.main, stack.check) as observer:
+                for worker in ("w1", "w2"):
+                    wait_for_join(observer, worker)
+                for number in range(kills):
+                    done.append(kill_worker(stack, observer, trickle.page))
+                    stack.start_worker(f"w{number + 3}", *SPARK_OPTIONS)
+                    wait_for_join(observer, f"w{number + 3}")
+        finally:
+            over.set()
+            feeding.join()
+        trickle.wait_consumed()
+    return done
+
+
+def add_kills(measured: Measured, kills: list[KillFigures]) -> None:
+    """The medians of the seconds, and of each leg of the way."""
+    took = sorted(one.seconds for one in kills)
+    measured.figures |= {"kill to commit, median s": statistics.median(took), "kill to commit, worst s": took[-1]}
+    for leg in kills[0].legs:
+        measured.figures[f"kill to commit, of it {leg}"] = statistics.median(one.legs[leg] for one in kills)
+
+
+def format_measured(measured: Measured, before: Measured | None) -> str:
+    """The tables, in Markdown."""
+    head = ["", "wanted at most", *(["a run for each batch"] if before else []), "measured"]
+    rows = []
+    for name, value in measured.figures.items():
+        was = [f"{before.figures[name]:.1f}" if name in before.figures else ""] if before else []
+        rows.append([name, f"{WANTED[name]:g}" if name in WANTED else "", *was, f"{value:.1f}"])
+    parts: Mapping[str, Mapping[str, float]] = {"idle": measured.idle, "busy": measured.busy}
+    names = Counter(measured.idle) | Counter(measured.busy)
+    cpu = [[what, *(f"{of.get(what, 0.0):.1f}" for of in parts.values())] for what, _ in names.most_common()]
+    stored = [[what, f"{size:.2f}"] for what, size in measured.storage.items()]
+    events = [[kind, str(number), f"{size:.2f}"] for kind, (number, size) in measured.events.items()]
+    tables = [
+        (head, rows),
+        (["CPU, % of a core", *parts], cpu),
+        (["storage", "MB an hour"], stored),
+        (["events, in two places each", "number", "MB an hour"], events),
+    ]
+    shown = [costs.format_table(titles, lines) for titles, lines in tables if lines]
+    return "\n\n".join([*shown, f"Measured on {costs.describe_machine()}."])
 
 
 def main() -> None:
@@ -155,14 +277,20 @@ def main() -> None:
     words = argparse.ArgumentParser(description="Measures a trickle of small files.")
     words.add_argument("--minutes", type=float, default=10.0)
     words.add_argument("--idle", type=float, default=60.0, help="seconds for which the stack stands idle before")
+    words.add_argument("--before", type=float, default=0.0, help="minutes with a run for each batch")
+    words.add_argument("--kills", type=int, default=0, help="workers to kill")
     words.add_argument("--json", action="store_true")
     told = words.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rota-trickle-") as folder:
-        figures = play(Path(folder), told.minutes, told.idle)
+    with tempfile.TemporaryDirectory(prefix="rota-trickle-") as place:
+        folder = Path(place)
+        before = play(folder / "before", told.before, ROTA_LINGER="0") if told.before else None
+        measured = play(folder / "now", told.minutes, told.idle) if told.minutes else Measured()
+        if told.kills:
+            add_kills(measured, play_kills(folder / "kills", told.kills))
     if told.json:
-        print(json.dumps(figures))  # noqa: T201
+        print(json.dumps(measured.figures))  # noqa: T201
     else:
-        print("\n".join(f"{name:<24} {value:10.2f}" for name, value in figures.items()))  # noqa: T201
+        print(format_measured(measured, before))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 from playwright.sync_api import Page, expect, sync_playwright
+from recording import record_status
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -46,8 +47,10 @@ def main() -> None:
         with run_line(folder) as (printed, environ, address):
             write_block("make dev", [text.replace(str(folder), HOME).replace(str(ROOT), HOME) for text in printed])
             wait_for_year(environ)
-            kill(VICTIM)
-            wait_for_takeover(environ, VICTIM)
+            with record_status(environ, DOCS / "status.gif"):
+                time.sleep(3)
+                kill(VICTIM)
+                wait_for_takeover(environ, VICTIM)
             take_pictures(address)
 
 
@@ -90,7 +93,7 @@ def run_line(folder: Path) -> Iterator[tuple[list[str], dict[str, str], str]]:
         yield lines, {**ENVIRON, **chosen}, address[1]
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def read_status(environ: dict[str, str]) -> dict[str, list[dict[str, object]]]:
@@ -148,13 +151,14 @@ def take_pictures(address: str) -> None:
         page.goto(f"{address}/assets/default/assignment")
         expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
         page.get_by_text("Metadata", exact=True).first.evaluate("heading => heading.scrollIntoView()")
+        drawn = page.get_by_role("img", name=re.compile("who held what when")).first
+        wait_until(lambda: drawn.evaluate("image => image.complete && image.naturalWidth > 0"), "the epoch's picture")
         take_picture(page, "page-assignment")
-        page.goto(f"{address}/assets/flights/checkpoints?view=partitions&partition=flights%3AUA")
-        expect(page.get_by_role("row").filter(has=page.get_by_text("offset", exact=True)).first).to_be_visible()
-        page.set_viewport_size({"width": 1360, "height": 760})
+        page.goto(f"{address}/assets/flights/records?view=partitions&partition=flights%3AUA")
+        expect(page.get_by_role("row").filter(has=page.get_by_text("first rows", exact=True)).first).to_be_visible()
         take_picture(page, "page-partition")
         page.goto(f"{address}/assets/default/assignment?view=lineage&lineageDepth=5")
-        page.set_viewport_size({"width": 1760, "height": 560})
+        page.set_viewport_size({"width": 1760, "height": 800})
         for asset in ("membership", "ownership", "records", "checkpoints", "delays"):
             expect(page.get_by_text(asset, exact=True).first).to_be_visible()
         take_picture(page, "page-lineage")

@@ -183,7 +183,9 @@ class Agent:
         """Another process has this id: two that took over from each other would go on so for ever."""
         seen = self.tree.read_many([self.paths.live(other)], Live).get(self.paths.live(other))
         facts = {"host": seen.record.host, "pid": seen.record.pid} if seen is not None else {}
-        why = "another process of this id is live: this one joins when that is gone. Give each worker an id of its own"
+        why = (
+            "a process of this id, elsewhere, has a session: this one joins when that ends. Give each worker its own id"
+        )
         if self._idles("taken", {"incarnation": other, **facts, "reason": why}):
             membership.wait_beside(self.tree, self.worker, self.live)
 

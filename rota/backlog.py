@@ -4,6 +4,7 @@ Law: only looking; nothing is written and no Spark is started. A look costs a fo
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
@@ -13,8 +14,12 @@ from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
 from rota.dataplane.ports import Source
 from rota.eligibility import Facts, judge, read_facts
+from rota.errors import RotaError
 from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
+from rota.registry import open_source
+
+MEASURED = 1_000  # partitions of a group whose lags are told with an epoch: the next one waits for the look
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,20 @@ def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> d
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
     return measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
+
+
+def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[str, int]:
+    """How many offsets each partition of these pipelines is behind. A pipeline whose source cannot be asked is left out;
+    nothing is told of more than `MEASURED` partitions."""
+    records = tree.partitions()
+    if sum(len(record.keys) for record in records.values()) > MEASURED:
+        return {}
+    found: dict[str, int] = {}
+    for pipeline in pipelines:
+        with suppress(RotaError, OSError):
+            ids = map(pipeline.partition, records[pipeline.name].keys if pipeline.name in records else ())
+            found |= {p: end - at for p, (at, end) in read_lags(tree, open_source(pipeline), ids).items()}
+    return found
 
 
 def measure_lags(

@@ -27,6 +27,7 @@ INK, QUIET, PAPER, NOBODY, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0",
 COLOURS = (  # told apart also by the colour-blind; no red among them: red is the refused write
     "#3d7ea6", "#e9a03b", "#4fa37f", "#8e6bb0", "#c9b458", "#5bb5c9", "#b0719a", "#7f8c5a", "#9c7a5b", "#5f74c4",
 )  # fmt: skip
+WIDE = 13.0  # inches
 UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 
@@ -217,23 +218,26 @@ def find_spans(story: Story) -> dict[str, list[Span]]:
     return ribbons
 
 
-def draw_story(story: Story, title: str = "") -> bytes:
-    """The picture as PNG bytes. The same story gives the same bytes."""
+def draw_story(story: Story, title: str | None = "", *, inches: float = WIDE, dpi: int = 110) -> bytes:
+    """The picture as PNG bytes, `inches` wide. `title` None: without one. The same story gives the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     ribbons = find_spans(story)
-    figure = Figure(figsize=(13, 2.2 + 0.3 * min(max(len(ribbons), 4), 64)), dpi=110, facecolor=PAPER)
-    axes = figure.add_axes((0.085, 0.14, 0.9, 0.68))
+    figure = Figure(figsize=(inches, 2.2 + 0.3 * min(max(len(ribbons), 4), 64)), dpi=dpi, facecolor=PAPER)
+    share = inches / WIDE
+    left, top = 0.085 / share, 0.88 if title is None else 0.82
+    axes = figure.add_axes((left, 0.14, 0.985 - left, top - 0.14))
     rows = {partition: row for row, partition in enumerate(ribbons)}
     colours = _choose_colours(ribbons.values())
     _draw_ribbons(axes, ribbons, rows, colours, story.since)
     _veil_orphans(axes, story, ribbons, rows)
     _draw_ticks(axes, story, rows)
-    _draw_moments(axes, story, len(rows))
-    _set_axes(axes, story, rows)
-    _draw_legend(axes, colours, bool(story.refused))
-    figure.text(0.085, 0.945, title or _make_title(story), color=INK, fontsize=13, fontweight="bold", va="center")
+    _draw_moments(axes, story, len(rows), share)
+    _set_axes(axes, story, rows, share)
+    _draw_legend(axes, colours, bool(story.refused), share)
+    if title is not None:
+        figure.text(left, 0.945, title or _make_title(story), color=INK, fontsize=13, fontweight="bold", va="center")
     canvas, out = FigureCanvasAgg(figure), BytesIO()
     canvas.print_figure(out, format="png")
     return out.getvalue()
@@ -306,14 +310,15 @@ def _draw_ticks(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     )
 
 
-def _draw_moments(axes: "Axes", story: Story, height: int) -> None:
+def _draw_moments(axes: "Axes", story: Story, height: int, share: float) -> None:
     """Draws a line for each moment, and the number of each epoch. A label that would touch another goes up a row."""
     width = max(story.until - story.since, 1.0)
     last = [-width, -width]
     for moment in story.moments:
         x = moment.at - story.since
         axes.axvline(x, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=4)
-        level = 0 if x - last[0] > 0.012 * width * len(moment.text) * 0.75 else 1
+        room = 0.009 / share * width * len(moment.text)
+        level = 0 if x - last[0] > room else 1
         last[level] = x
         axes.annotate(
             moment.text,
@@ -322,7 +327,7 @@ def _draw_moments(axes: "Axes", story: Story, height: int) -> None:
             textcoords="offset points",
             color=INK,
             fontsize=9,
-            ha="center",
+            ha="center" if x + room / 2 < width else "right",
             annotation_clip=False,
         )
     for epoch in story.epochs:
@@ -340,7 +345,7 @@ def _draw_moments(axes: "Axes", story: Story, height: int) -> None:
         )
 
 
-def _set_axes(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
+def _set_axes(axes: "Axes", story: Story, rows: Mapping[str, int], share: float) -> None:
     width = max(story.until - story.since, 1.0)
     axes.set_xlim(0, width)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
@@ -349,7 +354,7 @@ def _set_axes(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
     axes.tick_params(axis="x", colors=QUIET, labelsize=9, length=0, pad=16)
     axes.tick_params(axis="y", length=0)
     unit, seconds = next((u, s) for u, s in UNITS if width >= 10 * s or s == 1)
-    step = next((s for s in STEPS if width / s <= 14), width)
+    step = next((s for s in STEPS if width / s <= 14 * share), width)
     axes.set_xticks([i * step for i in range(int(width / step) + 1)])
     axes.set_xticklabels([f"{i * step / seconds:g}" for i in range(int(width / step) + 1)])
     axes.set_xlabel(unit, color=QUIET, fontsize=9, loc="left")
@@ -357,7 +362,7 @@ def _set_axes(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _draw_legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> None:
+def _draw_legend(axes: "Axes", colours: Mapping[str, str], refused: bool, share: float) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -369,7 +374,7 @@ def _draw_legend(axes: "Axes", colours: Mapping[str, str], refused: bool) -> Non
         handles=handles,
         loc="upper right",
         bbox_to_anchor=(1.0, -0.075),
-        ncols=min(len(handles), 12),
+        ncols=min(len(handles), int(12 * share)),
         frameon=False,
         fontsize=9,
         labelcolor=INK,

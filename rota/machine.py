@@ -40,3 +40,12 @@ def is_running(pid: int) -> bool:
     except PermissionError:
         return True  # somebody else's
     return pid > 0
+
+
+def name_machine() -> str:
+    """Where a process id means one process: this start of the machine, and the namespace of process ids in it, of which each
+    container has its own. Empty where the system does not say."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""

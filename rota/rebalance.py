@@ -32,8 +32,8 @@ from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-# Group's id -> what this process declared last, as it was put.
-last_declared: dict[str, tuple[str, Mapping[str, object]]] = {}
+Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
+last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,8 @@ def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) ->
 
 def _follow(tree: GroupState, declared: Group) -> str:
     """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
-    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named."""
+    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named. Settings that
+    are older than ours were not put after them: they came back with an older ZooKeeper."""
     wanted: dict[str, object] = {
         "protocol": declared.protocol,
         "assignor": declared.assignor,
@@ -228,10 +229,11 @@ def _follow(tree: GroupState, declared: Group) -> str:
         "grace": float(declared.grace),
     }
     seen = tree.read(tree.paths.meta, Meta)
-    said, ours = last_declared.get(seen.record.id, ("", {})) if seen is not None else ("", {})
-    if seen is None or said != repr(wanted):
+    said, ours, since = last_declared.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
+    if seen is None or said != repr(wanted) or seen.node.mzxid < since:
         meta = tree.found(**wanted)  # type: ignore[arg-type]
-        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted))
+        now = tree.read(tree.paths.meta, Meta)
+        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
         return ""
     theirs = seen.record.model_dump(include=set(wanted))
     differ = [name for name in wanted if ours[name] != theirs[name]]

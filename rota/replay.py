@@ -3,7 +3,7 @@
 Law: a replay needs no ownership and moves no token, offset or checkpoint; it may run beside live consumption. It refuses a
 range that was not consumed yet, or that the source no longer has as a whole, before it writes anything. A file that was
 corrected in place is read as it is now, and counts as that from then on: first the table has its rows, then the index its
-size and time, so that whoever dies in between leaves a file that still shows as changed.
+size and time, so that whoever dies in between leaves a file that still shows as changed. It has the deadline of a run.
 """
 
 import uuid
@@ -49,7 +49,9 @@ def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Itera
     if not wanted:
         return
     endpoint, schema = _endpoint(tree, wanted), ports.main.read_schema()
-    for piece in ports.job.run([wanted], endpoint=endpoint, run_id=run_id, schema=schema, whole=True):
+    for piece in ports.job.run(
+        _plan_jobs(ports.source, wanted), endpoint=endpoint, run_id=run_id, schema=schema, whole=True
+    ):
         if isinstance(piece, FailedPartition):
             yield RefusedReplay(piece.partition, str(piece.error))
             continue
@@ -74,6 +76,12 @@ def _refuse_early(ports: Ports, ranges: Ranges) -> dict[str, str]:
 
 def _find_incomplete(source: Source, ranges: Ranges) -> dict[str, str]:
     return {p: f"the source no longer has the whole range: {why}" for p, why in source.find_broken(ranges).items()}
+
+
+def _plan_jobs(source: Source, ranges: Ranges) -> list[Ranges]:
+    """As many partitions at a time as a job of a run holds; each range as a whole, however long it is."""
+    starts, ends = ({p: r[at] for p, r in ranges.items()} for at in (0, 1))
+    return [{p: ranges[p] for p in job} for job in source.plan_jobs(starts, ends)]
 
 
 def _endpoint(tree: GroupState, ranges: Ranges) -> str | None:

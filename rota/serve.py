@@ -29,7 +29,7 @@ PAUSE = 0.5  # seconds between two looks; three times the duration of a look if 
 class Terms:
     """How long a run serves, in seconds. With `linger` 0 it serves one batch."""
 
-    linger: float = 10.0
+    linger: float = 30.0
     max_run: float = 300.0
 
 

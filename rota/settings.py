@@ -32,9 +32,9 @@ class Settings:
     dagster: str = "http://127.0.0.1:3000"
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
-    linger: timedelta = timedelta(seconds=10)
+    linger: timedelta = timedelta(seconds=30)
     max_run: timedelta = timedelta(seconds=300)
-    report: timedelta = timedelta(seconds=30)
+    report: timedelta = timedelta(seconds=60)
     zookeeper_auth: str = field(default="", repr=False)
     zookeeper_acl: str = ""
     zookeeper_ca_file: str = ""

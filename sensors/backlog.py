@@ -1,6 +1,8 @@
 """`<pipeline>__backlog`: launches a run for each worker that owns partitions with lag."""
 
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -14,6 +16,8 @@ from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
+
+FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
 
 
 def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
@@ -29,8 +33,8 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            places = count_places(context.instance)
-            requests = poll(lambda: list(find_launches(mine, tree, pipeline, names)), bool, places)
+            looks = Looks(mine, tree, pipeline, names)
+            requests = poll(looks.look, bool, count_places(context.instance))
         if not requests:
             return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
         return dg.SensorResult(run_requests=requests)
@@ -38,27 +42,65 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
     return look
 
 
-def find_launches(mine: runs.Runs, tree: "GroupState", pipeline: Pipeline, names: Names) -> Iterator[dg.RunRequest]:
-    """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
+@dataclass(slots=True)
+class Looks:
+    """The looks of one tick.
 
-    A run has no run_key: Dagster never launches a key again, even if its run failed.
+    Law: what is launched was decided by a look that read the runs first. Dagster's storage is asked for them where ZooKeeper
+    and the source say that somebody may be without a run, or is gone; and of runs that go on, whether they still do, every
+    `FRESH` seconds. An idle pipeline asks once a tick.
     """
-    from rota.backlog import find_work
-    from rota.registry import open_source
 
-    if not tree.exists():
-        return  # the membership sensor founds the group
-    open_runs = mine.list_unfinished()
-    live = {one.incarnation for one in tree.live()}  # read after the runs: a new worker is not taken for gone
-    for run in open_runs:
-        if (whose := run.tags.get(INCARNATION)) and whose not in live:
-            mine.cancel(run)
-    busy = {run.tags.get(INCARNATION) for run in open_runs}
-    if live <= busy:
-        return  # each looks for itself, twice a second
-    for work in find_work(tree, pipeline, open_source(pipeline)):
-        if work.incarnation not in busy and not mine.read_pause({INCARNATION: work.incarnation}):
-            yield make_run_request(pipeline, names, work.incarnation, work.worker, tuple(work.lags))
+    mine: runs.Runs
+    tree: "GroupState"
+    pipeline: Pipeline
+    names: Names
+    live: frozenset[str] = frozenset()  # the incarnations, as the runs were read last
+    busy: frozenset[str] = frozenset()  # those of them with a run
+    asked: float | None = None  # when the runs were read last, in monotonic seconds
+
+    def look(self) -> list[dg.RunRequest]:
+        """The runs that are due."""
+        if not self.tree.exists():  # the membership sensor founds the group
+            return []
+        return list(self._find_launches()) if self._may_launch() else []
+
+    def _may_launch(self) -> bool:
+        """Whether anything may be due that was not when the runs were read last."""
+        from rota.backlog import find_work
+        from rota.registry import open_source
+
+        if self.asked is None or (self.busy and time.monotonic() - self.asked >= FRESH):
+            return True
+        live = self._list_live()
+        if live != self.live or live <= self.busy:
+            return live != self.live  # whoever has a run looks for itself, twice a second
+        work = find_work(self.tree, self.pipeline, open_source(self.pipeline))
+        return any(one.incarnation not in self.busy for one in work)
+
+    def _find_launches(self) -> Iterator[dg.RunRequest]:
+        """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
+
+        A run has no run_key: Dagster never launches a key again, even if its run failed.
+        """
+        from rota.backlog import find_work
+        from rota.registry import open_source
+
+        self.asked = time.monotonic()
+        open_runs = self.mine.list_unfinished()
+        self.live = self._list_live()  # read after the runs: a new worker is not taken for gone
+        for run in open_runs:
+            if (whose := run.tags.get(INCARNATION)) and whose not in self.live:
+                self.mine.cancel(run)
+        self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
+        if self.live <= self.busy:
+            return
+        for work in find_work(self.tree, self.pipeline, open_source(self.pipeline)):
+            if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
+                yield make_run_request(self.pipeline, self.names, work.incarnation, work.worker, tuple(work.lags))
+
+    def _list_live(self) -> frozenset[str]:
+        return frozenset(one.incarnation for one in self.tree.live())
 
 
 def make_run_request(

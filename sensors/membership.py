@@ -1,5 +1,7 @@
 """`<group>__membership`: watches the workers of a group and asks for a rebalance when the target no longer fits."""
 
+import time
+
 import dagster as dg
 
 from rota.catalog import Catalog
@@ -9,14 +11,16 @@ from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.checks import find_unshown
-from rota.dagster.sensors.polling import count_places, poll
+from rota.dagster.sensors.polling import Bell, count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
+PAUSE = 2.0  # seconds between two looks where nobody joins or leaves: for new partitions, and for what people override
+
 
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
-    """The sensor. Law: it compares the group with what the published epoch was made from. It remembers only the settings
-    that it wrote, so that it does not write them again over somebody else's."""
+    """The sensor. Laws: it compares the group with what the published epoch was made from. It remembers only the settings
+    that it wrote, so that it does not write them again over somebody else's. Who joins or is gone is seen at once."""
 
     @dg.sensor(
         name=names.membership_sensor(group.name),
@@ -34,7 +38,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         with in_one_line():
             found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.refused)
-        if not (told := find_unshown(context.instance, [files])):
+        if not (told := find_unshown(context.instance, [files], time.time())):
             return found
         if isinstance(found, dg.SkipReason):
             return dg.SensorResult(skip_reason=found, asset_events=told)
@@ -48,8 +52,11 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
         def look_once() -> tuple[list[dg.DagsterRun], Look]:
-            unfinished = mine.list_unfinished()  # before the look, never after
-            seen = observe(store, catalog, group.name, slots=not known)  # the targets once a tick
+            unfinished: list[dg.DagsterRun] = []
+            seen = observe(tree.store, catalog, group.name) if known else None
+            if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
+                unfinished = mine.list_unfinished()
+                seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
                     add_partitions(context.instance, names, pipeline, keys)  # before any epoch can name them
@@ -61,8 +68,9 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
         known: dict[str, tuple[str, ...]] = {}
 
-        with zookeeper.store() as store:
-            unfinished, seen = poll(look_once, is_due, count_places(context.instance))
+        with zookeeper.tree(group.name) as tree:
+            bell, places = Bell(tree.store, tree.paths.lives), count_places(context.instance)
+            unfinished, seen = poll(look_once, is_due, places, pause=PAUSE, rest=bell.wait)
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:

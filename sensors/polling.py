@@ -1,8 +1,11 @@
 """Polls inside a sensor's tick, because Dagster starts a tick every 5 s at best.
 
-Laws: nobody else's sensor waits for ours. Where Dagster evaluates sensors one after another (without `use_threads` in
-dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
-code server.
+Laws:
+1. Nobody else's sensor waits for ours. Where Dagster evaluates sensors one after another (without `use_threads` in
+   dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
+   code server.
+2. A look that finds nothing costs: between two looks is a pause. What ZooKeeper tells of at once ends the pause (`Bell`), so
+   that it can be long. A look takes at most a quarter of the time.
 """
 
 import os
@@ -10,16 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
+
+if TYPE_CHECKING:
+    from rota.coordination.store import Store
 
 T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
 # any time without a tick. Dagster allows 60 s.
 WINDOW = 18.8
-PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
+PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
 # gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
@@ -38,19 +44,44 @@ def count_places(instance: dg.DagsterInstance) -> int:
     return min(sensors.get("num_workers") or _DEFAULT, *servers) // 2
 
 
-def poll(look: Callable[[], T], enough: Callable[[T], bool], places: int) -> T:
+class Bell:
+    """Rings when the znode at `path` or its list of children changed since the bell was made, or last rang."""
+
+    def __init__(self, store: "Store", path: str) -> None:
+        self.store, self.path, self._rung = store, path, threading.Event()
+        store.watch(path, self._rung.set)
+
+    def wait(self, seconds: float) -> None:
+        """Returns when it rings, or after so many seconds. What happens from then on rings again: whoever looks next misses
+        nothing. Raises Unavailable."""
+        if self._rung.wait(seconds):
+            self._rung.clear()
+            self.store.watch(self.path, self._rung.set)
+
+
+def poll(
+    look: Callable[[], T],
+    enough: Callable[[T], bool],
+    places: int,
+    *,
+    pause: float = PAUSE,
+    rest: Callable[[float], object] | None = None,
+) -> T:
     """Looks until a look is `enough`, for `WINDOW` seconds at most; returns the last look. Looks once if as many ticks wait
-    as there are places."""
+    as there are places. `rest` lets the seconds of a pause pass, or fewer."""
     began = time.monotonic()
     if enough(seen := look()):
         return seen
+    end, took = began + WINDOW, time.monotonic() - began
     with _place(places) as free:
-        started = began
-        while free and (again := (now := time.monotonic()) + max(PAUSE, 3 * (now - started))) < began + WINDOW + PAUSE:
-            time.sleep(again - now)
+        while free and (now := time.monotonic()) + 3 * took < end:
+            time.sleep(3 * took)
+            if (left := min(pause, end - now) - 3 * took) > 0:
+                (rest or time.sleep)(left)
             started = time.monotonic()
             if enough(seen := look()):
                 break
+            took = time.monotonic() - started
     return seen
 
 

@@ -1,5 +1,6 @@
 """How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -37,7 +38,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if needs_nothing(item):
             item.add_marker("fast")
-    items.sort(key=lambda item: next((i for i, f in enumerate(FIRST) if _below(item.nodeid).startswith(f)), len(FIRST)))
+    items.sort(key=rank)
+
+
+def rank(item: pytest.Item) -> tuple[int, bool]:
+    """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only."""
+    below = _below(item.nodeid)
+    first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
+    return first, below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Spark server for all tests of a process that share one, started in a folder of its own."""
+    from tests.dataplane.world import kill, started
+
+    server, address = started(tmp_path_factory.mktemp("spark"))
+    yield address
+    kill(server)
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.

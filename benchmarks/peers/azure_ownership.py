@@ -2,7 +2,9 @@
 
 One round is one call of `claim_ownership` by every live processor, one after another in a seeded order: one load
 balancing interval, 30 s by default. Counted: rounds until every partition is owned and max - min <= 1, owner changes,
-and what still moves in the 20 rounds after that.
+and what still moves in the 20 rounds after that. Also the seconds until the last of those changes; partition-seconds in
+which no live processor owns one, and in which one was taken from a live processor that has not called since, and so goes
+on with it; and the records that a processor reads and writes in a minute, until then (busy) and in the 20 rounds.
 """
 
 import copy
@@ -17,6 +19,7 @@ import azure.eventhub._eventprocessor.ownership_manager as rules
 from azure.eventhub._eventprocessor.common import LoadBalancingStrategy
 
 NOW = [1000.0]
+INTERVAL = 30.0
 rules.time = types.SimpleNamespace(time=lambda: NOW[0])
 
 
@@ -24,9 +27,19 @@ class Store:
     """A checkpoint store with ETags."""
 
     def __init__(self):
-        self.records, self.changes = {}, 0
+        self.records, self.changes, self.changed = {}, 0, 0.0
+        self.reads = self.writes = 0
+        self.unaware = {}  # partition -> whom it was taken from, and when
+        self.doubly = self.unowned = 0.0
+
+    def forget(self):
+        """From now on it is counted."""
+        self.changes, self.doubly, self.unowned, self.changed = 0, 0.0, 0.0, NOW[0]
+        self.reads = self.writes = 0
+        self.unaware.clear()
 
     def list_ownership(self, *_, **__):
+        self.reads += len(self.records)
         return [copy.copy(r) for r in self.records.values()]
 
     def claim_ownership(self, wanted, **_):
@@ -35,7 +48,12 @@ class Store:
             now = self.records.get(record["partition_id"])
             if now is not None and now["etag"] != record.get("etag"):
                 continue
-            self.changes += now is None or now["owner_id"] != record["owner_id"]
+            self.writes += 1
+            if now is None or now["owner_id"] != record["owner_id"]:
+                self.changes += 1
+                self.changed = NOW[0]
+                if now is not None:
+                    self.unaware.setdefault(record["partition_id"], (now["owner_id"], NOW[0]))
             fresh = dict(record, etag=str(uuid.uuid4()), last_modified_time=NOW[0])
             self.records[record["partition_id"]] = fresh
             taken.append(dict(fresh))
@@ -63,10 +81,17 @@ def counts(store, live):
     return held.values()
 
 
-def one_round(processors, rng):
+def one_round(processors, rng, store, partitions):
+    live = {p.owner_id for p in processors}
     for processor in rng.sample(processors, len(processors)):
         processor.claim_ownership()
-    NOW[0] += 30.0
+        for partition, (loser, when) in list(store.unaware.items()):
+            if loser not in live or loser == processor.owner_id:
+                store.doubly += NOW[0] - when if loser in live else 0.0
+                del store.unaware[partition]
+        step = INTERVAL / len(processors)
+        store.unowned += step * (partitions - sum(counts(store, live)))
+        NOW[0] += step
 
 
 def converge(processors, store, partitions, rng, cap):
@@ -74,7 +99,7 @@ def converge(processors, store, partitions, rng, cap):
         held = counts(store, [p.owner_id for p in processors])
         if sum(held) == partitions and max(held) - min(held) <= 1:
             return done
-        one_round(processors, rng)
+        one_round(processors, rng, store, partitions)
     return None
 
 
@@ -89,14 +114,19 @@ def main(partitions, workers, event, strategy, seed, cap):
     team = [processor(f"w{i}") for i in range(workers)]
     if event != "fresh":
         converge(team, store, partitions, rng, 4 * partitions)
-        store.changes = 0
         team = [*team, processor("new")] if event == "add1" else team[1:]
-    start = time.perf_counter()
+    store.forget()
+    began, start = NOW[0], time.perf_counter()
     rounds = converge(team, store, partitions, rng, cap)
     spent = (time.perf_counter() - start) * 1e3
     changes = store.changes
+    seconds, unowned = store.changed - began, store.unowned
+    busy = max(rounds or 0, 1) * INTERVAL / 60 * len(team)
+    busy_reads, busy_writes = store.reads / busy, store.writes / busy
+    store.reads = store.writes = 0
     for _ in range(20):
-        one_round(team, rng)
+        one_round(team, rng, store, partitions)
+    minutes = 20 * INTERVAL / 60 * len(team)
     held = counts(store, [p.owner_id for p in team])
     peak = peak_mib()
     return {
@@ -105,6 +135,13 @@ def main(partitions, workers, event, strategy, seed, cap):
         "changes": changes,
         "after": store.changes - changes,
         "spread": max(held) - min(held),
+        "seconds": seconds,
+        "doubly": store.doubly,
+        "unowned": unowned,
+        "reads": store.reads / minutes,
+        "writes": store.writes / minutes,
+        "busy_reads": busy_reads,
+        "busy_writes": busy_writes,
         "peak_mib": peak,
     }
 

@@ -19,6 +19,7 @@ from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
 from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, hide, mask
 from rota.ids import checked_id
+from rota.machine import name_machine
 from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def command(
             labels=_parse_pairs("--label", labels),
             max_partitions=max_partitions,
             host=socket.gethostname(),
+            machine=name_machine(),
             pid=os.getpid(),
         )
     except ValidationError as error:

@@ -55,7 +55,10 @@ def rival(tree: GroupState, worker: str, live: Live) -> str | None:
 
 
 def _ended(other: Live, live: Live) -> bool:
-    return other.host == live.host and (other.pid == live.pid or not is_running(other.pid))
+    """Whether the other process is gone, or is this one. Containers may share the name of a host, and each have a process 1:
+    of another's processes nobody can tell, and its session says it in time."""
+    same = other.host == live.host and other.machine in ("", live.machine)
+    return same and (other.pid == live.pid or not is_running(other.pid))
 
 
 def wait_beside(tree: GroupState, worker: str, live: Live) -> None:

@@ -96,7 +96,7 @@ class GroupOverrides(Record):
 
 class Live(Record):
     """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session. `protocol`: the one of
-    the group when it joined; it keeps to that."""
+    the group when it joined; it keeps to that. `machine`: where its `pid` counts."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
@@ -107,6 +107,7 @@ class Live(Record):
     protocol: Id = "assigned"
     leaving: bool = False
     host: Annotated[str, Field(max_length=256)] = ""
+    machine: Annotated[str, Field(max_length=256)] = ""
     pid: Whole = 0
 
 

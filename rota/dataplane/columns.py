@@ -50,7 +50,7 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
                 f"Column {name} is {_shown(found[name])} and was {_shown(kind)} in the table. Cast it back, or "
                 f"give it a new name"
             )
-    if SPLIT in found:
+    if SPLIT in map(str.lower, found):  # Spark would put ours in its place, whatever its case
         raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
     low = [name.lower() for name in found]
     if twice := sorted({name for name in low if low.count(name) > 1}):

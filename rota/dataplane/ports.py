@@ -18,9 +18,6 @@ from rota.errors import DataError, RotaError
 Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
 
 
-# --- source ---------------------------------------------------------------------------------------------------------
-
-
 class Source(Protocol):
     """Where ranges are read. Law: an offset that was assigned means the same data for ever, for every reader.
 
@@ -116,9 +113,6 @@ class OwnedSource(Source, Protocol):
         """The offsets of pipeline `old` are this pipeline's after it. `number` is that of the rename: the second call with
         one number does nothing."""
         ...
-
-
-# --- table ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +269,15 @@ class Table(Protocol):
         """The commits that brought a partition beyond its offset given here, newest first."""
         ...
 
+    def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
+        """For each partition the first rows, column -> value, that the commit of this version brought into it. What cannot
+        be read is left out. Raises nothing."""
+        ...
+
+    def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """How many rows each partition has now. Left out where too much would have to be read. Raises nothing."""
+        ...
+
     def compact(self, version: int) -> None:
         """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
         ...
@@ -327,9 +330,6 @@ class OwnedTable(Table, Protocol):
         ...
 
 
-# --- job ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
     """What one successful attempt wrote for `ranges`. `refused` are the partitions that must not be committed, and why."""
@@ -379,9 +379,6 @@ class Job(Protocol):
         at all; else it may come out shorter. Raises EnvironmentFailed where nothing gets through.
         """
         ...
-
-
-# --- together -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

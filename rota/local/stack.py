@@ -9,10 +9,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, EnvironmentFailed
@@ -59,7 +58,7 @@ def set_slots(settings: str, workers: int, pipelines: int) -> str:
     return settings
 
 
-class Stack:
+class Stack(AbstractContextManager["Stack"]):
     """A context manager that starts processes on request and ends all of them on exit. Dagster ends first, so that no run
     outlives ZooKeeper."""
 
@@ -81,9 +80,6 @@ class Stack:
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.hold())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

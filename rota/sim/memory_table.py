@@ -124,6 +124,16 @@ class MemoryTable:
                 break
         return tuple(found)
 
+    def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
+        """See `Table.read_samples`."""
+        there = {p: self.commits[version] for p, version in versions.items() if version < len(self.commits)}
+        added = {p: next((one for one in commit.adds if one.partition == p), None) for p, commit in there.items()}
+        return {p: tuple({"_offset": o} for o in range(s.start, s.end)[:most]) for p, s in added.items() if s}
+
+    def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """See `Table.count_rows`."""
+        return {p: sum(one.end - one.start for one in self.slices.get(p, {}).values()) for p in partitions}
+
     # --- what writers do
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:

@@ -1,6 +1,6 @@
-"""Targets of a group with two partitions, published without a controller, and what its workers own."""
+"""Targets of a group with a few partitions, published without a controller, and what its workers own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Head, Own, Slot, Slots, encode
@@ -8,12 +8,15 @@ from rota.coordination.store import Create, Op, Set
 from tests.waiting import wait_until
 
 PARTITIONS = ("s:1", "s:2")
+AT_ONCE = 400  # own records that one multi creates
 
 
-def founded(tree: GroupState) -> GroupState:
-    """Founds the group with two free partitions."""
+def found(tree: GroupState, partitions: Sequence[str] = PARTITIONS) -> GroupState:
+    """Founds the group with these free partitions."""
     tree.found()
-    tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in PARTITIONS])
+    for start in range(0, len(partitions), AT_ONCE):
+        some = partitions[start : start + AT_ONCE]
+        tree.store.multi([Create(tree.paths.own(p), encode(Own())) for p in some])
     return tree
 
 

@@ -14,7 +14,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, join, register_run
 from rota.coordination.records import Live
 from tests.conformance.processes import SESSION, Start
-from tests.conformance.targets import aim, founded, held, incarnation, owners
+from tests.conformance.targets import aim, found, held, incarnation, owners
 from tests.waiting import wait_until
 
 
@@ -163,7 +163,7 @@ def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group:
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         worker = start("w1", hosts=server.hosts)
         with connect(server.hosts) as store:
-            tree = founded(GroupState(store, group))
+            tree = found(GroupState(store, group))
             wait_until(lambda: tree.live(), 20)
             aim(tree, w1="1")
             held(tree, w1="1")

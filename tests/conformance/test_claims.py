@@ -13,30 +13,23 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import AT_ONCE, claim_all, release_all
 from rota.coordination.publication import Publication, publish, take_control
-from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
+from rota.coordination.records import Head, Live, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.core import reconcile
 from rota.ids import MAX_PARTITION
 from tests.ablations import NO_LIVE, changed
+from tests.conformance.targets import found
 from tests.conformance.worlds import MemoryWorld, World
 
 NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
 
 
-def founded(store: Store, group: str, names: Sequence[str] = NAMES) -> GroupState:
-    tree = GroupState(store, group)
-    tree.found()
-    for start in range(0, len(names), 400):
-        store.multi([Create(tree.paths.own(p), encode(Own())) for p in names[start : start + 400]])
-    return tree
-
-
-def joined(world: World, group: str, worker: str) -> tuple[GroupState, str]:
+def join_worker(world: World, group: str, worker: str) -> tuple[GroupState, str]:
     tree = GroupState(world.connect(), group)
     return tree, membership.join(tree, worker, Live())
 
 
-def counted(store: Store) -> list[Sequence[Op]]:
+def record_multis(store: Store) -> list[Sequence[Op]]:
     """Every multi that the store sends from now on."""
     sent: list[Sequence[Op]] = []
     inner = store.multi
@@ -50,9 +43,9 @@ def counted(store: Store) -> list[Sequence[Op]]:
 
 
 def test_a_batch_is_one_multi_and_its_tokens_grow_with_each_change_of_hands(world: World, group: str) -> None:
-    founded(world.connect(), group)
-    (one, me), (other, it) = joined(world, group, "w1"), joined(world, group, "w2")
-    sent = counted(one.store)
+    found(GroupState(world.connect(), group), NAMES)
+    (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
+    sent = record_multis(one.store)
     first = claim_all(one, me, dict.fromkeys(NAMES, 0))
     assert len(sent) == 1
     assert not first.refused
@@ -68,10 +61,10 @@ def test_a_batch_is_one_multi_and_its_tokens_grow_with_each_change_of_hands(worl
 
 def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(world: World, group: str) -> None:
     """Half of them were overtaken: a multi for each of these would take minutes where there are thousands."""
-    founded(world.connect(), group)
-    (one, me), (other, it) = joined(world, group, "w1"), joined(world, group, "w2")
+    found(GroupState(world.connect(), group), NAMES)
+    (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[1::2], 0)).taken)
-    sent = counted(one.store)
+    sent = record_multis(one.store)
     claimed = claim_all(one, me, {**dict.fromkeys(NAMES, 0), "p:nobody-made-it": 0})
     assert (set(claimed.taken), set(claimed.refused)) == (set(NAMES) - theirs, theirs | {"p:nobody-made-it"})
     assert len(sent) == 2
@@ -80,8 +73,8 @@ def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(wo
 
 
 def test_where_the_writer_is_not_who_it_was_nothing_is_written(world: World, group: str) -> None:
-    tree = founded(world.connect(), group)
-    one, me = joined(world, group, "w1")
+    tree = found(GroupState(world.connect(), group), NAMES)
+    one, me = join_worker(world, group, "w1")
     done = publish(tree, take_control(tree), Publication({"w1": frozenset(NAMES)}))
     target = one.target("w1")
     assert target is not None
@@ -96,8 +89,8 @@ def test_where_the_writer_is_not_who_it_was_nothing_is_written(world: World, gro
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, what: str) -> None:
-    founded(world.connect(), group)
-    (one, me), (other, it) = joined(world, group, "w1"), joined(world, group, "w2")
+    found(GroupState(world.connect(), group), NAMES)
+    (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[:3], 0)).taken)
     world.lose(one.store, what)
     claimed = claim_all(one, me, dict.fromkeys(NAMES[3:], 0))
@@ -112,12 +105,12 @@ def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, 
 
 def test_a_batch_of_the_longest_ids_fits_into_a_request(memory: MemoryServer) -> None:
     longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(AT_ONCE)]
-    tree = founded(memory.connect(), "g" * 128, longest)
+    tree = found(GroupState(memory.connect(), "g" * 128), longest)
     me = membership.join(tree, "w" * 128, Live())
     publish(tree, take_control(tree), Publication({"w" * 128: frozenset(longest)}))
     target = tree.target("w" * 128)
     assert target is not None
-    sent = counted(tree.store)
+    sent = record_multis(tree.store)
     assert len(claim_all(tree, me, dict.fromkeys(longest, 0), target.version).taken) == AT_ONCE
     (ops,) = sent
     assert sum(len(op.path) + 60 + len(getattr(op, "data", b"")) for op in ops) < MAX_REQUEST / 4
@@ -137,8 +130,8 @@ STEP = st.tuples(
 def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], str]], spoil: object = None) -> int:
     """Two workers act in batches on what they saw last; how often a partition was given to one while the other had been
     told that it owns it and nobody had taken it from there by a later write than that."""
-    tree = founded(world.connect(), group, names := tuple(f"q:{n}" for n in range(5)))
-    who = {worker: joined(world, group, worker) for worker in WORKERS}
+    tree = found(GroupState(world.connect(), group), names := tuple(f"q:{n}" for n in range(5)))
+    who = {worker: join_worker(world, group, worker) for worker in WORKERS}
     seen = {worker: dict.fromkeys(names, 0) for worker in WORKERS}
     won: dict[tuple[str, int], str] = {}
     tokens: dict[str, int] = dict.fromkeys(names, -1)
@@ -225,7 +218,7 @@ class Played:
 
     def __init__(self, names: Sequence[str], agent: type[Agent] = Agent) -> None:
         self.server, self.clock, self.said = MemoryServer(lambda: 0.0), Clock(), list[tuple[str, dict[str, object]]]()
-        self.tree = founded(self.server.connect(), "g", names)
+        self.tree = found(GroupState(self.server.connect(), "g"), names)
         slot = Slots(slots=(Slot(epoch=1, partitions=frozenset(names)),))
         head = Set(self.tree.paths.head, encode(Head(epoch=1)), -1)
         self.tree.store.multi([Create(self.tree.paths.assign("w1"), encode(slot)), head])
@@ -258,7 +251,7 @@ def test_an_agent_claims_and_releases_in_as_few_multis_as_fit_and_counts_what_is
     names = [f"p:{n:04}" for n in range(1_000)]
     played = Played(names)
     played.cycle()
-    sent = counted(played.agent.store)
+    sent = record_multis(played.agent.store)
     played.cycle()
     assert (len(sent), played.owned()) == (3, 1_000)
     claimed = [facts for word, facts in played.said if word == "claimed"]
@@ -386,8 +379,8 @@ def test_batches_keep_the_order_and_hold_one_kind(instructions: list[reconcile.I
 
 
 def test_the_live_check_of_a_batch_stops_a_worker_whose_session_ended(world: World, group: str) -> None:
-    founded(world.connect(), group)
-    one, me = joined(world, group, "w1")
+    found(GroupState(world.connect(), group), NAMES)
+    one, me = join_worker(world, group, "w1")
     membership.leave(one, me)
     sent = one.store.multi
     changed(one.store, NO_LIVE)

@@ -102,3 +102,32 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     assert observe(store, catalogs[0], "g").problems == {}
     monkeypatch.setattr(verb, "last_declared", memories[1])
     assert "budget=5 here, and with budget=None" in observe(store, catalogs[1], "g").problems["group g"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_settings_that_came_back_with_an_older_zookeeper_are_put_again(
+    monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """By the very process that declared the newer ones: nobody else declares anything, and nobody restarts it."""
+    from rota import rebalance as verb
+
+    server = MemoryServer()
+    store, memory = server.connect(), dict[str, verb.Declared]()
+    monkeypatch.setattr(verb, "last_declared", memory)
+    older, newer = (Catalog({}, {"g": Group("g", budget=budget)}, (), {}) for budget in (None, 5))
+    observe(store, older, "g")
+    tree = GroupState(store, "g")
+    meta = server.entries[tree.paths.meta]
+    backup = meta.node
+    observe(store, newer, "g")
+    assert tree.meta().budget == 5
+    meta.node = backup
+    if not guarded:
+        memory.update({group: (*stood[:2], 0) for group, stood in memory.items()})
+    problems = [observe(store, newer, "g").problems for _ in range(3)]
+    if guarded:
+        assert tree.meta().budget == 5
+        assert problems == [{}] * 3
+    else:
+        assert tree.meta().budget is None, "the older settings rule, for as long as the process lives"
+        assert "by another Dagster" in problems[-1]["group g"], "of which there is none"

@@ -22,7 +22,7 @@ from tests.conformance.worlds import RealWorld, World
 KEYS = tuple(f"k{i:02}" for i in range(10))
 
 
-def founded(world: World, tree: GroupState) -> GroupState:
+def join_two(world: World, tree: GroupState) -> GroupState:
     """Two workers, ten partitions, nothing published yet."""
     tree.grow("flights", KEYS)
     for worker in ("w1", "w2"):
@@ -32,7 +32,7 @@ def founded(world: World, tree: GroupState) -> GroupState:
 
 @pytest.fixture
 def group_of_two(world: World, tree: GroupState) -> GroupState:
-    return founded(world, tree)
+    return join_two(world, tree)
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def real_group(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]
     world = RealWorld(zookeeper)
     tree = GroupState(world.connect(), group)
     tree.found()
-    yield founded(world, tree)
+    yield join_two(world, tree)
     world.close()
 
 
-def looked_at(tree: GroupState, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def read_plan(tree: GroupState, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `rota plan --from-zookeeper --json` prints."""
     monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
     arguments = ["--from-zookeeper", "--group", tree.group, "--json"]
@@ -117,7 +117,7 @@ def test_moves_reasons_and_memory_are_published_as_printed(
     tree = real_group
     tree.found(assignor=assignor, budget=budget)
     for epoch in (1, 2):
-        said = looked_at(tree, zookeeper, monkeypatch)
+        said = read_plan(tree, zookeeper, monkeypatch)
         rebalance(tree, f"run-{epoch}")
         published, (_, targets) = tree.epochs()[-1], tree.targets()
         assert published.epoch == epoch
@@ -140,7 +140,7 @@ def test_what_is_printed_is_what_is_published(
     zookeeper: EmbeddedZooKeeper, real_group: GroupState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = real_group
-    said = looked_at(tree, zookeeper, monkeypatch)
+    said = read_plan(tree, zookeeper, monkeypatch)
     assert tree.targets()[0].record.epoch == 0
     rebalance(tree, "run-1")
     _, targets = tree.targets()

@@ -16,7 +16,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from tests.conformance.processes import Start
-from tests.conformance.targets import aim, founded, held
+from tests.conformance.targets import aim, found, held
 from tests.conformance.worlds import again
 from tests.waiting import wait_until
 
@@ -34,7 +34,7 @@ def hosts(servers: Servers) -> str:
     return ",".join(server.hosts for server in servers)
 
 
-def stopped(servers: Servers, change: Callable[[Path], None]) -> None:
+def stop_all(servers: Servers, change: Callable[[Path], None]) -> None:
     """All of them are down while `change` does something to each one's data."""
     for server in servers:
         server.kill()
@@ -76,12 +76,12 @@ def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
     """The servers know less than `store` has seen."""
     if what == "wiped":
         again(lambda: write(store, 20))
-        stopped(servers, wipe)
+        stop_all(servers, wipe)
     elif what == "restored":
-        stopped(servers, keep)
+        stop_all(servers, keep)
         assert store.wait_active(60)
         again(lambda: write(store, 20))
-        stopped(servers, restore)
+        stop_all(servers, restore)
 
 
 @pytest.mark.parametrize(("which", "what"), [("alone", "wiped"), ("ensemble", "restored")])
@@ -128,25 +128,25 @@ def test_every_worker_is_live_again_as_another_incarnation(
 ) -> None:
     """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
     with connect(hosts(alone)) as store:
-        tree = founded(GroupState(store, group))
+        tree = found(GroupState(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
         wait_until(lambda: len(tree.live()) == 2, 20)
     if what == "restored":
-        stopped(alone, keep)
+        stop_all(alone, keep)
     with connect(hosts(alone)) as store:
         tree = GroupState(store, group)
         write(store, 300)
         aim(tree, w1="1", w2="2")
         held(tree, w1="1", w2="2")
         lives, seen = {v.incarnation for v in tree.live()}, tree.owned()
-    stopped(alone, wipe if what == "wiped" else restore)
+    stop_all(alone, wipe if what == "wiped" else restore)
     if what == "wiped":
         for worker in workers:
             worker.hears("event=no-group", 40)
     with connect(hosts(alone)) as store:
         tree = GroupState(store, group)
         if what == "wiped":
-            founded(tree)
+            found(tree)
 
         def newer() -> set[str]:
             return {v.incarnation for v in tree.live()} - lives

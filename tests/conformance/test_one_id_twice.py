@@ -1,6 +1,8 @@
 """Law: of two processes with one id that are started again whenever they end, one works and the other one waits."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
+from rota.machine import name_machine
 
 GONE = 2**22  # above the greatest process id of Linux
 
@@ -17,8 +20,8 @@ GONE = 2**22  # above the greatest process id of Linux
 class Supervised:
     """A worker that is started again, as another process or the same one, whenever it ends."""
 
-    def __init__(self, server: MemoryServer, host: str, pid: int) -> None:
-        self.server, self.live = server, Live(host=host, pid=pid)
+    def __init__(self, server: MemoryServer, host: str, pid: int, machine: str = "") -> None:
+        self.server, self.live = server, Live(host=host, machine=machine, pid=pid)
         self.said: list[str] = []
         self.begin()
 
@@ -70,6 +73,27 @@ def test_they_do_not_take_over_from_each_other(
         first.rounds()
         assert takes(tree) == 2
         assert first.said[-1] == "taken far 7"
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_two_containers_of_one_host_name_do_not_either(memory: MemoryServer, tree: GroupState, guarded: bool) -> None:
+    """Each is process 1 of its own; where nothing is said of that, each takes the other for its own past."""
+    first, second = (Supervised(memory, "worker", 1, f"boot/pid:[{n}]" if guarded else "") for n in (1, 2))
+    for _ in range(20):
+        first.rounds()
+        second.rounds()
+    assert takes(tree) == 1 if guarded else takes(tree) >= 20
+    if guarded:
+        assert first.said[-1] == second.said[-1].replace("taken", "rival") == "rival worker 1"
+        memory.expire(first.agent.store.session)
+        second.rounds()
+        assert takes(tree) == 2, "at once when it is gone"
+
+
+def test_a_machine_has_one_name_in_all_its_processes() -> None:
+    asked = "from rota.machine import name_machine; print(name_machine())"
+    other = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stdout.strip()
+    assert name_machine() == other != ""
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_worker_that_stands_still_is_not_live(
     assert len(first.said("event=stalled")) == 1
 
 
-def watched(progress: Callable[[], object], good: Callable[[], bool]) -> list[int]:
+def watch(progress: Callable[[], object], good: Callable[[], bool]) -> list[int]:
     """How often the session was ended, after many looks of the watchdog."""
     looks, ended, enough = 0, [0], threading.Event()
 
@@ -83,10 +83,10 @@ def watched(progress: Callable[[], object], good: Callable[[], bool]) -> list[in
 
 def test_a_standstill_ends_one_session_once() -> None:
     steps = iter(range(10**6))
-    assert watched(lambda: 1, lambda: True) == [1]
-    assert watched(lambda: next(steps), lambda: True) == [0]
-    assert watched(lambda: next(steps) // (2 * TICKS), lambda: True)[0] >= 2, "once for each standstill"
-    assert watched(lambda: 1, lambda: False) == [0], "there was no session to end: ZooKeeper is away"
+    assert watch(lambda: 1, lambda: True) == [1]
+    assert watch(lambda: next(steps), lambda: True) == [0]
+    assert watch(lambda: next(steps) // (2 * TICKS), lambda: True)[0] >= 2, "once for each standstill"
+    assert watch(lambda: 1, lambda: False) == [0], "there was no session to end: ZooKeeper is away"
 
 
 def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:

@@ -128,7 +128,7 @@ def test_every_node_and_field_is_on_the_page(memory: MemoryServer) -> None:
         fields = documented[same[1]][3] if (same := re.fullmatch(r"as `(.+)`", fields)) else fields
         assert lives.startswith("ephemeral") == bool(entry.node.owner), path
         assert fields.startswith("deflated") == model.deflated, path
-        assert set(re.findall(r"`([a-z_]+)`", fields)) == expected(model), path
+        assert set(re.findall(r"`([a-z_]+)`", fields)) == list_fields(model), path
     assert seen == set(MODELS)
 
 
@@ -138,7 +138,7 @@ def pattern(template: str) -> str:
     return template
 
 
-def expected(model: type[Record]) -> set[str]:
+def list_fields(model: type[Record]) -> set[str]:
     """The fields of the record, and of what it lists where the page names those too."""
     more = {Own: {"token_base"}, Slots: {"epoch", "bytes"}, Refusals: set(Refusal.model_fields)}
     return set(model.model_fields) - {"v"} | more.get(model, set())

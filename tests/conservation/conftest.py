@@ -1,5 +1,5 @@
-"""One Spark server for all tests of this folder."""
+"""A client of their own for the tests of this folder: a case sets what its engine needs."""
 
-from tests.dataplane.conftest import endpoint, spark
+from tests.dataplane.conftest import spark
 
-__all__ = ["endpoint", "spark"]
+__all__ = ["spark"]

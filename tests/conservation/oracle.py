@@ -117,7 +117,6 @@ class _Csv:
         self.null = case.options.get("nullValue", "")
         self.header = case.options.get("header") == "true"
         escape = case.options.get("escape", "\\")
-        self.doubled = escape == self.quote
         sep, q, e = re.escape(self.sep), re.escape(self.quote), re.escape(escape)
         inside = f"(?:[^{q}{e}]|{e}.)*" if escape != self.quote else f"(?:[^{q}]|{q}{q})*"
         bare = f"(?:(?!{sep})[^{q}\r\n])*"
@@ -191,11 +190,8 @@ class _Csv:
         return fields
 
     def _is_misread(self, raw: str) -> bool:
-        """Whether Spark may lose a NUL (with a long separator, and in quotes where the quote is the escape), or, with a long
-        separator, an empty last field behind a quoted one."""
-        long = len(self.sep) > 1
-        nul = "\0" in raw and (long or (self.doubled and self.quote in raw))
-        return nul or (long and raw.endswith(self.quote + self.sep))
+        """Whether, with a long separator, Spark may lose a NUL, or an empty last field behind a quoted one."""
+        return len(self.sep) > 1 and ("\0" in raw or raw.endswith(self.quote + self.sep))
 
     def _names(self, fields: list[str | None] | None) -> bool:
         return [(f or "").lower() for f in fields or ()] == [c.name.lower() for c in self.schema]

@@ -34,7 +34,7 @@ def world(seed: int, equal: bool = True) -> Snapshot:
     return Snapshot.of(team, parts, {p.id: f"w{rng.integers(14):02}" for p in parts if rng.random() < 0.8})
 
 
-def solved(snapshot: Snapshot) -> tuple[PartitionClasses, np.ndarray]:
+def solve(snapshot: Snapshot) -> tuple[PartitionClasses, np.ndarray]:
     match = find_matches(snapshot)
     classes = PartitionClasses.of_snapshot(snapshot, match, find_valid_owners(snapshot, match))
     return classes, balance_classes(classes, snapshot.team.capacity)
@@ -44,7 +44,7 @@ def solved(snapshot: Snapshot) -> tuple[PartitionClasses, np.ndarray]:
 @pytest.mark.parametrize("equal", [True, False])
 def test_the_dual_proves_the_balance(seed: int, equal: bool) -> None:
     snapshot = world(seed, equal)
-    classes, units = solved(snapshot)
+    classes, units = solve(snapshot)
     assert check_certificate(classes, units, compute_prices(classes, units, snapshot.team.capacity))
 
 
@@ -52,7 +52,7 @@ def test_the_dual_proves_the_balance(seed: int, equal: bool) -> None:
 def test_weak_duality_in_plain_numbers(seed: int) -> None:
     """With equal workers a price is a cost: units x price - what workers earn bounds the sum of squares from below."""
     snapshot = world(seed)
-    classes, units = solved(snapshot)
+    classes, units = solve(snapshot)
     dual = compute_prices(classes, units, snapshot.team.capacity)
     count = units.sum(axis=0)
     finite = np.where(dual.worker == NEVER, 2 * classes.bound + 1, dual.worker)
@@ -68,7 +68,7 @@ def test_weak_duality_in_plain_numbers(seed: int) -> None:
 
 def test_a_worse_balance_is_not_proven() -> None:
     snapshot = world(3)
-    classes, units = solved(snapshot)
+    classes, units = solve(snapshot)
     dual = compute_prices(classes, units, snapshot.team.capacity)
     count = units.sum(axis=0)
     row, giver, taker = next(

@@ -17,7 +17,7 @@ def given(team: Mapping[str, Usage], held: Mapping[str, Mapping[str, float]], by
     return Snapshot.of([Worker(w, usage=dict(usage)) for w, usage in team.items()], parts, owners)
 
 
-def moved(made: Plan) -> set[str]:
+def list_moved(made: Plan) -> set[str]:
     return {m.partition for m in made.moves}
 
 
@@ -46,24 +46,24 @@ def test_what_moved_lately_stays(assignor: str) -> None:
     sizes = {"x": 1600.0, "y": 500.0, "z": 400.0, "q": 3500.0}
     hot, cold = {"cpu": 0.9, "rate": 6000.0}, {"cpu": 0.1, "rate": 1000.0}
     first = plan(given({"a": hot, "b": cold}, {"a": sizes, "b": {"own": 700.0}}), assignor)
-    came = moved(first)
+    came = list_moved(first)
     assert came
     assert first.memory[assignor]["moved"] == dict.fromkeys(came, 1)
     after = {w: {p: {**sizes, "own": 700.0}[p] for p in some} for w, some in first.assignment.as_dict().items()}
     turned = given({"a": cold, "b": hot}, after)
     memory: dict[str, Any] = {assignor: {"moved": first.memory[assignor]["moved"], "round": 29}}
-    assert moved(plan(turned, assignor, {}, memory)) == {"own"}
+    assert list_moved(plan(turned, assignor, {}, memory)) == {"own"}
     memory[assignor]["round"] = 30
-    assert moved(plan(turned, assignor, {}, memory)) & came
-    assert moved(plan(turned, assignor)) & came  # without the memory
+    assert list_moved(plan(turned, assignor, {}, memory)) & came
+    assert list_moved(plan(turned, assignor)) & came  # without the memory
 
 
 def test_what_a_budget_held_back_has_not_moved() -> None:
     state = given({"a": {"cpu": 0.9}, "b": {"cpu": 0.1}}, {"a": alike(9, 1e6)}, "throughput")
     assert len(plan(state, "threshold-shed").moves) == 4
     made = plan(state, "threshold-shed", {}, {}, Policy(budget=1))
-    assert len(moved(made)) == 1
-    assert set(made.memory["threshold-shed"]["moved"]) == moved(made)
+    assert len(list_moved(made)) == 1
+    assert set(made.memory["threshold-shed"]["moved"]) == list_moved(made)
 
 
 def test_uniform_shed_goes_on_below_what_remains() -> None:
@@ -71,7 +71,7 @@ def test_uniform_shed_goes_on_below_what_remains() -> None:
     500 does not fit 400, 400 does."""
     held = {"a": {"p3500": 3500.0, "p1600": 1600.0, "p0500": 500.0, "p0400": 400.0}}
     made = plan(given({"a": {"cpu": 0.9, "rate": 6000.0}, "b": {"cpu": 0.1, "rate": 1000.0}}, held), "uniform-shed")
-    assert moved(made) == {"p1600", "p0400"}
+    assert list_moved(made) == {"p1600", "p0400"}
 
 
 def test_uniform_shed_by_throughput_has_the_same_delta() -> None:
@@ -79,7 +79,7 @@ def test_uniform_shed_by_throughput_has_the_same_delta() -> None:
     team = {"a": {"cpu": 0.9, "rate": 10.0, "throughput": 10e6}, "b": {"cpu": 0.1, "rate": 10.0, "throughput": 1e6}}
     for size, fits in ((1.801e6, True), (1.8011e6, False)):
         made = plan(given(team, {"a": {"p": size, "q": 8e6}}, "throughput"), "uniform-shed")
-        assert moved(made) == ({"p"} if fits else set())
+        assert list_moved(made) == ({"p"} if fits else set())
 
 
 def test_uniform_shed_looks_at_throughput_only_if_the_rates_are_near() -> None:
@@ -90,8 +90,10 @@ def test_uniform_shed_looks_at_throughput_only_if_the_rates_are_near() -> None:
         for rate in (3000.0, 1400.0)
     )
     assert not plan(given(far, held, "throughput"), "uniform-shed").moves
-    assert moved(plan(given(near, held, "throughput"), "uniform-shed")) == {"x"}
-    assert moved(plan(given(far, held, "throughput"), "uniform-shed", {"rate_percent": 0})) == {"x"}  # 0: not looked at
+    assert list_moved(plan(given(near, held, "throughput"), "uniform-shed")) == {"x"}
+    assert list_moved(plan(given(far, held, "throughput"), "uniform-shed", {"rate_percent": 0})) == {
+        "x"
+    }  # 0: not looked at
 
 
 def test_placement_counts_the_mean_of_those_that_may_take_it() -> None:
@@ -132,7 +134,7 @@ def test_a_round_a_minute(assignor: str) -> None:
     assert not early.moves
     assert early.measures.reason == "the last round was 59 s ago, rounds are 60 s apart"
     assert (early.due, early.memory) == (1060.0, memory)
-    assert moved(at(1059.0, owners | {"p00": "gone"}, memory)) == {"p00"}
+    assert list_moved(at(1059.0, owners | {"p00": "gone"}, memory)) == {"p00"}
     late = at(1060.0, owners, memory)
     assert late.moves
     assert late.memory[assignor]["round"] == 2

@@ -25,7 +25,7 @@ def worlds(scores: Sequence[float], owners: dict[str, str] | None = None, step: 
     return Snapshot.of(workers, parts, owners or owns)
 
 
-def reported(made: Plan) -> list[float]:
+def report_scores(made: Plan) -> list[float]:
     """The scores once reports caught up, in per cent."""
     held = made.assignment.as_dict()
     load = dict(zip(made.assignment.snapshot.partition_ids, made.assignment.snapshot.load, strict=True))
@@ -40,7 +40,7 @@ def rounds(made: Plan, count: int, assignor: str, options: dict[str, Any]) -> li
         held = found[-1].assignment.as_dict()
         workers = [
             Worker(w.id, usage={"cpu": s / 100, "rate": s * EACH, "throughput": s * EACH})
-            for w, s in zip(snapshot.workers, reported(found[-1]), strict=True)
+            for w, s in zip(snapshot.workers, report_scores(found[-1]), strict=True)
         ]
         parts = [snapshot.partition(i) for i in range(len(snapshot.partition_ids))]
         owners = {p: w for w, some in held.items() for p in some}
@@ -53,7 +53,7 @@ def test_one_pairing_step_of_the_article() -> None:
     options = {"share": 0.5, "min_rate": 0, "hits_high": 2}
     first, second = rounds(plan(worlds([20, 51, 52, 80, 80, 80]), "avg-shed", options), 1, "avg-shed", options)
     assert not first.moves
-    assert sorted(reported(second)) == [50, 50, 51, 52, 80, 80]
+    assert sorted(report_scores(second)) == [50, 50, 51, 52, 80, 80]
     assert {(m.from_worker, m.to_worker) for m in second.moves} == {("w5", "w0")}
     assert "scored 60 above w0" in second.moves[0].reason
 

@@ -99,7 +99,7 @@ def test_nothing_voluntary_inside_the_tolerance() -> None:
     assert not plan(snapshot, "sticky-load", {"tolerance": 0.11}).moves
 
 
-def looked(load: Any, owners: dict[str, str], team: int, memory: Any = None, **options: Any) -> Plan:
+def look(load: Any, owners: dict[str, str], team: int, memory: Any = None, **options: Any) -> Plan:
     """One look at `team` alike workers."""
     parts = [Partition(f"p{i:03}", load=float(x)) for i, x in enumerate(load)]
     workers = [Worker(f"w{i}") for i in range(team)]
@@ -117,13 +117,13 @@ def test_ten_per_cent_of_noise_moves_nothing(count: int, team: int, drifts: bool
     for seed in range(100):
         rng = np.random.default_rng(seed)
         load = rng.lognormal(0, 0.5, count)
-        made = looked(load, {}, team)
+        made = look(load, {}, team)
         if drifts:
             load = load * rng.uniform(0.7, 1.4, count)
-            made = looked(load, read_owners(made), team)
+            made = look(load, read_owners(made), team)
         for _ in range(3):
             noisy = load * rng.uniform(0.9, 1.1, count)
-            moved += len(looked(noisy, read_owners(made), team, made.memory if remembers else None).moves)
+            moved += len(look(noisy, read_owners(made), team, made.memory if remembers else None).moves)
     assert (moved == 0) == remembers
 
 
@@ -134,7 +134,7 @@ def test_noise_goes_on_for_ever_and_moves_at_most_once() -> None:
         load, made, rounds = rng.lognormal(0, 0.5, 40), None, 0
         owners: dict[str, str] = {}
         for _ in range(60):
-            made = looked(load * rng.uniform(0.9, 1.1, 40), owners, 8, made.memory if made else None)
+            made = look(load * rng.uniform(0.9, 1.1, 40), owners, 8, made.memory if made else None)
             rounds += bool(made.measures.moves)
             owners = read_owners(made)
         assert rounds <= 1
@@ -143,11 +143,11 @@ def test_noise_goes_on_for_ever_and_moves_at_most_once() -> None:
 def test_worst_noise_moves_nothing_where_few_partitions_are_on_a_worker() -> None:
     """Every load of the busiest 10 % up, all others 10 % down: 1.1 / 0.9 times the imbalance."""
     load = [3.0, 3.1, 3.2, 3.3]
-    made = looked(load, {}, 4)
-    assert not looked([2.7, 2.79, 2.88, 3.63], read_owners(made), 4, made.memory).moves
+    made = look(load, {}, 4)
+    assert not look([2.7, 2.79, 2.88, 3.63], read_owners(made), 4, made.memory).moves
     pairs = [2.0, 2.0, 2.0, 2.0]
-    made = looked(pairs, {}, 2)
-    assert not looked(
+    made = look(pairs, {}, 2)
+    assert not look(
         [2.2, 2.2, 1.8, 1.8], {"p000": "w0", "p001": "w0", "p002": "w1", "p003": "w1"}, 2, made.memory
     ).moves
 
@@ -155,25 +155,25 @@ def test_worst_noise_moves_nothing_where_few_partitions_are_on_a_worker() -> Non
 def test_news_is_not_noise() -> None:
     """A partition twice as heavy, another worker, a lower tolerance: each is acted on, whatever is remembered."""
     load = np.random.default_rng(4).lognormal(0, 0.5, 100)
-    made = looked(load, {}, 10)
-    busy = looked(load, read_owners(made), 10, made.memory).assignment.as_dict()["w0"]
+    made = look(load, {}, 10)
+    busy = look(load, read_owners(made), 10, made.memory).assignment.as_dict()["w0"]
     hot = load.copy()
     for name in busy[:3]:
         hot[int(name[1:])] *= 2
-    assert looked(hot, read_owners(made), 10, made.memory).moves
-    assert looked(load, read_owners(made), 11, made.memory).moves
+    assert look(hot, read_owners(made), 10, made.memory).moves
+    assert look(load, read_owners(made), 11, made.memory).moves
     drifted_load = load * np.random.default_rng(5).uniform(0.7, 1.4, 100)
-    settled = looked(drifted_load, read_owners(made), 10, None, tolerance=1.3)
+    settled = look(drifted_load, read_owners(made), 10, None, tolerance=1.3)
     assert not settled.moves
-    assert not looked(drifted_load, read_owners(made), 10, settled.memory, tolerance=1.3).moves
-    assert looked(drifted_load, read_owners(made), 10, settled.memory, tolerance=0.02).moves
+    assert not look(drifted_load, read_owners(made), 10, settled.memory, tolerance=1.3).moves
+    assert look(drifted_load, read_owners(made), 10, settled.memory, tolerance=0.02).moves
 
 
 def test_a_budget_goes_on_until_it_is_within_the_tolerance() -> None:
     """What is left because the budget was spent has not settled."""
     owners = {f"p{i:03}": "w0" for i in range(40)}
     memory, moves = None, 0
-    while (made := looked([1.0] * 40, owners, 4, memory, budget=1)).moves:
+    while (made := look([1.0] * 40, owners, 4, memory, budget=1)).moves:
         owners, memory, moves = read_owners(made), made.memory, moves + 1
     assert moves == 29
     assert peak(made) == pytest.approx(1.1)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rota.dataplane.spark import session
-from tests.dataplane.world import World, kill, started
+from tests.dataplane.world import World
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,6 @@ def damage(table: Path, expected: Mapping[str, Mapping[int, int]]) -> dict[str, 
 
 
 NO_DAMAGE = {"lost": 0, "doubled": 0, "gaps": 0, "overlaps": 0, "backwards": 0}
-
-
-@pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One Spark server for all tests of this folder, started in a folder of its own."""
-    server, address = started(tmp_path_factory.mktemp("spark"))
-    yield address
-    kill(server)
 
 
 @pytest.fixture(scope="session")

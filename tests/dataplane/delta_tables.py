@@ -54,11 +54,11 @@ def again(table: FencedTable, start: int, end: int) -> object:
     return batch(table, stand_in, ends={"p": end})
 
 
-def fill(folder: Path, **more: Any) -> FencedTable:
-    """Offsets 0 to 5 of p; after version 2 the table holds the first two."""
-    table = ledger(folder, **more)
-    for _ in range(3):
-        claimed = table.claim({"p": 1}, {"p": 0})
+def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> FencedTable:
+    """A table with so many batches of these partitions, two offsets each; the first is version 2."""
+    table, names = ledger(folder), partitions or ("p",)
+    for _ in range(batches):
+        claimed = table.claim(dict.fromkeys(names, token), dict.fromkeys(names, 0))
         table.commit(claimed, batch(table, claimed))
     return table
 

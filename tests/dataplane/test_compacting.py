@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from rota.dataplane.delta import compaction, replacement
 from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
-from rota.dataplane.delta.fenced_table import FencedTable
 from rota.errors import Fenced
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.delta_tables import again, batch, expected, ledger
+from tests.dataplane.delta_tables import again, batch, expected, fill, ledger
 from tests.dataplane.world import World
 
 LONG = "p-" + "long" * 31
@@ -28,14 +27,6 @@ LONG = "p-" + "long" * 31
 
 def files(table: Path) -> int:
     return len(DeltaTable(table).file_uris())
-
-
-def filled(folder: Path, batches: int = 10, *partitions: str) -> FencedTable:
-    table = ledger(folder)
-    for _ in range(batches):
-        claimed = table.claim(dict.fromkeys(partitions or ("p",), 5), dict.fromkeys(partitions or ("p",), 0))
-        table.commit(claimed, batch(table, claimed))
-    return table
 
 
 def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
@@ -59,7 +50,7 @@ def test_the_run_that_looks_is_met_also_where_each_commit_follows_a_claim(first:
 
 
 def test_what_began_before_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -> None:
-    table = filled(tmp_path, 10, "p", "q")
+    table = fill(tmp_path, 10, "p", "q", token=5)
     zombie, live = table.claim({"p": 5}, {"p": 0}), table.claim({"q": 5}, {"q": 0})
     late, made = batch(table, zombie), batch(table, live)
     newer = table.claim({"p": 6}, {"p": 0})
@@ -75,7 +66,7 @@ def test_what_began_before_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -
 
 def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> None:
     """By the bounds in the log, which writers shorten where ids are long."""
-    table = filled(tmp_path, 10, "p", LONG)
+    table = fill(tmp_path, 10, "p", LONG, token=5)
     compact(table.path)
     for partition in ("p", LONG):
         claimed = table.claim({partition: 5}, {partition: 0})
@@ -85,7 +76,7 @@ def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> No
 
 
 def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table = filled(tmp_path)
+    table = fill(tmp_path, 10, token=5)
     lost = log(table.path).files[3]
     shutil.move(lost, tmp_path / "away")
     assert compact(table.path) == 0
@@ -96,7 +87,7 @@ def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, real = filled(tmp_path), compaction.choose_target
+    table, real = fill(tmp_path, 10, token=5), compaction.choose_target
 
     def meanwhile(sizes: Any) -> int:
         replacement.replace_rows(table, again(table, 1, 4))  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.spark import deadline, failures
 from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
+from rota.replay import RefusedReplay, ReplayedRange, replay
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World
@@ -39,7 +40,7 @@ def hanging(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> W
     return world
 
 
-def poisoned(world: World) -> None:
+def land_poison(world: World) -> None:
     world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
 
 
@@ -47,7 +48,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert isinstance(hanging(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
     hanging(world)
     world.rows("a", "1", 5)
-    poisoned(world)
+    land_poison(world)
     events = {e.partition: e for e in world.run("a", "b")}
     parked = events["p:b"]
     assert isinstance(parked, ParkedPartition), parked
@@ -62,10 +63,30 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
     assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
 
 
+def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: World) -> None:
+    """It took a slot of Spark for ever."""
+    hanging(world, deadline=60.0)
+    world.rows("b", "0", 5)
+    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
+    hanging(world, deadline=4.0)
+    land_poison(world)
+    events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
+    refused = events["p:b"]
+    assert isinstance(refused, RefusedReplay), refused
+    assert refused.reason == (
+        "p:b alone hangs: it was not done after 4 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "transform, or give the pipeline a longer deadline, then: replay it again"
+    )
+    assert isinstance(events["p:a"], ReplayedRange)
+    assert damage(world.table / "main", {"p:a": {0: 5}, "p:b": {0: 5}}) == NO_DAMAGE, "its rows are those of before"
+    assert not world.tree.parked()
+    assert failures.is_alive(world.connect(None)), "its slot was given back"
+
+
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
-    poisoned(hanging(world, seconds=4.0, deadline=2.0))
+    land_poison(hanging(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
     assert not world.tree.parked()

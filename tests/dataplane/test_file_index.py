@@ -46,7 +46,7 @@ def small() -> Iterator[None]:
         yield
 
 
-def landed(partition: str, number: int) -> LandedFile:
+def make_file(partition: str, number: int) -> LandedFile:
     return LandedFile(f"{partition}/{number}.json", number, 10**18 + number)
 
 
@@ -58,7 +58,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
         for step in steps:
             if isinstance(step, dict):
                 known: dict[str, frozenset[str]] = {}
-                more = {p: [landed(p, len(model[p]) + i) for i in range(n)] for p, n in step.items()}
+                more = {p: [make_file(p, len(model[p]) + i) for i in range(n)] for p, n in step.items()}
                 found = index.extend(
                     tuple(step), lambda p, seen, k=known, m=more: (k.setdefault(p, seen) and m[p]) or m[p]
                 )
@@ -89,14 +89,14 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
             assert len(DeltaTable(index.path).file_uris()) <= 3 + sum(map(len, model.values())) // 3
 
 
-def filled(folder: Path, files: int = 12) -> FileIndex:
+def fill_index(folder: Path, files: int = 12) -> FileIndex:
     index = FileIndex(folder / "index")
-    index.extend(PARTITIONS, lambda p, _: [landed(p, i) for i in range(files)])
+    index.extend(PARTITIONS, lambda p, _: [make_file(p, i) for i in range(files)])
     return index
 
 
 def test_what_was_not_asked_for_is_no_answer(tmp_path: Path) -> None:
-    files = filled(tmp_path).files({"p:a": (3, 5)})["p:a"]
+    files = fill_index(tmp_path).files({"p:a": (3, 5)})["p:a"]
     assert (len(files), [f.size for f in files[3:5]], files[4].size, files[12:20]) == (12, [3, 4], 4, ())
     for look in (lambda: files[2], lambda: files[3:6], lambda: tuple(files)):
         with pytest.raises(LookupError, match="not asked for"):
@@ -109,7 +109,7 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At 1,000,000 files every process read and kept all of them: 790 MiB."""
-    index, groups, real = filled(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
+    index, groups, real = fill_index(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda f, some, *a: groups.extend(some) or real(f, some, *a))
     file_index.READ.clear()
     assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
@@ -120,7 +120,7 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
 
 
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, held, real = filled(tmp_path), list[int](), file_index.name_files
+    index, held, real = fill_index(tmp_path), list[int](), file_index.name_files
 
     def counted(some: list[str], rows: object) -> object:
         found = real(some, rows)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("lost", ["alone", "beside one that is doubled"])
 def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) -> None:
-    index = filled(tmp_path)
+    index = fill_index(tmp_path)
     files = {p: pq.read_table(p).select(["partition", "ordinal"]).to_pylist() for p in index.path.glob("*.parquet")}
     (name,) = (p for p, rows in files.items() if {"partition": "p:a", "ordinal": 3} in rows)
     rows = pq.read_table(name)
@@ -147,10 +147,10 @@ def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) ->
 
 
 def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
-    index = filled(tmp_path)
+    index = fill_index(tmp_path)
     large = set(DeltaTable(index.path).file_uris())
     for number in range(12, 32):
-        index.extend(("p:a",), lambda p, _, n=number: [landed(p, n)])
+        index.extend(("p:a",), lambda p, _, n=number: [make_file(p, n)])
     files = set(DeltaTable(index.path).file_uris())
     assert large <= files
     assert len(files - large) <= 3 + 20 // 6

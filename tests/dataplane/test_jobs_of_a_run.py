@@ -1,7 +1,7 @@
 """A run with much to do: bounded jobs one after the other, each committed, without Spark: a job is what `faults` says."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
+from rota.replay import ReplayedRange, replay
 from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
 from tests.dataplane.landing_folders import land, source
+from tests.dataplane.stand_ins import consumed
 from tests.dataplane.world import World
 
 PIPELINE = "pipeline = Pipeline(source=source({caps}), table=delta({{table!r}}))\n"
@@ -44,6 +46,30 @@ def ends(monkeypatch: pytest.MonkeyPatch, after: int, meanwhile: Callable[[], ob
 
 def offsets(world: World) -> dict[str, int]:
     return {p.removeprefix("p:"): one.record.offset for p, one in world.tree.checkpoints().items()}
+
+
+# --- a replay -------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_works_in_jobs_as_a_run_does_and_a_long_range_has_the_time_of_its_batches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range is replaced as a whole, and a run would have read the longest one in three batches."""
+    files = {"a": 5, "b": 1, "c": 1, "d": 1}
+    for key, count in files.items():
+        landed(world, key, files=count)
+    world.give(*files)
+    ranges = {f"p:{key}": (0, end) for key, end in files.items()}
+    for partition, (_, end) in ranges.items():
+        consumed(world, partition, end)
+    faults = Faults(monkeypatch, lambda *_: None)
+    given: list[float] = []
+    monkeypatch.setattr(bisection, "limit", lambda _, seconds: given.append(seconds) or nullcontext())
+    ports = world.open_ports(connect=lambda _: spark())
+    events = list(replay(world.tree, ports, ranges, "again"))
+    assert {e.partition for e in events if isinstance(e, ReplayedRange)} == set(ranges)
+    assert faults.jobs == [{"p:a": (0, 5)}, {"p:b": (0, 1), "p:c": (0, 1)}, {"p:d": (0, 1)}]
+    assert given == [3 * world.pipeline.deadline] * 3
 
 
 # --- how large a job is ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.files import lines
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.options import make_options
 from rota.replay import RefusedReplay, replay
 from rota.retry import retry
 from tests.dataplane.conftest import log
@@ -32,7 +33,9 @@ def found(world: World, *text: str) -> list[str]:
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
     source = FilesSource.of(world.pipeline)
-    return [row.value for row in lines.find_joined(frame, source.declared.schema, source.make_options()).collect()]
+    return [
+        row.value for row in lines.find_joined(frame, source.declared.schema, make_options(source.declared)).collect()
+    ]
 
 
 def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:

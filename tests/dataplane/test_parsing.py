@@ -1,6 +1,7 @@
 """One parse decides: every declared column of a record parses, or it is set aside, whatever the transform uses."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -327,7 +328,7 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
     (world.folder / "land/a").mkdir(parents=True)
     pq.write_table(pa.table({"n": pa.array(range(5), pa.int32())}), world.folder / "land/a/0.parquet")
     real = parsing.parse
-    monkeypatch.setattr(parsing, "parse", lambda frame: real(frame.where("n <> 3")))
+    monkeypatch.setattr(parsing, "parse", lambda frame, *more: real(frame.where("n <> 3"), *more))
     with pytest.raises(EnvironmentFailed, match="4 records that Spark read, 5 that the files of the source hold"):
         world.run("a")
     world.write(pipeline("parquet", "n int", "df.withColumn('m', df['n'] + 1)"))
@@ -337,3 +338,48 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
     monkeypatch.setattr(parsing, "require_same", unequal)
     assert consumed(world, "a") == (4, 0)  # the ablation: a row is lost
     assert world.tree.checkpoints()["p:a"].record.offset == 1
+
+
+@pytest.mark.parametrize("transform", [None, "df.where('n is not null')"])
+def test_a_column_of_parquet_may_be_called_as_the_text_of_a_bad_record(world: World, transform: str | None) -> None:
+    """It was taken for one: the rows in which it was not null were in no table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    world.write(pipeline("parquet", "n int, _corrupt string", transform))
+    world.give("a")
+    (world.folder / "land/a").mkdir(parents=True)
+    rows = {"n": pa.array(range(3), pa.int32()), "_corrupt": ["what another Spark set aside", None, "x"]}
+    pq.write_table(pa.table(rows), world.folder / "land/a/0.parquet")
+    assert consumed(world, "a") == (3, 0)
+    assert Counter(r["_corrupt"] for r in log(world.table / "main").rows()) == Counter(rows["_corrupt"])
+
+
+NULS = ('"a\0b"', '"\0"', '"a\0"', '"\0""x"', '"""\0"', '"a""\0""b"', "a\0b")
+
+
+@pytest.mark.parametrize("multiline", ["false", "true"])
+def test_a_nul_in_quotes_is_read_whatever_escapes_the_quote(world: World, multiline: str) -> None:
+    """Spark's parser dropped it where the quote is its own escape, as most that write CSV have it."""
+    keys = {"doubled": {"Escape": '"'}, "other": {"escape": "'", "quote": "'"}, "plain": {}, "none": {"escape": ""}}
+    for key, options in keys.items():
+        options = {**options, "multiLine": multiline}
+        world.write(pipeline("csv", "n int, word string", None, options=options))
+        quote = options.get("quote", '"')
+        texts = [text for text in NULS if '""' not in text or key in ("doubled", "other")]
+        world.land(key, "0", [f"{n},{text}".replace('"', quote) for n, text in enumerate(texts)], ".csv")
+        world.give(key)
+        assert consumed(world, key) == (len(texts), 0)
+        rows = {r["n"]: r["word"] for r in log(world.table / "main").rows() if r["_partition"] == f"p:{key}"}
+        wanted = [text[1:-1].replace('""', '"') if text[0] == '"' else text for text in texts]
+        assert [rows[n] for n in range(len(texts))] == [text.replace('"', quote) for text in wanted]
+
+
+def test_a_nul_is_read_where_nothing_quotes(world: World) -> None:
+    """Spark's parser took it for the quote."""
+    texts = ["a\0b", "\0", '\0"a', "\0x\0", '"a"', "\\\0"]
+    world.write(pipeline("csv", "n int, word string", None, options={"quote": ""}))
+    world.land("a", "0", [f"{n},{text}" for n, text in enumerate(texts)], ".csv")
+    world.give("a")
+    assert consumed(world, "a") == (len(texts), 0)
+    assert {r["n"]: r["word"] for r in log(world.table / "main").rows()} == dict(enumerate(texts))

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -178,25 +179,66 @@ def test_a_plan_that_is_wrongly_said_to_keep_each_row_ends_in_the_error_of_count
     assert run(world) == 5
 
 
+# --- what Spark does not see ----------------------------------------------------------------------------------------
+
+
+def hide_last(link: Path) -> None:
+    """A listing from a cache."""
+    link.unlink()
+
+
+def cut_last(link: Path) -> None:
+    """A size from a cache: the file grew since, and Spark reads no further."""
+    whole = link.read_bytes()
+    link.unlink()
+    link.write_bytes(whole[: whole.index(b"\n") + 1])
+
+
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "counts that are believed"])
-def test_a_landed_file_that_spark_does_not_find_is_noticed(
-    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool, transform: str
+@pytest.mark.parametrize(
+    ("format", "stale", "lost", "guard"),
+    [
+        ("parquet", hide_last, 3, "listing"),
+        ("parquet", hide_last, 3, "counts"),
+        ("json", hide_last, 3, "listing"),
+        ("json", cut_last, 2, "listing"),
+        ("json", hide_last, 3, ""),
+        ("json", cut_last, 2, ""),
+        ("parquet", hide_last, 3, ""),
+    ],
+)
+def test_a_landed_file_that_spark_does_not_see_is_noticed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    transform: str,
+    format: str,
+    stale: Callable[[Path], None],
+    lost: int,
+    guard: str,
 ) -> None:
-    """Its rows would be lost, and its offset consumed."""
-    land(world, TRANSFORMS[transform], "parquet")
+    """Its rows would be lost, and its offset consumed. Of text, nobody but the listing tells."""
+    land(world, TRANSFORMS[transform], format)
     real = staging.link_files
 
     def link_files(stage: Path, *rest: Any) -> None:
         real(stage, *rest)
-        max(stage.glob("*/*/file*")).unlink()
+        stale(max(stage.glob("*/*/file*")))
 
     monkeypatch.setattr(staging, "link_files", link_files)
-    if guarded:
-        with pytest.raises(EnvironmentFailed, match=r"The counts of a job differ: \d records "):
+    if guard != "listing":
+        monkeypatch.setattr(staging, "check_seen", lambda *_: None)
+    if guard:
+        said = {"listing": "Spark does not see what landed", "counts": r"The counts of a job differ: \d records "}[
+            guard
+        ]
+        with pytest.raises(EnvironmentFailed, match=said):
             world.run("a")
         assert not log(world.table / "main").said("commit")
+        assert not world.tree.parked()
+        monkeypatch.undo()
+        assert run(world) == (6 if transform == "keeps each row" else 5)
     else:
         monkeypatch.setattr(parsing, "require_same", lambda *_: None)
-        assert run(world) == (3 if transform == "keeps each row" else 2)
+        rows = 6 if transform == "keeps each row" else 5
+        assert run(world) == rows - lost
         assert world.tree.checkpoints()["p:a"].record.offset == 2

@@ -1,4 +1,4 @@
-"""A renamed pipeline on real Spark: the same count_rows, replays, bad records, and what lands next."""
+"""A renamed pipeline on real Spark: the same rows, replays, bad records, and what lands next."""
 
 from pathlib import Path
 from typing import Any

@@ -25,7 +25,7 @@ from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
-from tests.dataplane.delta_tables import META, again, batch, ledger
+from tests.dataplane.delta_tables import META, again, batch, fill
 from tests.dataplane.world import World
 
 
@@ -44,16 +44,13 @@ def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, Repl
 # --- the table alone ------------------------------------------------------------------------------------------------
 
 
-def filled(folder: Path) -> FencedTable:
-    table = ledger(folder)
-    for _ in range(3):
-        claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
-        table.commit(claimed, batch(table, claimed))
-    return table
+def fill_two(folder: Path) -> FencedTable:
+    """Offsets 0 to 5 of p and of q."""
+    return fill(folder, 3, "p", "q", token=5)
 
 
 def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
     before = log(table.path).transactions
     replacement.replace_rows(table, again(table, 1, 4))
@@ -66,7 +63,7 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
 
 
 def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
         replacement.replace_rows(table, again(table, 4, 7))
     assert found(table.path) == once(p=6, q=6)
@@ -75,7 +72,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "empty"])
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
     """The error says how, and what stood in it."""
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     lost = next(f for f in log(table.path).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
@@ -134,7 +131,7 @@ class Racing:
 
 @pytest.fixture
 def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
-    return Racing(filled(tmp_path), monkeypatch)
+    return Racing(fill_two(tmp_path), monkeypatch)
 
 
 @pytest.mark.parametrize("other", [compaction, other_replay])
@@ -170,7 +167,7 @@ def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> 
 
 
 def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     stale = DeltaTable(table.path)
     replacement.replace_rows(table, again(table, 0, 2))
     with pytest.raises(CommitFailedError):
@@ -294,7 +291,7 @@ def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, s
 
 
 def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     young, old = (table.path / "data" / name / "p" / "f.parquet" for name in ("young", "old"))
     staged = tmp_path / "stage" / "dead"
     for path in (young, old, staged / "link"):
@@ -312,7 +309,7 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
 
 
 def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     path, folder = table.path, table.path / "_delta_log"
     for _ in range(5):
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
@@ -348,7 +345,7 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
 
 def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) -> None:
     """What they say is said nowhere else."""
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     folder = table.path / "_delta_log"
     for _ in range(4):
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
@@ -361,7 +358,7 @@ def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) ->
 
 
 def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_path: Path) -> None:
-    table = filled(tmp_path)
+    table = fill_two(tmp_path)
     DeltaTable(table.path).create_checkpoint()
     DeltaTable(table.path).optimize.compact()
     DeltaTable(table.path).cleanup_metadata()

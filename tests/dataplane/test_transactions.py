@@ -51,7 +51,7 @@ def in_parts(table: Path) -> None:
     hint.write_text(json.dumps({k: v for k, v in said.items() if k in ("version", "size")} | {"parts": 2}))
 
 
-def shortened(table: Path) -> None:
+def shorten(table: Path) -> None:
     """As a cleanup of the log does: commits below its checkpoint go."""
     hint = table / "_delta_log/_last_checkpoint"
     base = json.loads(hint.read_text())["version"] if hint.exists() else 0
@@ -60,7 +60,7 @@ def shortened(table: Path) -> None:
             commit.unlink()
 
 
-def restored(table: Path) -> None:
+def restore(table: Path) -> None:
     handle = DeltaTable(table)
     if (table / f"_delta_log/{handle.version() - 1:020}.json").exists() and handle.version() > 1:
         handle.restore(handle.version() - 1)
@@ -76,8 +76,8 @@ OTHERS: list[Callable[[Path], object]] = [
     lambda table: write_deltalake(table, pa.table({"n": [1]}), mode="append"),
     lambda table: DeltaTable(table).optimize.compact(),
     in_parts,
-    shortened,
-    restored,
+    shorten,
+    restore,
 ]
 MOVES = st.lists(st.tuples(st.integers(0, len(IDS) - 1), st.integers(0, 2**63 - 1)), min_size=1, max_size=4)
 STEPS = st.lists(
@@ -109,7 +109,7 @@ def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
     for number in range(3):
         committed(tmp_path, [(0, number)])
         assert transactions.read_transactions(tmp_path / "_delta_log", number + 1) == {IDS[0]: number}
-    for more in (in_parts, shortened):
+    for more in (in_parts, shorten):
         more(tmp_path)
         assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}
     (

@@ -159,7 +159,7 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
 # --- what a park names is what a skip takes -------------------------------------------------------------------------
 
 
-def skipped_to_the_end(world: World) -> list[int]:
+def skip_to_the_end(world: World) -> list[int]:
     """Runs, and skips whatever is parked, until all is consumed: the offsets that were skipped."""
     out: list[int] = []
     for _ in range(40):
@@ -183,7 +183,7 @@ def test_only_what_is_broken_is_skipped(
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
     faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
-    assert skipped_to_the_end(world) == at
+    assert skip_to_the_end(world) == at
     if kind == "poison":
         assert len(faults.jobs) <= 1 + len(at) * 16, "log2 runs of log2 jobs"
 

@@ -187,8 +187,13 @@ def test_each_link_leads_somewhere(page: Path) -> None:
 
 
 def test_each_picture_is_shown() -> None:
-    shown = {Path(link).name for page in PAGES for link in LINK.findall(strip_blocks(page)) if link.endswith(".png")}
-    assert shown == {path.name for path in (ROOT / "docs").glob("*.png")}
+    shown = {
+        Path(link).name
+        for page in PAGES
+        for link in LINK.findall(strip_blocks(page))
+        if link.endswith((".png", ".gif"))
+    }
+    assert shown == {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".png", ".gif")}
 
 
 def test_each_line_of_the_troubles_can_be_printed() -> None:

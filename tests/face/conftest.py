@@ -47,15 +47,31 @@ def spark(starting: SparkServer) -> SparkServer:
     return starting
 
 
+LINE = pytest.StashKey[Line]()
+
+
 @pytest.fixture(scope="session")
 def line(
-    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper, starting: SparkServer
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    zookeeper: EmbeddedZooKeeper,
+    starting: SparkServer,
 ) -> Iterator[Line]:
+    """It ends after the last test that asks for it: its sensors and workers look around as long as it lives."""
     line = Line(Path(tmp_path_factory.mktemp("line")), zookeeper.hosts, starting)
+    request.config.stash[LINE] = line
     try:
         line.start()
         yield line
     finally:
+        line.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After what the test itself takes down. The tests that ask for the line stand together: see tests/conftest.py."""
+    line = item.config.stash.get(LINE, None)
+    if line and (nextitem is None or "line" not in getattr(nextitem, "fixturenames", ())):
         line.stop()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class Line:
             "ROTA_TABLES": str(self.tables),
             "ROTA_SESSION_TIMEOUT": f"{SESSION:g}",
             "ROTA_REPORT": "6",
+            "ROTA_LINGER": "10",  # tests wait for runs to end
             "PYTHONPATH": str(ROOT),
         }
         self.dev = DagsterDev(self.folder / "dagster", self.environ)
@@ -103,14 +105,13 @@ class Line:
             yield GroupState(store, group)
 
     def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:
-        """(partition, value) of every row that the table holds, sorted; read past all of rota."""
+        """(partition, value) of every row that the table holds, sorted; read past all of rota, each file once."""
         folder = self.tables / pipeline / "main"
         if not DeltaTable.is_deltatable(str(folder)):
             return []
         found: list[tuple[str, Any]] = []
         for file in DeltaTable(str(folder)).file_uris():
-            table = pq.ParquetFile(file).read(columns=["_partition", column]).to_pydict()
-            found += zip(table["_partition"], table[column], strict=True)
+            found += read_rows(file, column)
         return sorted(found)
 
     def holds(self, pipeline: str, expected: Mapping[str, list[int]], timeout: float = 60) -> None:
@@ -127,6 +128,13 @@ class Line:
     def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
         """The first last publication for which `true` holds."""
         return wait_until(lambda: (e := self.epoch(group)) and true(e) and e, timeout, pause=0.3)
+
+
+@cache
+def read_rows(file: str, column: str) -> list[tuple[str, Any]]:
+    """(partition, value) of every row of a file; nobody changes one that a table names."""
+    table = pq.ParquetFile(file).read(columns=["_partition", column]).to_pydict()
+    return list(zip(table["_partition"], table[column], strict=True))
 
 
 def newest(line: Line, *key: str) -> dict[str, dict[str, object]]:

@@ -1,6 +1,7 @@
 """A run that a person cancels on the page while Spark works for it: Spark stops, nothing is committed, nothing is lost."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,13 @@ pipeline = Pipeline(
 
 
 @pytest.fixture
-def held(line: Line, tmp_path: Path) -> Path:
+def held(line: Line, tmp_path: Path) -> Iterator[Path]:
     """The gate of pipeline `held`, whose batches wait until it is there and touch a file a process meanwhile."""
-    (line.pipelines / "held.py").write_text(SLOW.format(gate=str(tmp_path / "gate"), beat=str(tmp_path / "beat-")))
+    file = line.pipelines / "held.py"
+    file.write_text(SLOW.format(gate=str(tmp_path / "gate"), beat=str(tmp_path / "beat-")))
     line.dev.reload()
-    return tmp_path / "gate"
+    yield tmp_path / "gate"
+    file.unlink()  # the next reload takes it away
 
 
 def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Line, held: Path) -> None:
@@ -53,7 +56,7 @@ def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Lin
     first = wait_until(beating, 90)
     (run,) = [r["runId"] for r in line.dev.runs() if r["jobName"].startswith("held__") and r["status"] == "STARTED"]
     line.dev.cancel(run)
-    wait_until(lambda: next(r["status"] for r in line.dev.runs() if r["runId"] == run) == "CANCELED", 60, pause=0.5)
+    wait_until(lambda: next(r["status"] for r in line.dev.runs() if r["runId"] == run) == "CANCELED", 60, pause=1)
     wait_until(lambda: not beating() & first, 60)
     wait_until(beating, 90)  # the sensor found that the work is left and launched another
     assert not line.rows("held")

@@ -14,7 +14,8 @@ from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_en
 from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.pipeline import Pipeline, delta, files
 
-MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 10.0, 4.0, 2.5, 8
+MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 30.0, 4.0, 2.5, 8
+SERVES = LINGER / 3
 
 
 def test_as_many_as_wait_make_room_those_that_ran_longest() -> None:
@@ -47,7 +48,7 @@ def play(seconds: float, *, makes: bool = True) -> dict[str, list[float]]:
         served = now - since - LAUNCH
         waiting = [Seen(p, w, at) for at, w, p in queue if now - at > WAITS]
         lasting = [Seen(r, w.partition("/")[0], at) for r, (at, w) in going.items()]
-        asked = makes and served >= LINGER and (served - LINGER) % EVERY < BATCH
+        asked = makes and served >= SERVES and (served - SERVES) % EVERY < BATCH
         if served >= MAX_RUN or (asked and makes_room(run, waiting, lasting)):
             del going[run]
             worker, _, pipeline = whose.partition("/")
@@ -99,10 +100,10 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
     with dg.DagsterInstance.ephemeral() as instance:
         find_reason = make_ending(instance, "r", pipeline, LINGER, lambda: now[0])
         assert not find_reason()
-        now[0] = LINGER
+        now[0] = SERVES
         assert find_reason() == "somebody waits"
         assert not find_reason()
-        assert asked == [LINGER]
+        assert asked == [SERVES]
         file.write_text(text + "\n")
         assert find_reason() == "the file of pipeline p changed"
         file.unlink()

@@ -87,8 +87,8 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
         overrides.unpin(tree, ["fed:a"])
     feed.land("a")
     feed.consumed()
-    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=0.5)
-    wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), 60, pause=0.5)
+    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
+    wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), 60, pause=1)
     assert "the run ends: nothing came for " in feed.line.dev.messages(run)
     for key, numbers in feed.landed.items():
         told = feed.told(key)
@@ -110,8 +110,8 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
     feed.land("c", "c")
     feed.consumed()
     feed.line.dev.cancel(run)
-    wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=0.5)
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.told("c")) == 3, 60, pause=0.5)
+    wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=1)
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.told("c")) == 3, 60, pause=1)
     feed.land("c")
     feed.consumed()
 
@@ -124,7 +124,7 @@ def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one
     text = PIPELINE.format(name="fed", group="day").replace("pipeline = Pipeline(", more)
     (feed.line.pipelines / "fed.py").write_text(text)
     feed.land("d")
-    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=0.5)
+    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
     assert "the run ends: the file of pipeline fed changed" in feed.line.dev.messages(run)
     feed.landed["d"][-1] += 1000
     feed.consumed()

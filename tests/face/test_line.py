@@ -67,7 +67,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     grown = line.epoch_where("night", lambda e: e.epoch > before)
     assert "1 partition had nobody. 1 of " in grown.sentence
     line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=0.5)
+    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=1)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:
@@ -88,7 +88,7 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) ->
 def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: Line) -> None:
     before = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     run = line.dev.launch("day__rebalance")
-    wait_until(lambda: status(line, run) == "SUCCESS", 60, pause=0.5)
+    wait_until(lambda: status(line, run) == "SUCCESS", 60, pause=1)
     assert line.epoch("day").epoch == before.epoch
     assert run not in {m["runId"] for m in line.dev.materializations("day", "assignment")}
 

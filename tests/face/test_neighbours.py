@@ -108,7 +108,7 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
         serving = list_runs("production", dg.DagsterRunStatus.STARTED)
         staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
         going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)
-        wait_until(lambda: not list_runs("staging", *going), 60, pause=0.5)
+        wait_until(lambda: not list_runs("staging", *going), 60, pause=1)
         production.land("p", "z", 6)
         production.holds("p", {"x": [3], "y": [4, 5], "z": [6]}, 90)
         assert not list_runs("production", dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)

@@ -11,6 +11,12 @@ from tests.waiting import wait_until
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 
+IS_WHOLE = """image => {
+    let box = image.parentElement;
+    while (box.parentElement && getComputedStyle(box).overflowX === "visible") box = box.parentElement;
+    return image.getBoundingClientRect().right <= box.getBoundingClientRect().right;
+}"""
+
 
 @pytest.fixture
 def page() -> Iterator[Page]:
@@ -25,20 +31,26 @@ def page() -> Iterator[Page]:
 def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> None:
     expect.set_options(timeout=60_000)
     line.land("a", "x", 900)
-    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=0.5)
+    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=1)
     epoch = line.epoch("day")
     offset = len(list((line.landing / "a" / "x").glob("*.json")))
-    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=0.5)
-    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=0.5)
+    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=1)
+    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=1)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
+    picture = page.get_by_role("img", name=re.compile("who held what when")).first
+    wait_until(lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"), 30, pause=0.5)
+    assert picture.evaluate(IS_WHOLE), "nothing of it is cut"
 
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=a%3Ax")
     for label, number in (("lag", 0), ("offset", offset)):
         row = page.get_by_role("row").filter(has=page.get_by_text(label, exact=True)).first
         expect(row).to_have_text(re.compile(rf"^{label}\s*{number}$"))
+
+    page.goto(f"{line.dev.url}/assets/a/records?view=partitions&partition=a%3Ax")
+    expect(page.get_by_role("cell", name="_offset", exact=True).first).to_be_visible()
 
     # The page of all assets folds each group into one box: the lineage is told from an asset.
     page.goto(f"{line.dev.url}/assets/day/assignment?view=lineage&lineageDepth=4")

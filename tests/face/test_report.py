@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,8 @@ from rota.pipeline import Pipeline, delta, files
 from rota.sim.memory_table import MemoryTable
 from rota.untold import Shown, find_untold_before
 
+SCHEMA = "dagster/column_schema"
+
 
 class Log(MemoryTable):
     """A table that is its log: each commit is one offset, a row and a bad record more than the one before."""
@@ -30,7 +32,17 @@ class Log(MemoryTable):
     def __init__(self) -> None:
         super().__init__("g", lambda: None, lambda: None)
         self.entries: list[LogEntry] = []
-        self.asked = 0
+        self.asked = self.counted = 0
+
+    def read_schema(self) -> str:
+        """See `Table.read_schema`."""
+        return '{"fields": [{"name": "n", "type": "integer"}]}'
+
+    def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """See `Table.count_rows`."""
+        asked = tuple(partitions)
+        self.counted += len(asked)
+        return dict.fromkeys(asked, 100)
 
     def commit_one(self, run: str, token: int, partition: str = "p:a") -> CommittedBatch:
         """A batch of a run, as `consume` tells it."""
@@ -46,6 +58,14 @@ class Log(MemoryTable):
         """See `Table.read_log_back_to`."""
         self.asked += 1
         return tuple(one for one in self.entries if any(one.goes_beyond(p, at) for p, at in offsets.items()))
+
+
+class Folder:
+    """A source that knows where its records are."""
+
+    def locate(self, partition: str, offset: int) -> str:
+        """See `Source.locate`."""
+        return f"file {offset} of {partition}"
 
 
 class Page:
@@ -145,10 +165,15 @@ def test_a_table_that_was_restored_is_told_of_again() -> None:
 def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
     pipeline = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
     log, epoch = Log(), [1]
+    shown: dict[str, Mapping[str, Any]] = {}
+    columns: list[dg.TableSchema] = []
 
     def tell(output: RunOutput, token: int) -> list[str]:
         batch = replace(log.commit_one("r", token), epoch=epoch[0])
-        made = [one for one in output.tell([("w1@1", batch)]) if isinstance(one, dg.AssetMaterialization)]
+        told = output.tell([("w1@1", batch)], cast("Any", SimpleNamespace(main=log, source=Folder())))
+        made = [one for one in told if isinstance(one, dg.AssetMaterialization)]
+        shown.update({one.asset_key.path[-1]: one.metadata for one in made})
+        columns.extend(one.metadata[SCHEMA].value for one in made if SCHEMA in one.metadata)
         lineage = {one.tags["dagster/input_data_version/default/assignment"] for one in made if len(one.tags or {}) > 1}
         assert lineage <= {str(epoch[0])}, "made from the epoch under which the batch was consumed"
         return [one.asset_key.path[-1] for one in made]
@@ -165,6 +190,11 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
         epoch[0] = 2
         publish(instance)
         assert [tell(output, 2), tell(output, 2)] == [whole, again]
+        assert [[one.name for one in schema.columns] for schema in columns] == [["n"]], "once for a run"
+        assert log.counted == 1, "once for a run; then it adds what it tells"
+        assert shown["records"]["dagster/partition_row_count"].value == 100 + 2 + 3 + 4 + 5 + 6
+        assert shown["records"]["read from"].value == "file 5 of p:a (offset 5)"
+        assert shown["checkpoints"]["last read"].value == "file 5 of p:a (offset 5)"
 
 
 STEPS = st.lists(

@@ -1,7 +1,7 @@
 """The sensors against a real ZooKeeper: they compare and remember nothing, and never launch twice."""
 
 import json
-from pathlib import Path
+import shutil
 from types import SimpleNamespace
 
 import dagster as dg
@@ -10,51 +10,9 @@ from dagster import DagsterRunStatus as Status
 
 from rota.catalog import load
 from rota.dagster.location import compose
-from rota.dagster.sensors import polling, runs
+from rota.dagster.sensors import backlog, runs
 from rota.rebalance import rebalance
 from tests.face.desk import Desk, names, ready
-
-
-def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks of 15 s: the pause after one, three times as long, began within the window and another look followed it."""
-    now = [0.0]
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
-    for seconds in (0.01, 1.0, 6.0, 15.0, 18.0):
-        began = now[0]
-        polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
-        assert now[0] - began <= polling.WINDOW + polling.PAUSE + seconds
-
-
-def passed(now: list[float], seconds: float) -> None:
-    now[0] += seconds
-
-
-@pytest.mark.parametrize(
-    ("settings", "places"),
-    [("", 0), ("sensors: {use_threads: false}", 0), ("sensors: {use_threads: true, num_workers: 8}", 4)],
-)
-def test_a_tick_waits_only_where_nobody_waits_for_it(
-    settings: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where Dagster evaluates sensors one after another a group and three pipelines held up everybody's for 75 s."""
-    (tmp_path / "dagster.yaml").write_text(settings)
-    for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
-        monkeypatch.setenv(server, "24")
-    now, looks = [0.0], list[int]()
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
-
-    def look_inside(left: int) -> bool:
-        """A look during which as many ticks begin as may wait, and one more."""
-        looks.append(left)
-        if left and looks.count(left) == 2:
-            polling.poll(lambda: look_inside(left - 1), bool, places)
-        return False
-
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-        assert polling.count_places(instance) == places
-    polling.poll(lambda: look_inside(places), bool, places)
-    assert looks.count(0) == 1, "one beyond the places looks once"
-    assert all(looks.count(left) >= 2 for left in range(1, places + 1))
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +106,44 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert isinstance(beside, dg.SensorResult)
     assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
     assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
+
+
+def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_then(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked at each look, Dagster's storage took more processor time than all that was looked at."""
+    incarnations = ready(desk)
+    asked, now = list[float](), [0.0]
+    monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    listed = runs.Runs.list_unfinished
+    monkeypatch.setattr(runs.Runs, "list_unfinished", lambda self: asked.append(now[0]) or listed(self))
+    mine = runs.Runs(desk.instance, "p__consume", {})
+
+    def begin() -> backlog.Looks:
+        return backlog.Looks(mine, desk.tree, desk.catalog.pipelines["p"], names)
+
+    def look(looks: backlog.Looks, at: float) -> set[str]:
+        now[0] = at
+        return {request.tags["rota/incarnation"] for request in looks.look()}
+
+    started = [desk.run("p__consume", Status.STARTED, rota__incarnation=one) for one in incarnations.values()]
+    looks = begin()
+    assert [look(looks, at / 2) for at in range(16)] == [set()] * 16
+    assert asked == [0.0, backlog.FRESH, 2 * backlog.FRESH]
+    desk.instance.report_run_failed(started[0])
+    monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
+    assert look(looks, 2.5 * backlog.FRESH) == set()
+    assert look(looks, 3.0 * backlog.FRESH) == {started[0].tags["rota/incarnation"]}
+    desk.instance.report_run_failed(started[1])
+    shutil.rmtree(desk.folder / "p")
+    for key in ("a", "b", "c"):
+        (desk.folder / "p" / key).mkdir(parents=True)
+    looks, now[0] = begin(), 100.0
+    asked.clear()
+    assert [look(looks, 100.0 + at) for at in range(16)] == [set()] * 16
+    assert asked == [100.0]
+    desk.land("a")
+    assert len(look(looks, 116.0)) == 1, "and what lands is launched at the next look"
 
 
 def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(

@@ -26,12 +26,16 @@ class Tokenless(MemoryTable):
         return {}
 
 
-class Unfenced(Tokenless):
-    """Compares neither tokens nor offsets."""
+class Offsetless(MemoryTable):
+    """Compares no offsets."""
 
     def find_moved(self, offsets: Mapping[str, int]) -> tuple[str, ...]:
         """Nothing moved."""
         return ()
+
+
+class Unfenced(Tokenless, Offsetless):
+    """Compares neither tokens nor offsets."""
 
 
 class TwoHandles(MemoryTable):

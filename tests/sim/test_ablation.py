@@ -12,7 +12,7 @@ from rota.sim.simulation import Simulation
 from rota.sim.world import Happening
 from rota.sim.worlds import world
 from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, changing, no_wait, publish_carelessly
-from tests.sim.ablations import Unfenced
+from tests.sim.ablations import Tokenless, Unfenced
 
 
 def without_policy(snapshot: Snapshot, assignor: str, options: Any, memory: Any, _: Policy) -> Plan:
@@ -24,7 +24,8 @@ def without_policy(snapshot: Snapshot, assignor: str, options: Any, memory: Any,
 DAMAGE = [
     ("a live owner is not waited for", Parts(machine=no_wait), "cap-cut", "sticky", "stolen"),
     ("a release does not wait for the run", Parts(machine=NO_DRAIN), "cap-cut", "sticky", "busy"),
-    ("the table does not compare tokens", Parts(table=Unfenced), "flapping", "sticky", "doubled"),
+    ("the table does not compare tokens", Parts(table=Tokenless), "flapping", "sticky", "stale"),
+    ("the table compares neither tokens nor offsets", Parts(table=Unfenced), "flapping", "sticky", "doubled"),
     (
         "claims compare neither record nor target",
         Parts(connected=changing(NO_VERSION, NO_TARGET)),

@@ -21,6 +21,7 @@ from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, c
 from tests.sim.ablations import (
     NO_RIGHT,
     FarBack,
+    Offsetless,
     OneId,
     OneIdFarBack,
     RunHeardLater,
@@ -34,11 +35,11 @@ from tests.sim.ablations import (
 )
 from tests.sim.handover import HandOver
 
-CHUNK = 30
+CHUNK = 15
 RESTLESS = 0.2  # many hand-overs, for guards whose window is narrow
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(10))
 def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
@@ -51,12 +52,10 @@ def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
 
 @pytest.mark.parametrize("restless", [0.02, RESTLESS])
 def test_without_faults_nobody_is_fenced_or_forced_or_broken(restless: float) -> None:
-    counts: Counter[str] = Counter()
-    for seed in range(CHUNK):
+    for seed in range(2 * CHUNK):
         world = HandOver(seed, faults=False, restless=restless).play()
         assert not world.checker.found, world.repro()
-        counts += world.counts
-    assert counts["drain"] + counts["wait"] > CHUNK  # else it proved nothing
+        assert world.counts["drain"] + world.counts["wait"] > 0, f"seed {seed} hands nothing over, and proves nothing"
 
 
 @pytest.mark.fast
@@ -66,6 +65,7 @@ def test_the_same_seed_gives_the_same_story() -> None:
 
 ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "no token in the table": ("stale", True, Parts(table=Tokenless), {}),
+    "no offset in the table": ("doubled", True, Parts(table=Offsetless), {"longest_batch": 8.0, "poisoned": 0.0}),
     "offset and commit on two handles": ("doubled", True, Parts(table=TwoHandles), {}),
     "no own check before consuming": ("impostor", True, Parts(run=RunWithoutOwn), {"restless": RESTLESS}),
     "no own check at the checkpoint": ("unowned", True, Parts(connected=changing(NO_OWNER)), {}),

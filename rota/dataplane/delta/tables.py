@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from rota.dataplane.delta import renaming, replacement
+from rota.dataplane.delta import renaming, replacement, samples
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.identity import explain_taken, find_owner_among
@@ -27,6 +27,14 @@ class PipelineTable(FencedTable):
     def append(self, batch: Batch) -> int:
         """See `Table.append`."""
         return replacement.append_rows(self, batch)
+
+    def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, samples.Rows]:
+        """See `Table.read_samples`."""
+        return samples.read_samples(self.path, versions, most)
+
+    def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """See `Table.count_rows`."""
+        return samples.count_rows(self.path, partitions)
 
     def read_stamp(self) -> int | None:
         """What is another number after each commit, read without opening the table; None where there is no table."""

@@ -23,6 +23,7 @@ from rota.dataplane.columns import count_rows, find_missing, restore_ids
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files import lines, listing, staging
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
+from rota.dataplane.files.options import check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
 from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
-OURS = {  # what a run reads, and that it reads all of it, is not the reader's choice
-    "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
-    "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
-}  # fmt: skip
 NO_FILE = -1
 SHOWN = 80  # characters of a line that an error quotes
 LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
@@ -68,10 +65,7 @@ class FilesSource:
     told_of: tuple[str, str, str, str] = LIVE
 
     def __post_init__(self) -> None:
-        if taken := sorted(o for o in self.declared.options if o.lower() in OURS):
-            raise ConfigError(
-                f"Option {', '.join(taken)} of files({self.declared.path!r}) is for rota to set. Leave it out"
-            )
+        check_options(self.declared)
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "FilesSource":
@@ -220,11 +214,13 @@ class FilesSource:
         """See `SparkSource.read`."""
         stage = self.stage / attempt
         try:
-            staging.link_files(stage, self.root, self.index.files(ranges), ranges)
+            files = self.index.files(ranges)
+            staging.link_files(stage, self.root, files, ranges)
+            staging.check_seen(spark, stage, files, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
             place = staging.escape(stage)
-            frame = reader.options(**self.make_options()).load(place)
+            frame = reader.options(**make_options(self.declared)).load(place)
             self._check_columns(frame.columns, ranges)
             self.check_one_a_line(spark, place)
             yield restore_ids(frame)
@@ -260,7 +256,7 @@ class FilesSource:
         """See `SparkSource.read_records`: the lines of the file."""
         path = self.root / self.locate(partition, offset)
         opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
-        if self._multiline:
+        if is_multiline(self.declared):
             return
         try:
             with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
@@ -278,14 +274,6 @@ class FilesSource:
                 return f"no JSON: {error}"
             return "a field is not of its declared type"
         return "a field is not of its declared type, or the number of fields is wrong"
-
-    def make_options(self) -> dict[str, str]:
-        """What the laws need, over what the user says: a changed header is refused, a bad record is kept."""
-        safe = {"csv": {"enforceSchema": "false", "columnPruning": "false"}}.get(self.declared.format, {})
-        text = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT} if self.corruptible else {}
-        strict = {"enableDateTimeParsingFallback": "false"} if self.corruptible else {}  # no 20200101 as a day of 57275
-        kept = {**text, "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
-        return {**safe, **strict, **self.declared.options, **kept}
 
     def find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
@@ -379,11 +367,12 @@ class FilesSource:
             return
         from pyspark.sql import functions as F  # noqa: N812
 
-        what, way = ("", "into one list") if self._multiline else ("a line with ", "on a line of its own")
+        whole = is_multiline(self.declared)
+        what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
-        texts = reader.text(place, wholetext=self._multiline)
-        found = lines.find_joined(texts, self.declared.schema, self.make_options())
+        texts = reader.text(place, wholetext=whole)
+        found = lines.find_joined(texts, self.declared.schema, make_options(self.declared))
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], bytes(one[2]).decode(errors="replace")
@@ -392,9 +381,3 @@ class FilesSource:
                 f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
                 partition=partition,
             )
-
-    @property
-    def _multiline(self) -> bool:
-        return {name.lower(): text for name, text in self.declared.options.items()}.get(
-            "multiline", ""
-        ).lower() == "true"

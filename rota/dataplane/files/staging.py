@@ -2,11 +2,15 @@
 
 Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
 columns, at next to no cost; what an error of Spark says of a link is said of the file.
+
+Law: Spark sees each link, and its file at the size that the index has, before it reads any. A listing or a size from the
+cache of a network disk would leave rows out, which nobody counts where Spark alone counts what a text holds.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
@@ -14,7 +18,11 @@ from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.ports import Ranges
 from rota.errors import EnvironmentFailed
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
+ENDED = re.compile(rf"/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 
 
@@ -28,6 +36,24 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
                 (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
+
+
+def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+    """Raises EnvironmentFailed for the first file of the ranges that Spark does not see below `stage` as the index has it.
+    Spark looks at names and sizes, and opens nothing."""
+    sizes = spark.read.format("binaryFile").load(escape(stage)).select("path", "length").collect()
+    seen = {(link[1], int(link[2])): size for path, size in sizes if (link := ENDED.search(path))}
+    for partition, (start, end) in ranges.items():
+        for offset, file in enumerate(files[partition][start:end], start):
+            size = seen.get((names.split(partition), offset), 0)  # Spark leaves out what has no bytes
+            if size != file.size:
+                what = f"sees {size} bytes of" if size else "does not see"
+                why = f"it {what} {file.path} (offset {offset}), which has {file.size} bytes"
+                raise EnvironmentFailed(
+                    f"Spark does not see what landed: {why}. Nothing was read; it is tried again. If it comes back: are the "
+                    f"landing folder and the folder of the table on one disk for Spark and for this run?",
+                    why=why,
+                )
 
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:

@@ -3,10 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rota.dataplane.rabbitmq.queues import LONGEST_NAME
 from rota.errors import ConfigError
 from rota.pipeline import WRAPPED
+
+Format = Literal["csv", "json"]
+Start = Literal["latest"] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,8 @@ class RabbitQueues:
     prefix: str
     count: int
     schema: str
-    start: int
+    format: Format
+    start: Start
     max_messages: int
     max_bytes: int
     options: Mapping[str, str]
@@ -29,15 +34,33 @@ class RabbitQueues:
             raise ConfigError(
                 f"prefix={self.prefix!r}, count={self.count!r}: give a prefix and a number of queues from 1"
             )
-        if WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
+        if self.format not in ("csv", "json"):
+            raise ConfigError(f"Unknown format {self.format!r} of queues({self.prefix!r}). Known: csv, json")
+        if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
             raise ConfigError(f"tinyint in queues({self.prefix!r}): of JSON, Spark takes 200 for -56. Say smallint")
-        if self.start < 0 or min(self.max_messages, self.max_bytes) < 1:
-            raise ConfigError(f"queues({self.prefix!r}): start must be >= 0, max_messages and max_bytes >= 1")
+        self._check_start()
+        if min(self.max_messages, self.max_bytes) < 1:
+            raise ConfigError(f"queues({self.prefix!r}): max_messages and max_bytes must be >= 1")
+
+    def _check_start(self) -> None:
+        if type(self.start) is not int or self.start < 0:
+            raise ConfigError(
+                f"start={self.start!r} of queues({self.prefix!r}): give a sequence >= 0. What waits in a queue can only be "
+                f"consumed; of streams(...) start may be 'latest'"
+            )
 
     @property
     def texts(self) -> tuple[str, ...]:
         """See `DeclaredSource.texts`."""
         return self.url, *map(str, self.options.values())
+
+
+class RabbitStreams(RabbitQueues):
+    """Streams as a source: `<prefix><n>` is the partition of key `<n>`, and an offset is the broker's."""
+
+    def _check_start(self) -> None:
+        if self.start != "latest" and (type(self.start) is not int or self.start < 0):
+            raise ConfigError(f"start={self.start!r} of streams({self.prefix!r}): give 'latest' or an offset >= 0")
 
 
 def queues(
@@ -46,37 +69,27 @@ def queues(
     prefix: str,
     count: int,
     schema: str,
+    format: Format = "json",
     start: int = 0,
     max_messages: int = 50_000,
     max_bytes: int = 256 << 20,
     options: Mapping[str, str] | None = None,
 ) -> RabbitQueues:
     """Declares the queues `<prefix>0` to `<prefix><count - 1>` as a source. Each is a partition; its messages have what
-    `rota.rabbitmq.Publisher` gives them, and each body is one JSON object.
+    `rota.rabbitmq.Publisher` gives them.
 
     `url` is `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run fills in from its environment.
-    `schema` is Spark DDL, such as "id long, shop string". A column that a message lacks is null.
+    `schema` is Spark DDL, such as "id long, shop string".
+    `format` is that of a body: "json", one object, in which a column that it lacks is null; or "csv", one line without
+    header.
     `start` is the sequence at which a queue begins that the pipeline sees for the first time.
     `max_messages` and `max_bytes` bound what one run holds in memory of all its queues, in even shares; of each queue it
     takes one message at least.
-    `options` go to Spark's parser of JSON as they are.
+    `options` go to Spark's parser of the format as they are.
 
     Raises ConfigError on a bad value.
     """
-    return RabbitQueues(
-        url=url,
-        prefix=prefix,
-        count=count,
-        schema=schema,
-        start=start,
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        options=options or {},
-    )
-
-
-class RabbitStreams(RabbitQueues):
-    """Streams as a source: `<prefix><n>` is the partition of key `<n>`, and an offset is the broker's."""
+    return RabbitQueues(url, prefix, count, schema, format, start, max_messages, max_bytes, options or {})
 
 
 def streams(
@@ -85,21 +98,14 @@ def streams(
     prefix: str,
     count: int,
     schema: str,
-    start: int = 0,
+    format: Format = "json",
+    start: Start = 0,
     max_messages: int = 50_000,
     max_bytes: int = 256 << 20,
     options: Mapping[str, str] | None = None,
 ) -> RabbitStreams:
     """Declares the streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
 
-    `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left."""
-    return RabbitStreams(
-        url=url,
-        prefix=prefix,
-        count=count,
-        schema=schema,
-        start=start,
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        options=options or {},
-    )
+    `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left;
+    "latest" holds for the streams that are there at the pipeline's first run: in one that appears later all is new."""
+    return RabbitStreams(url, prefix, count, schema, format, start, max_messages, max_bytes, options or {})

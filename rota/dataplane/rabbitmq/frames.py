@@ -1,7 +1,8 @@
-"""Messages as a frame of Spark: staged as Parquet beside the table, and parsed by Spark's own JSON.
+"""Messages as a frame of Spark: staged as Parquet beside the table, and parsed by Spark's own JSON or CSV.
 
-Law: a message is one record, good if and only if a line of a landed JSON file with this text would be (`parsing`), and if it
-holds one object: an array, a blank text, `null` and what follows a first value make it bad. Never is a part of it dropped.
+Law: a message is one record, good if and only if a line of a landed file with this text would be (`parsing`), and if it is
+whole. JSON holds one object: an array, a blank text, `null` and what follows a first value make it bad. CSV is one line,
+which may end as lines do: a blank one, one that is a comment, and a second line make it bad. Never is a part of it dropped.
 """
 
 import json
@@ -17,6 +18,7 @@ from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files.lines import LOOKS
 from rota.dataplane.files.staging import escape
+from rota.dataplane.rabbitmq.declaration import Format
 from rota.dataplane.spark.spark_source import CORRUPT
 
 if TYPE_CHECKING:
@@ -25,15 +27,17 @@ if TYPE_CHECKING:
 TEXT, WHOLE, RECORD = "text", "whole", "record"
 STAGED = pa.schema([(TEXT, pa.string()), (WHOLE, pa.bool_()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 JOINED = re.compile(LOOKS)
+ENDED = re.compile(r"(\r\n|\n|\r)\Z")  # how a line ends
 
 
-def stage(folder: Path, partition: str, messages: Iterable[tuple[int, bytes]]) -> None:
+def stage(folder: Path, partition: str, messages: Iterable[tuple[int, bytes]], format: Format) -> None:
     """Writes a partition's messages, pairs of offset and body, where Spark reads them."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = [(offset, decode(body)) for offset, body in messages]
+    is_whole = is_one if format == "json" else is_line
+    texts = [(offset, decode(body) if format == "json" else ENDED.sub("", decode(body))) for offset, body in messages]
     columns = [
         [text for _, text in texts],
-        [is_one(text) for _, text in texts],
+        [is_whole(text) for _, text in texts],
         [partition] * len(texts),
         [offset for offset, _ in texts],
     ]
@@ -41,7 +45,9 @@ def stage(folder: Path, partition: str, messages: Iterable[tuple[int, bytes]]) -
     pq.write_table(table, folder / f"{names.split(partition)}.parquet")
 
 
-def read_staged(spark: "SparkSession", folder: Path, schema: str, options: Mapping[str, str]) -> "DataFrame":
+def read_staged(
+    spark: "SparkSession", folder: Path, schema: str, format: Format, options: Mapping[str, str]
+) -> "DataFrame":
     """The staged messages as records of the schema, with `_corrupt`, `_partition` and `_offset`."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -53,7 +59,8 @@ def read_staged(spark: "SparkSession", folder: Path, schema: str, options: Mappi
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
     }
-    record = F.when(frame[WHOLE], F.from_json(frame[TEXT], f"{schema}, {CORRUPT} string", kept))
+    parse = F.from_json if format == "json" else F.from_csv
+    record = F.when(frame[WHOLE], parse(frame[TEXT], f"{schema}, {CORRUPT} string", kept))
     frame = frame.select(record.alias(RECORD), TEXT, PARTITION, OFFSET)
     found = frame.select(f"{RECORD}.*").columns
     quoted = [f"`{name.replace('`', '``')}`" for name in found]
@@ -78,8 +85,15 @@ def is_one(text: str) -> bool:
     return True
 
 
-def explain_bad(text: str) -> str:
+def is_line(text: str) -> bool:
+    """Whether it is one line that is not blank; its end may have been cut off."""
+    return bool(text.strip()) and not {"\r", "\n"} & set(ENDED.sub("", text))
+
+
+def explain_bad(text: str, format: Format) -> str:
     """Why a text is no record of the schema, as far as it alone shows."""
+    if format == "csv":
+        return "more or fewer fields than columns, or one of another type" if is_line(text) else "not one line"
     try:
         found = json.loads(text)
     except ValueError as error:

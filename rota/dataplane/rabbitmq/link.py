@@ -20,7 +20,7 @@ from rota.settings import expand
 PERSISTENT = 2  # the delivery mode of AMQP that outlives a restart of the broker
 PATIENCE = 20.0  # seconds
 HEARTBEAT = 10  # seconds
-NOT_FOUND = 404  # of AMQP
+ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED = 403, 404, 406  # of AMQP
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,20 @@ class Link:
         self.do(channel.close)
         return int(answer.method.message_count)
 
+    def find_difference(self, queue: str, arguments: Mapping[str, object]) -> str:
+        """What the broker says where a queue that is there has other arguments than these: it names the first that differs.
+        Empty where they are the same, and where this user may not ask."""
+        channel = self._open_channel()
+        how = {"durable": True, "arguments": dict(arguments)}
+        try:
+            self.ask(lambda done: channel.queue_declare(queue, callback=done, **how))
+        except EnvironmentFailed as error:
+            if error.facts.get("code") not in (ACCESS_REFUSED, PRECONDITION_FAILED):
+                raise
+            return str(error.facts["said"]) if error.facts["code"] == PRECONDITION_FAILED else ""
+        self.do(channel.close)
+        return ""
+
     def send(self, messages: "Sequence[Message]") -> None:
         """Publishes the messages and waits until the broker has confirmed each. Raises EnvironmentFailed."""
         if not messages:
@@ -205,14 +219,14 @@ class Link:
             raise
         except Exception as error:  # pika's own; `from None`, for they may quote the address
             code = getattr(error, "reply_code", None)
-            text = getattr(error, "reply_text", "") or str(error) or type(error).__name__
-            raise self._tell(f"says: {text}", code) from None
+            text = _find_reason(error)
+            raise self._tell(f"says: {text}", code=code, said=text) from None
         finally:
             with self._lock:
                 self._waiting.discard(answer)
 
-    def _tell(self, what: str, code: int | None = None) -> EnvironmentFailed:
-        return EnvironmentFailed(f"{self.place} {what}. See whether it is up and lets this user in", code=code)
+    def _tell(self, what: str, **facts: object) -> EnvironmentFailed:
+        return EnvironmentFailed(f"{self.place} {what}. See whether it is up and lets this user in", **facts)
 
     def _end_channel(self, why: Exception) -> None:
         from pika.exceptions import ChannelClosedByClient
@@ -239,6 +253,15 @@ def _settle(answer: "Future[Any]", what: Any) -> None:
         answer.set_exception(what)
     else:
         answer.set_result(what)
+
+
+def _find_reason(error: BaseException) -> str:
+    """What the innermost of the errors says that pika wraps, one in another."""
+    inside = [*error.args, *getattr(error, "exceptions", ()), getattr(error, "exception", None)]
+    if inner := [one for one in inside if isinstance(one, BaseException)]:
+        return _find_reason(inner[-1])
+    said = getattr(error, "reply_text", "") or getattr(error, "strerror", "") or str(error)
+    return said or type(error).__name__
 
 
 def _import_pika() -> Any:

@@ -19,10 +19,11 @@ alone: no TTL, no maximum length, no purge.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Condition
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from rota.dataplane.rabbitmq.hashing import HASHES
 from rota.dataplane.rabbitmq.link import PATIENCE, Link, Message
@@ -65,7 +66,7 @@ class Ledger:
         return cls(said["next"], tuple(chunk))
 
 
-class Publisher:
+class Publisher(AbstractContextManager["Publisher"]):
     """Publishes into `<prefix>0` to `<prefix><queues - 1>`, and declares them where they are not there.
 
     `url` is `amqp://user:password@host:port/vhost`, and may hold `${VAR}`. `hash` is "modulo" or "consistent". One thread
@@ -96,9 +97,6 @@ class Publisher:
         except BaseException:
             self._link.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.ports import Ranges
@@ -26,8 +26,8 @@ from rota.dataplane.rabbitmq import frames
 from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
 from rota.dataplane.rabbitmq.link import Link, Message
-from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, name_quarantine, read_sequence
-from rota.errors import EnvironmentFailed, RotaError
+from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, SINGLE, name_quarantine, read_sequence
+from rota.errors import ConfigError, EnvironmentFailed, RotaError
 from rota.ids import key_of, quote
 from rota.pipeline import Pipeline
 
@@ -80,14 +80,39 @@ class QueueSource:
 
     can_replay = False
     corruptible = True
-    skips_existing = False
+    kind: ClassVar[Mapping[str, object]] = SINGLE  # arguments that its queues must have, whatever others they have
+    telling: ClassVar[tuple[str, ...]] = (*SINGLE,)  # what differs where they have not
+
+    @property
+    def skips_existing(self) -> bool:
+        """See `Source.skips_existing`."""
+        return self.declared.start == "latest"
 
     # --- looking: a connection for each look, which takes nothing
 
     def find_place(self) -> str:
-        """See `Source.find_place`: the broker."""
+        """See `Source.find_place`: the broker, where every queue is there and is one that rota can read."""
+        names = [f"{self.declared.prefix}{n}" for n in range(self.declared.count)]
         with self._look() as link:
-            return f"{link.place} queues {self.declared.prefix}0 to {self.declared.prefix}{self.declared.count - 1}"
+            if gone := [name for name in names if link.count_ready(name) is None]:
+                more = f" and {len(gone) - 1} more" if gone[1:] else ""
+                raise ConfigError(
+                    f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or mend "
+                    f"prefix and count"
+                )
+            for name in names:
+                why = link.find_difference(name, self.kind)
+                if any(argument in why for argument in self.telling):
+                    raise ConfigError(self._explain_kind(name, why))
+            return f"{link.place} queues {names[0]} to {names[-1]}"
+
+    def _explain_kind(self, queue: str, why: str) -> str:
+        """What is wrong with a queue whose arguments are others, as the broker says it."""
+        return (
+            f"{queue} was made without x-single-active-consumer ({why}): the broker gives it to several at a time, and the "
+            f"order of its messages is lost. Once it is empty: delete it, and start a rota.rabbitmq.Publisher, which makes "
+            f"it anew"
+        )
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: those whose queue is there."""
@@ -133,7 +158,12 @@ class QueueSource:
 
     def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
         """See `Source.choose_starts`: as declared."""
-        return dict.fromkeys(ends, self.declared.start)
+        return dict.fromkeys(ends, self._first)
+
+    @property
+    def _first(self) -> int:
+        """Where a partition begins of which nothing is known but the declaration."""
+        return self.declared.start if isinstance(self.declared.start, int) else 0
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`: one job. Where the next message is missing, its range is that message: it is found
@@ -171,8 +201,9 @@ class QueueSource:
         folder = self.stage / attempt
         try:
             for p, (start, end) in ranges.items():
-                frames.stage(folder, p, ((n, self.inboxes[p].bodies[n]) for n in range(start, end)))
-            yield frames.read_staged(spark, folder, self.declared.schema, self.declared.options)
+                messages = ((n, self.inboxes[p].bodies[n]) for n in range(start, end))
+                frames.stage(folder, p, messages, self.declared.format)
+            yield frames.read_staged(spark, folder, self.declared.schema, self.declared.format, self.declared.options)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -186,7 +217,7 @@ class QueueSource:
 
     def explain_bad(self, raw: str) -> str:
         """See `SparkSource.explain_bad`."""
-        return frames.explain_bad(raw)
+        return frames.explain_bad(raw, self.declared.format)
 
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""
@@ -297,7 +328,12 @@ class QueueSource:
     def _read_starts(self, partitions: Iterable[str]) -> dict[str, int]:
         """Where the table stands, or where it will begin."""
         at = self.table.read_positions_in(self.table.open(), partitions)
-        return {p: self.declared.start if one.offset is None else one.offset for p, one in at.items()}
+        new = self._guess_starts(tuple(p for p, one in at.items() if one.offset is None))
+        return {p: new[p] if one.offset is None else one.offset for p, one in at.items()}
+
+    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """Where those will probably begin that the table does not know: what lies before it is not taken."""
+        return dict.fromkeys(partitions, self._first)
 
     def _queue(self, partition: str) -> str:
         return f"{self.declared.prefix}{key_of(partition)}"

@@ -10,14 +10,14 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Condition
 from time import monotonic
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rota.dataplane.ports import Ranges
 from rota.dataplane.rabbitmq.declaration import RabbitStreams
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.link import Link
 from rota.dataplane.rabbitmq.queue_source import LONGEST, QueueSource
-from rota.dataplane.rabbitmq.queues import OFFSET
+from rota.dataplane.rabbitmq.queues import OFFSET, SINGLE, STREAM
 from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import quote
 from rota.pipeline import Pipeline
@@ -37,6 +37,11 @@ class StreamSource(QueueSource):
         return cls._make(pipeline, pipeline.source)
 
     can_replay = True
+    kind: ClassVar[Mapping[str, object]] = STREAM
+    telling: ClassVar[tuple[str, ...]] = (*STREAM, *SINGLE)
+
+    def _explain_kind(self, queue: str, why: str) -> str:
+        return f"{queue} is no stream ({why}). Declare it by queues(...), or make a stream under another prefix"
 
     def list_ignored(self) -> Mapping[str, str]:
         """See `Source.list_ignored`: every message of a stream has an offset."""
@@ -48,11 +53,15 @@ class StreamSource(QueueSource):
             seen = self._see(link, partitions, "last")
         return {p: seen[p][1] + 1 if p in seen else 0 for p in partitions}
 
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
         """See `Source.choose_starts`: as declared, or the first offset that the retention left."""
+        asked = tuple(p for p in ends if not self.skips_existing or p in later)
         with self._look() as link:
-            seen = self._see(link, tuple(ends), "first")
-        return {p: max(self.declared.start, seen[p][0] if p in seen else 0) for p in ends}
+            seen = self._see(link, asked, "first")
+        return {**ends, **{p: max(self._first, seen[p][0] if p in seen else 0) for p in asked}}
+
+    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        return self.read_ends(partitions) if self.skips_existing else QueueSource._guess_starts(self, partitions)
 
     def _see(
         self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]

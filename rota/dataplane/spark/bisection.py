@@ -86,7 +86,7 @@ class Bisection:
                 yield piece
             waiting += alone
             if worked:
-                yield from (FailedPartition(one.partition, _own(one.partition, one.error)) for one in waiting)
+                yield from (FailedPartition(one.partition, self._own(one.partition, one.error)) for one in waiting)
                 waiting = []
             elif alone and (hopeless or not left):
                 break
@@ -176,7 +176,7 @@ class Bisection:
             one = next(iter(ranges)) if len(ranges) == 1 else None
             place = self._describe_place(one, *ranges[one]) if one else ""
             if isinstance(error, RotaError) and error.facts.get("late"):
-                return _late(seconds, place)
+                return self._late(seconds, place)
             return failures.judge_failure(error, self.spark, one, self.source.translate, place)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
@@ -189,11 +189,11 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as frame:
-            parsed = parsing.parse(frame)
+            parsed = parsing.parse(frame, self.source.corruptible)
             result = self._transform(parsed.good)
             kept = self._is_counted() and parsed.keeps_each_row(result)
             if not kept:
-                parsed = parsing.watch(frame)
+                parsed = parsing.watch(frame, self.source.corruptible)
                 result = self._transform(parsed.good)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -236,6 +236,32 @@ class Bisection:
             return tally
         return parsing.Tally(held, 0)
 
+    def _late(self, seconds: float, place: str) -> EnvironmentFailed:
+        why = f"it was not done after {seconds:g} s{place}"
+        then = "No partition is parked; the next run tries again" if self.shorten else "Nothing of it was replaced"
+        return EnvironmentFailed(
+            f"A job of Spark was ended: {why}. {then}. See whether what it reads or calls hangs; if it only needs longer, "
+            f"give the pipeline a longer deadline",
+            why=why,
+            late=seconds,
+        )
+
+    def _own(self, partition: str, error: RotaError) -> RotaError:
+        """The error of what failed alone, while others went through."""
+        again = f"rota retry {quote(partition)}" if self.shorten else "replay it again"
+        if error.facts.get("late"):
+            skip = f"; or: rota skip {quote(partition)}" if self.shorten else ""
+            return TooSlow(
+                f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give "
+                f"the pipeline a longer deadline, then: {again}{skip}",
+                partition=partition,
+            )
+        steps = f"It is tried again by itself; at once: {again}" if self.shorten else f"Then {again}"
+        return EnvironmentFailed(
+            f"Spark failed for {partition} alone ({error.facts.get('why', error)}). Mend its data or give Spark more room. "
+            f"{steps}"
+        )
+
     def _transform(self, frame: "DataFrame") -> "DataFrame":
         """The user's result; a fault that shows before any row is read is the same in every partition."""
         try:
@@ -262,29 +288,6 @@ def save(frame: "DataFrame", folder: Path) -> None:
     """Spark writes the frame into files of the folder."""
     plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
     frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
-
-
-def _late(seconds: float, place: str) -> EnvironmentFailed:
-    why = f"it was not done after {seconds:g} s{place}"
-    return EnvironmentFailed(
-        f"A job of Spark was ended: {why}. No partition is parked; the next run tries again. See whether what it reads or "
-        f"calls hangs; if it only needs longer, give the pipeline a longer deadline",
-        why=why,
-        late=seconds,
-    )
-
-
-def _own(partition: str, error: RotaError) -> RotaError:
-    if error.facts.get("late"):
-        return TooSlow(
-            f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give the "
-            f"pipeline a longer deadline, then: rota retry {quote(partition)}; or: rota skip {quote(partition)}",
-            partition=partition,
-        )
-    return EnvironmentFailed(
-        f"Spark failed for {partition} alone ({error.facts.get('why', error)}). It is tried again by itself; mend its data "
-        f"or give Spark more room, or at once: rota retry {quote(partition)}"
-    )
 
 
 def _named(partition: str, error: RotaError) -> RotaError:

@@ -31,8 +31,8 @@ Any value may be null or, in JSON, missing; an empty field of CSV is null. What 
 point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line of JSON Spark reads the first value alone:
 `{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
 read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
-for -56. CSV loses a NUL in quotes where `escape` is the quote (`charToEscapeQuoteEscaping`, set to the quote, keeps it).
-With a separator of several characters it may lose a NUL, and a record that ends in a quoted and an empty field is bad.
+for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
+several characters a record that ends in a quoted and an empty field is bad.
 """
 
 import uuid
@@ -100,22 +100,22 @@ class Parsed:
         return tally
 
 
-def parse(frame: "DataFrame") -> Parsed:
-    """The frame, in which bad records are counted; it may have no `_corrupt`, and then none of its records is bad by
-    itself, and nobody counts them."""
+def parse(frame: "DataFrame", corruptible: bool = True) -> Parsed:
+    """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
+    a column `_corrupt` of it is the user's."""
     from pyspark.sql import functions as F  # noqa: N812
 
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
-    if CORRUPT not in frame.columns:
+    if not corruptible:
         return Parsed(frame, frame.alias(mark), mark, None)
     seen = _observation()
     frame = frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), F.count(mark_whole(frame)).alias(BAD))
     return Parsed(frame, frame.where(frame[CORRUPT].isNull()).drop(CORRUPT).alias(mark), mark, seen)
 
 
-def watch(frame: "DataFrame") -> Parsed:
+def watch(frame: "DataFrame", corruptible: bool = True) -> Parsed:
     """The same, in which what is handed to the transform is counted as well."""
-    parsed = parse(frame)
+    parsed = parse(frame, corruptible)
     if parsed.seen:
         good, handed = count_rows(parsed.good)
         return replace(parsed, good=good, handed=handed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,15 @@ class SparkJob:
         whole: bool = False,
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
-        """See `Job.run`. A range that is written as a whole has no deadline."""
+        """See `Job.run`. Ranges that are written as a whole have the deadline as often as a run would need batches for the
+        longest of them."""
         spark = join_session(self.connect, endpoint, self.pipeline.module, self.settings)
-        deadline = inf if whole else self.pipeline.deadline
+        deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(self.pipeline, self.source, self.folder, spark, schema, run_id, deadline, shorten=not whole)
         yield from search.run(*jobs, still=recheck)
+
+    def _count_batches(self, ranges: Ranges) -> int:
+        """How many batches a run would make of the longest range, if all were as long as the first."""
+        starts, ends = ({p: r[at] for p, r in ranges.items()} for at in (0, 1))
+        first = {p: r for job in self.source.plan_jobs(starts, ends) for p, r in job.items()}
+        return max((ceil((ends[p] - start) / (end - start)) for p, (start, end) in first.items()), default=1)

@@ -201,6 +201,22 @@ class TableSuite:
         assert Counter(place.rows()) == Counter(("a", at) for at in range(40))
         assert positions(table, "a") == {"a": (40, 20)}
 
+    # --- what a person is shown ---
+
+    def test_the_first_rows_of_a_commit_are_shown_and_all_of_a_partition_are_counted(self, place: TableBench) -> None:
+        table = place.open()
+        assert (table.read_samples({"a": 0}, 5), table.count_rows(("a",)).get("a", 0)) == ({}, 0), "there is no table"
+        made = [publish(place, table, p) for p in "aba"]
+        seen = table.read_samples({"a": made[2], "b": made[1], "c": made[2]}, 1)
+        assert {p: [row["_offset"] for row in rows] for p, rows in seen.items()} == {"a": [2], "b": [0]}
+        assert table.read_samples({"a": 99}, 5) == {}
+        assert table.count_rows(("a", "b", "c")) == {"a": 4, "b": 2, "c": 0}
+        for _ in range(20):
+            table.compact(publish(place, table, "b"))
+        claim = table.claim({"a": 99}, {"a": 0})
+        table.replace(replace(batch(place, replace(claim, offsets={"a": 1})), files=()))
+        assert table.count_rows(("a", "b")) == {"a": 2, "b": 42}, "also where compaction put them into one file"
+
     # --- at random ---
 
     @pytest.mark.parametrize("seed", range(5))

@@ -72,6 +72,29 @@ def test_what_is_published_is_consumed_once(
     assert refused.reason == "its source gives each record once: nothing of it can be read again"
 
 
+def test_a_body_of_csv_is_one_line_and_all_of_it(
+    tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str
+) -> None:
+    """What follows a line end Spark's parser of one text drops: such a body is bad, as are those that no line of a file
+    with this schema would be."""
+    text = declare(broker, prefix, 1, more=", format='csv', options={'sep': ';'}")
+    world = World(tmp_path, endpoint, text, spark=spark)
+    good = [b"1;a", b"2;", b'3;"b;c"\n', "4;d\u2028e\r\n".encode()]
+    bad = [b"5", b"6;e;f", b"x;g", b"7;h\n8;i", b'9;"j\nk"', b"", b"  ", b"\n"]
+    with Publisher(broker.url, prefix, 1) as publisher:
+        publisher.publish(("k", body) for body in [*good, *bad])
+    world.give("0")
+    (event,) = world.run("0")
+    assert isinstance(event, CommittedBatch)
+    assert (event.rows, event.end) == (4, 12)
+    rows = {r["_offset"]: (r["n"], r["word"]) for r in log(world.table / "main").rows()}
+    assert rows == {0: (1, "a"), 1: (2, None), 2: (3, "b;c"), 3: (4, "d\u2028e")}
+    why = {r["_offset"]: (r["_raw"], r["_reason"]) for r in log(world.table / "quarantine").rows()}
+    assert [why[n][0] for n in range(4, 12)] == [body.decode().removesuffix("\n") for body in bad]
+    assert {why[n][1] for n in (4, 5, 6)} == {"more or fewer fields than columns, or one of another type"}
+    assert {why[n][1] for n in range(7, 12)} == {"not one line"}
+
+
 def test_a_hole_parks_its_partition_until_it_is_skipped(queue_world: World, broker: Broker, prefix: str) -> None:
     world = queue_world
     with Publisher(broker.url, prefix, 3) as publisher:

@@ -8,10 +8,11 @@ import pytest
 
 from rota.dataplane.ports import Ports
 from rota.dataplane.rabbitmq.stream_source import StreamSource
+from rota.errors import ConfigError
 from rota.pipeline import Pipeline, delta
-from rota.rabbitmq import Publisher, streams
+from rota.rabbitmq import Publisher, queues, streams
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite
+from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite, StartingSuite
 from tests.dataplane.rabbitmq.broker import Broker
 
 STREAM = {"x-queue-type": "stream"}
@@ -26,8 +27,8 @@ class StreamsBench:
 
     def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
         self.close()
-        first = 0 if isinstance(start, str) else start
-        source = streams(self.broker.url, prefix=self.prefix, count=1, schema="n int", start=first, max_messages=most)
+        first = 0 if start == "earliest" else start
+        source = streams(self.broker.url, prefix=self.prefix, count=1, schema="n int", start=first, max_messages=most)  # type: ignore[arg-type]
         ports = open_ports(Pipeline(source, delta(str(self.folder / "table")), group="g", name="p"), "g", "0" * 32)
 
         def make() -> StreamSource:
@@ -64,7 +65,7 @@ def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[StreamsBench]
     made.close()
 
 
-class TestStreamSource(SourceSuite, SharingSuite):
+class TestStreamSource(SourceSuite, SharingSuite, StartingSuite):
     @pytest.fixture
     def place(self, bench: StreamsBench) -> StreamsBench:
         return bench
@@ -86,6 +87,19 @@ def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBen
     assert not source.find_broken({"p:0": (500, 2_100)}), "a replay is not cut by the caps of a run"
     assert list(source.read_records("p:0", 500)) == ["500"]
     assert list(source.read_records("p:0", 2_099)) == ["2099"]
+
+
+def test_a_pipeline_that_starts_at_the_latest_takes_nothing_of_what_is_there(bench: StreamsBench) -> None:
+    bench.land("a", 3)
+    source = bench.open("latest").source
+    assert isinstance(source, StreamSource)
+    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+    assert not source.inboxes
+    assert source.choose_starts({"p:a": 3}) == {"p:a": 3}
+    with pytest.raises(ConfigError, match="of streams"):
+        queues("amqp://h", prefix="q", count=1, schema="n int", start="latest")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give 'latest' or an offset"):
+        streams("amqp://h", prefix="q", count=1, schema="n int", start=-1)
 
 
 def test_what_the_retention_took_is_told(bench: StreamsBench, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""A rename takes count_rows, offsets, tokens and pins along, wherever it dies; what cannot be renamed is one line."""
+"""A rename takes rows, offsets, tokens and pins along, wherever it dies; what cannot be renamed is one line."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,0 +1,240 @@
+"""The protocols on a real ZooKeeper and by the wall clock: the shipped agents, a thread and a session each, in one process.
+
+A worker dies by its connection being cut while its thread ends: nobody closes its session, and ZooKeeper ends that
+`SESSION` seconds later. What this is not: processes and machines of their own, runs, and Dagster, which launches one for
+each decision of `assigned`; here a thread decides, once a second.
+"""
+
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from types import TracebackType
+from typing import Self
+
+from benchmarks.hopping import LEASE, RACES, Hops, count_hops, make_case
+from benchmarks.port import Port
+from benchmarks.tally import Tally, count_taken, judge
+from benchmarks.virtual import DIES, JOINS, WORKERS, Case, Row
+from rota.agent import Agent
+from rota.cli.worker import LATER, SOON
+from rota.coordination.alone import found_own_records
+from rota.coordination.client import ZooKeeperStore, connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Live
+from rota.coordination.snapshot import read_basis
+from rota.core.protocols.registry import ASSIGNED
+from rota.errors import CoordinationError
+from rota.ids import key_of
+from rota.rebalance import rebalance
+from rota.sim.worlds import make_partitions, make_team
+
+SESSION = 6.0  # seconds
+CALM = 2.0  # seconds without a change, after which a happening is answered
+LONG_CALM = {
+    "claim, published": 3.0,
+    "race, announced": 6.0,
+    "race, fastest": 6.0,
+}  # longer than a round, or a grab, lasts
+PATIENCE = 60.0  # seconds
+SCALE = 10.0  # lease times are so much shorter in the race; its delay is not
+HURRIED: dict[str, dict[str, object]] = {
+    "claim, published": {"steal": "published", "interval": 1.0},
+    "race, fastest": {"decide": "fastest", "lease": 10.0, "delay": 0.5},
+}
+
+
+class Hand(threading.Thread):
+    """A worker: an agent over a session of its own. `lateness`: so many seconds more, in the mean, it rests."""
+
+    def __init__(self, group: "RealGroup", worker: str, hosts: str) -> None:
+        super().__init__(name=worker, daemon=True)
+        self.port = Port(int(hosts.rpartition(":")[2]))
+        self.store: ZooKeeperStore = connect(self.port.hosts, group.session)
+        group.tally.attach(self.store)
+        self.agent = Agent(
+            GroupState(self.store, group.name), worker, Live(), lambda *_, **__: None,
+            max_shutdown=120.0, session_timeout=self.store.negotiated,
+        )  # fmt: skip
+        self.lateness, self.rng = 0.0, random.Random(worker)
+        self.ended, self.wake = threading.Event(), threading.Event()
+        self._watching = False
+
+    def run(self) -> None:
+        """Looks until it is ended, as the process of a worker does."""
+        while not self.ended.is_set():
+            for _ in self.agent.cycle():
+                if self.ended.is_set():
+                    return
+            self._watch()
+            late = self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0
+            self.wake.wait(self.agent.find_pause(SOON, LATER) + late)
+            self.wake.clear()
+
+    def _watch(self) -> None:
+        if not self._watching and not self.lateness:
+            try:
+                self.store.watch(self.agent.paths.assign(self.name), self._wake_up)
+            except CoordinationError:
+                return
+            self._watching = True
+
+    def _wake_up(self) -> None:
+        self._watching = False
+        self.wake.set()
+
+    def die(self) -> None:
+        """No further step, and no goodbye."""
+        self.ended.set()
+        self.wake.set()
+        self.port.cut()
+
+    def close(self) -> None:
+        """Ends it in order."""
+        self.ended.set()
+        self.wake.set()
+        self.join(5)
+        self.store.close()
+        self.port.cut()
+
+
+class RealGroup:
+    """A group of workers on a server, and what is measured of them."""
+
+    def __init__(self, hosts: str, case: Case, partitions: int, session: float) -> None:
+        self.hosts, self.case, self.session = hosts, case, session
+        self.name = f"{case.name.replace(', ', '-')}-{partitions}-{time.monotonic_ns()}"
+        self.tally = Tally(time.monotonic, counting=False)
+        self.hands: dict[str, Hand] = {}
+        self.dead: set[str] = set()
+        self.store = connect(hosts, 30.0)
+        self.tree = GroupState(self.store, self.name)
+        made = make_partitions(partitions)
+        self.tree.found(protocol=case.protocol, options=case.options)
+        self.tree.grow(made[0].source, [key_of(p.id) for p in made])
+        self.ids = self.tree.ids()
+        self._over = threading.Event()
+        if case.protocol != ASSIGNED:
+            found_own_records(self.tree, self.ids)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._over.set()
+        closers = [threading.Thread(target=hand.close) for hand in self.hands.values()]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+        self.store.close()
+
+    def start(self, *workers: str) -> float:
+        """They begin at once, all connected; returns when."""
+        fresh = {worker: Hand(self, worker, self.hosts) for worker in workers}
+        self.hands |= fresh
+        began = time.monotonic()
+        for hand in fresh.values():
+            hand.start()
+        return began
+
+    def control(self) -> None:
+        """Decides once a second, where a controller does."""
+        if self.case.protocol == ASSIGNED:
+            self.wait_until(lambda: len(self.tree.live()) == len(self.hands))
+            threading.Thread(target=self._control, daemon=True).start()
+
+    def _control(self) -> None:
+        with connect(self.hosts, 30.0) as store:
+            tree = GroupState(store, self.name)
+            while not self._over.is_set():
+                if read_basis(tree).moved:
+                    rebalance(tree, "benchmark")
+                self._over.wait(1.0)
+
+    def find_owners(self) -> dict[str, str]:
+        """Partition -> the living worker that was the last to claim it."""
+        owners = {p: change.worker for p, change in tuple(self.tally.newest.items())}
+        return {p: worker for p, worker in owners.items() if worker and worker not in self.dead}
+
+    def settle(self, since: float) -> float:
+        """Waits until every partition has a living owner and nothing changed for a while; returns when it did."""
+        calm = LONG_CALM.get(self.case.name, CALM)
+        self.wait_until(
+            lambda: (
+                time.monotonic() - max(since, self.tally.find_last(since, time.monotonic())) > calm
+                and len(self.find_owners()) == len(self.ids)
+            )
+        )
+        return time.monotonic()
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Looks until it is so, `PATIENCE` seconds at most."""
+        until = time.monotonic() + PATIENCE
+        while not done() and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+@contextmanager
+def serve() -> Iterator[str]:
+    """A ZooKeeper of its own; its address."""
+    with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(folder, heap="512m") as zookeeper:
+        yield zookeeper.hosts
+
+
+def measure(hosts: str, case: Case, partitions: int) -> Row:
+    """Ten workers fill, one joins, one dies."""
+    case = Case(case.name, case.protocol, HURRIED.get(case.name, case.options))
+    with RealGroup(hosts, case, partitions, SESSION) as group:
+        began = group.start(*(one.id for one in make_team(WORKERS)))
+        group.control()
+        filled = group.settle(began)
+        fill = group.tally.find_last(began, filled) - began
+        group.tally.counting = True
+        join = group.start(JOINS)
+        joined = group.settle(join + 1.0)
+        group.tally.counting = False
+        held = sum(worker == DIES for worker in group.find_owners().values())
+        group.dead.add(DIES)
+        kill = time.monotonic()
+        group.hands[DIES].die()
+        end = group.settle(kill)
+        minutes = (joined - join) / 60 * (WORKERS + 1)
+        return Row(
+            case.name,
+            partitions,
+            fill,
+            judge(group.tally.changes, group.ids, join, joined),
+            judge(group.tally.changes, group.ids, kill, end, {DIES}),
+            (partitions // (WORKERS + 1), held),
+            float(count_taken(group.tally.changes, {DIES})),
+            None,
+            None,
+            (group.tally.reads / minutes, group.tally.writes / minutes),
+        )
+
+
+def race(hosts: str, lateness: Sequence[float] = (0.0, 5.0), partitions: int = 100, periods: int = 2) -> list[Hops]:
+    """The race both ways and at each lateness, side by side, in lease times that are `SCALE` shorter."""
+    lease = LEASE / SCALE
+    with ExitStack() as stack:
+        groups: dict[tuple[str, float], RealGroup] = {}
+        for decide, late in product(RACES, lateness):
+            case = make_case(decide, lease)
+            group = groups[decide, late] = stack.enter_context(RealGroup(hosts, case, partitions, session=30.0))
+            group.start(*(one.id for one in make_team(WORKERS)))
+        for group in groups.values():
+            group.wait_until(lambda group=group: len(group.find_owners()) == partitions)  # type: ignore[misc]
+        for (_, late), group in groups.items():
+            for hand in group.hands.values():
+                hand.lateness = late
+        start = time.monotonic() + lease / 2
+        time.sleep(max(0.0, start + periods * lease - time.monotonic()))
+        return [
+            count_hops(decide, late, group.tally.changes, group.ids, start, periods, lease)
+            for (decide, late), group in groups.items()
+        ]

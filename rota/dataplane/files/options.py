@@ -1,0 +1,55 @@
+"""What Spark's reader is told beside what the user says.
+
+Law: which files are read, and that all of each is read, is not the reader's choice: who sets one of `OURS` is refused. A
+changed header is an error, a bad record is kept, and no byte of a good one is dropped.
+"""
+
+from collections.abc import Mapping
+
+from rota.dataplane.spark.spark_source import CORRUPT
+from rota.errors import ConfigError
+from rota.pipeline import Files
+
+OURS = {
+    "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",
+    "ignorecorruptfiles", "ignoremissingfiles", "modifiedbefore", "modifiedafter",
+}  # fmt: skip
+NO_CHARACTER = "\uffff"  # Unicode gives it to none
+KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
+OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+def check_options(declared: Files) -> None:
+    """Raises ConfigError where the user sets what is not his to set."""
+    if taken := sorted(o for o in declared.options if o.lower() in OURS):
+        raise ConfigError(f"Option {', '.join(taken)} of files({declared.path!r}) is for rota to set. Leave it out")
+
+
+def make_options(declared: Files) -> dict[str, str]:
+    """What the law needs, over what the user says, over what is safer than Spark's defaults."""
+    if declared.format == "parquet":
+        return {**declared.options, **KEPT}
+    safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
+    if declared.format == "csv":
+        safe |= {"enforceSchema": "false", "columnPruning": "false"}
+        return {**safe, **_keep_nuls(declared.options), **OF_TEXT, **KEPT}
+    return {**safe, **declared.options, **OF_TEXT, **KEPT}
+
+
+def _keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
+    """The user's options, so that Spark's parser takes no NUL for a mark of its own, and drops it. It does so where quote or
+    escape is empty, which means none; a character that no text has means the same. It does so where the quote is its own
+    escape, for what escapes that; the quote in its place gives the same for every other text."""
+    names = {name.lower(): name for name in given}
+    kept = {
+        **given,
+        **{names[mark]: NO_CHARACTER for mark in ("quote", "escape") if given.get(names.get(mark, "")) == ""},
+    }
+    quote = kept.get(names.get("quote", ""), '"')
+    doubled = kept.get(names.get("escape", "")) == quote and "chartoescapequoteescaping" not in names
+    return {**kept, **({"charToEscapeQuoteEscaping": quote} if doubled else {})}
+
+
+def is_multiline(declared: Files) -> bool:
+    """Whether a record may span lines."""
+    return {name.lower(): text for name, text in declared.options.items()}.get("multiline", "").lower() == "true"

@@ -1,0 +1,54 @@
+"""What a person is shown of batches beside their numbers: where their records came from, some rows, how many there are.
+
+Laws:
+1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
+2. Of more than `MOST` batches that are told together only counts and columns are read.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rota.consume import CommittedBatch
+from rota.dataplane.ports import Ports, Source, Table
+from rota.errors import RotaError
+
+MOST = 100
+ROWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSample:
+    """What is shown of one batch. `sources` are the places of its first and of its last record; `rows` are its first rows,
+    column -> value; `count` is how many rows the partition has. Empty, or None: unknown."""
+
+    sources: tuple[str, ...] = ()
+    rows: Sequence[Mapping[str, object]] = ()
+    count: int | None = None
+
+
+def take_samples(ports: Ports, batches: Sequence[CommittedBatch], counted: Iterable[str]) -> Iterator[BatchSample]:
+    """What is shown of each batch. The rows of the `counted` partitions are counted."""
+    few, asked = len(batches) <= MOST, tuple(counted)
+    newest = {one.partition: one.table_version for one in batches}
+    rows = ports.main.read_samples(newest, ROWS) if few else {}
+    counts = ports.main.count_rows(asked) if asked else {}
+    for one in batches:
+        mine = rows.get(one.partition, ()) if one.table_version == newest[one.partition] else ()
+        yield BatchSample(_locate(ports.source, one) if few else (), mine, counts.get(one.partition))
+
+
+def _locate(source: Source, batch: CommittedBatch) -> tuple[str, ...]:
+    with suppress(RotaError, OSError, LookupError):
+        ends = dict.fromkeys((batch.start, batch.end - 1))
+        return tuple(f"{source.locate(batch.partition, at)} (offset {at})" for at in ends)
+    return ()
+
+
+def read_columns(main: Table) -> Mapping[str, str]:
+    """The table's columns, name -> type as Delta calls it; empty if they cannot be read."""
+    with suppress(RotaError, OSError):
+        fields = json.loads(main.read_schema() or "{}").get("fields", ())
+        return {one["name"]: one["type"] if isinstance(one["type"], str) else one["type"]["type"] for one in fields}
+    return {}

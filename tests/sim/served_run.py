@@ -1,0 +1,102 @@
+"""A group of two workers in memory, and a run that serves one of them; time passes where the run waits or works."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rota.consume import Event
+from rota.coordination import ownership
+from rota.coordination.group_state import GroupState
+from rota.coordination.membership import join
+from rota.coordination.memory import MemoryServer
+from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
+from rota.coordination.store import Create, Set
+from rota.dataplane.ports import Ports, Ranges
+from rota.pipeline import Pipeline, delta, files
+from rota.serve import Rest, RunEnd, Terms, serve
+from rota.sim.job import TimedJob
+from rota.sim.memory_table import MemoryTable
+from rota.sim.source import MemorySource
+
+PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="s")
+PARTITIONS = ("s:0", "s:1", "s:2")
+BATCH = 2.0  # seconds
+
+
+@dataclass
+class ServedRun:
+    """Worker w1 owns s:0 and s:1, w2 owns s:2; `script` says what happens when. Waiting and Spark let time pass."""
+
+    script: dict[float, Callable[[], object]] = field(default_factory=dict)
+    now: float = 0.0
+    ends: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    busy: list[Ranges] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        server = MemoryServer(lambda: self.now)
+        self.tree, self.other = (GroupState(server.connect(), "g") for _ in range(2))
+        self.tree.found()
+        self.tree.grow("s", ("0", "1", "2"))
+        self.tree.store.multi([Create(self.tree.paths.own(p), encode(Own())) for p in PARTITIONS])
+        self.w1, self.w2 = join(self.tree, "w1", Live()), join(self.other, "w2", Live())
+        self.give({"w1": PARTITIONS[:2], "w2": PARTITIONS[2:]})
+        table = MemoryTable("g", lambda: None, lambda: None)
+        source = MemorySource(self.ends.__getitem__, lambda _: 100, lambda: None)
+        job = TimedJob(self.work)
+        self.ports = Ports(source, table, MemoryTable("g"), job, lambda _: self.ports, lambda: self.now)
+
+    def give(self, targets: Mapping[str, tuple[str, ...]]) -> None:
+        """A new epoch with these targets, and owners that follow it."""
+        tree = self.tree
+        epoch = tree.head().record.epoch + 1
+        for worker, partitions in targets.items():
+            path, there = tree.paths.assign(worker), tree.assigns().get(worker)
+            record = encode(Slots(slots=(Slot(epoch=epoch, partitions=frozenset(partitions)),)))
+            tree.store.multi([Set(path, record, -1) if there else Create(path, record)])
+        tree.store.multi([Set(tree.paths.head, encode(Head(epoch=epoch)), -1)])
+        for worker, partitions in targets.items():
+            incarnation = self.w1 if worker == "w1" else self.w2
+            for partition in partitions:
+                own = tree.owned((partition,))[partition]
+                if own.incarnation != incarnation:
+                    at = self.tree if worker == "w1" else self.other
+                    ownership.claim(at, incarnation, partition, own.version)
+
+    def pass_time(self, seconds: float) -> None:
+        """What the script says happens on the way."""
+        end = self.now + seconds
+        for at in sorted(at for at in self.script if at <= end):
+            self.now = max(self.now, at)
+            self.script.pop(at)()
+        self.now = end
+
+    def work(self, ranges: Ranges) -> None:
+        self.busy.append(ranges)
+        self.pass_time(BATCH)
+
+    def land(self, partition: str, number: int = 1) -> Callable[[], None]:
+        """So many new offsets."""
+
+        def landed() -> None:
+            self.ends[partition] += number
+
+        return landed
+
+    def serve(self, terms: Terms, find_reason: Callable[[], str] = str) -> list[tuple[float, Event | Rest | RunEnd]]:
+        """What a run of w1 that was told of s:0 yields, each with its time."""
+        served = serve(
+            self.tree,
+            PIPELINE,
+            self.w1,
+            ("s:0",),
+            "r1",
+            self.ports,
+            terms,
+            wait=self.pass_time,
+            find_reason=find_reason,
+        )
+        seen = []
+        for event in served:
+            if isinstance(event, Rest | RunEnd):
+                assert not self.tree.runs(), "between two batches nobody waits for it"
+            seen.append((self.now, event))
+        return seen
