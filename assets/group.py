@@ -56,8 +56,12 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
     """
     key = names.assignment(group.name)
-    alone = group.protocol != "assigned"
-    how = f"protocol `{group.protocol}`" if alone else f"assignor `{group.assignor}`"
+    what = f"Which worker of group `{group.name}` should own which partition, by assignor `{group.assignor}`."
+    if group.protocol != "assigned":
+        what = (
+            f"Which worker of group `{group.name}` owns which partition, noted once it has settled: the workers decide "
+            f"alone, by protocol `{group.protocol}`."
+        )
 
     @dg.asset(
         key=key,
@@ -68,8 +72,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         code_version="1",
         output_required=False,
         check_specs=checks.list_group_checks(key),
-        description=f"Which worker of group `{group.name}` should own which partition, by {how}. "
-        "Each materialization is an epoch and begins with what happened and why.",
+        description=f"{what} Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota import backlog

@@ -260,18 +260,16 @@ def format_measured(measured: Measured, before: Measured | None) -> str:
     parts: Mapping[str, Mapping[str, float]] = {"idle": measured.idle, "busy": measured.busy}
     names = Counter(measured.idle) | Counter(measured.busy)
     cpu = [[what, *(f"{of.get(what, 0.0):.1f}" for of in parts.values())] for what, _ in names.most_common()]
-    return "\n\n".join(
-        [
-            costs.format_table(head, rows),
-            costs.format_table(["CPU, % of a core", *parts], cpu),
-            costs.format_table(["storage", "MB an hour"], [[k, f"{v:.2f}"] for k, v in measured.storage.items()]),
-            costs.format_table(
-                ["events, in two places each", "number", "MB an hour"],
-                [[k, str(n), f"{size:.2f}"] for k, (n, size) in measured.events.items()],
-            ),
-            f"Measured on {costs.describe_machine()}.",
-        ]
-    )
+    stored = [[what, f"{size:.2f}"] for what, size in measured.storage.items()]
+    events = [[kind, str(number), f"{size:.2f}"] for kind, (number, size) in measured.events.items()]
+    tables = [
+        (head, rows),
+        (["CPU, % of a core", *parts], cpu),
+        (["storage", "MB an hour"], stored),
+        (["events, in two places each", "number", "MB an hour"], events),
+    ]
+    shown = [costs.format_table(titles, lines) for titles, lines in tables if lines]
+    return "\n\n".join([*shown, f"Measured on {costs.describe_machine()}."])
 
 
 def main() -> None:

@@ -117,7 +117,7 @@ class Agent:
             self._suspended(str(error))
             yield from self._still()
         except NoGroup as error:
-            self._idles("no-group", reason=f"it waits until the group is founded: {error}")
+            self._idles("no-group", {"reason": f"it waits until the group is founded: {error}"})
             yield from self._still()
         except Undecodable:
             self._report()  # nothing is concluded from what cannot be read
@@ -169,7 +169,7 @@ class Agent:
         if (other := membership.rival(self.tree, self.worker, self.live)) is not None:
             return self._waits(other)
         if why := self.chooser.join(meta := self.tree.meta()):
-            self._idles("refused", reason=why)
+            self._idles("refused", {"reason": why}, about=meta.protocol)
             return
         self.live = self.live.model_copy(update={"protocol": meta.protocol})
         incarnation = membership.join(self.tree, self.worker, self.live)
@@ -186,12 +186,12 @@ class Agent:
         why = (
             "a process of this id, elsewhere, has a session: this one joins when that ends. Give each worker its own id"
         )
-        if self._idles("taken", incarnation=other, **facts, reason=why):
+        if self._idles("taken", {"incarnation": other, **facts, "reason": why}):
             membership.wait_beside(self.tree, self.worker, self.live)
 
-    def _idles(self, word: str, **facts: object) -> bool:
-        """Why it does not work, said once; whether it was said now."""
-        if (idle := f"{word} {facts}") == self._idle:
+    def _idles(self, word: str, facts: Mapping[str, object], about: str = "") -> bool:
+        """Why it does not work, said once, `about` one thing if that is given; whether it was said now."""
+        if (idle := f"{word} {about or facts}") == self._idle:
             return False
         self._idle = idle
         self.say(word, **facts)

@@ -75,7 +75,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
         return f"what its owner {owner} announces cannot be read"
     worker = worker_of(owner)
     if partition not in facts.targets.get(worker, frozenset()):
-        return f"epoch {facts.epoch} gives it to another worker than {worker}"
+        return f"the target of {worker} does not name it"
     return ""
 
 

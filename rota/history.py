@@ -317,7 +317,8 @@ def _draw_moments(axes: "Axes", story: Story, height: int, share: float) -> None
     for moment in story.moments:
         x = moment.at - story.since
         axes.axvline(x, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=4)
-        level = 0 if x - last[0] > 0.009 / share * width * len(moment.text) else 1
+        room = 0.009 / share * width * len(moment.text)
+        level = 0 if x - last[0] > room else 1
         last[level] = x
         axes.annotate(
             moment.text,
@@ -326,7 +327,7 @@ def _draw_moments(axes: "Axes", story: Story, height: int, share: float) -> None
             textcoords="offset points",
             color=INK,
             fontsize=9,
-            ha="center",
+            ha="center" if x + room / 2 < width else "right",
             annotation_clip=False,
         )
     for epoch in story.epochs:

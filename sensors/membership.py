@@ -27,7 +27,12 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         job_name=names.rebalance_job(group.name),
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Watches group {group.name}: its workers, overrides and partitions. Asks for one rebalance at a time.",
+        description=f"Watches group {group.name}: its workers, overrides and partitions. "
+        + (
+            "Asks for one rebalance at a time."
+            if group.protocol == "assigned"
+            else "Asks to note what its workers did."
+        ),
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         with in_one_line():

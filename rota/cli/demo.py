@@ -1,5 +1,6 @@
 """`rota demo`: starts everything, lands flights, causes faults, and verifies the table."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from rota.cli import view
 if TYPE_CHECKING:
     from rota.demo.figures import Figures
     from rota.demo.scenario import Scenario
+    from rota.local.stack import Stack
 
 SESSION = "4"  # seconds: how long a dead worker counts as alive
 
@@ -18,6 +20,9 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
 @click.command("demo")
 @click.option(
     "--workers", default=3, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
+)
+@click.option(
+    "--protocol", default="assigned", show_default=True, help="Of the group; under another one workers decide alone."
 )
 @click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
@@ -28,15 +33,18 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
     help="The state folder; it is emptied first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(workers: int, faults: bool, state: Path, as_json: bool) -> None:
+def command(workers: int, protocol: str, faults: bool, state: Path, as_json: bool) -> None:
     """Run everything on this machine, with faults.
 
     It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
     0 only if no record was lost or duplicated.
     """
+    from rota.core.protocols.registry import find_protocol
+
+    find_protocol(protocol)
     progress = view.Progress(silent=as_json)
     with progress.show_spinner():
-        figures = _perform(workers, faults and workers > 1, state, progress)
+        figures = _perform(workers, protocol, faults and workers > 1, state, progress)
     if as_json:
         view.print_document(figures.as_json())
     else:
@@ -44,7 +52,7 @@ def command(workers: int, faults: bool, state: Path, as_json: bool) -> None:
     sys.exit(1 if figures.find_broken_laws() else 0)
 
 
-def _perform(workers: int, faults: bool, state: Path, progress: view.Progress) -> "Figures":
+def _perform(workers: int, protocol: str, faults: bool, state: Path, progress: view.Progress) -> "Figures":
     from rota.demo.observer import Observer
     from rota.demo.scenario import Scenario
     from rota.local.flights import FlightsFolder
@@ -52,6 +60,7 @@ def _perform(workers: int, faults: bool, state: Path, progress: view.Progress) -
     from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
 
     with end_on_sigterm(), Stack(StateFolder(state).empty(), read_environment(SESSION)) as stack:
+        _declare(protocol, stack)
         hosts = stack.start_zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
@@ -66,6 +75,21 @@ def _perform(workers: int, faults: bool, state: Path, progress: view.Progress) -
                 scenario.cause_faults()
             scenario.finish()
             return _measure(scenario, faults, progress)
+
+
+def _declare(protocol: str, stack: "Stack") -> None:
+    """Unless the protocol is what a group has anyway: lets the stack serve a copy of flights.py, beside a file that gives
+    the group the protocol."""
+    from rota.core.protocols.registry import ASSIGNED
+
+    flights = Path(stack.env["ROTA_PIPELINES"]) / "flights.py"
+    if protocol == ASSIGNED or not flights.is_file():
+        return
+    folder = stack.state.root / "pipelines"
+    folder.mkdir()
+    shutil.copyfile(flights, folder / flights.name)
+    (folder / "group.py").write_text(f'from rota import Group\n\ngroup = Group("default", protocol="{protocol}")\n')
+    stack.env["ROTA_PIPELINES"] = str(folder.resolve())
 
 
 def _check_pipeline(pipelines: Path) -> None:
@@ -96,6 +120,7 @@ def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Fi
         killed=scenario.killed,
         joined=scenario.joined,
         zombie=scenario.zombie,
+        protocol=scenario.observer.tree.meta().protocol,
         faults=faults,
         seconds=progress.seconds,
         stages=scenario.stages,

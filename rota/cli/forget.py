@@ -38,12 +38,12 @@ def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
         if pipeline is not None:
             gone = _forget_for_good(tree, pipeline)
             view.print_line(
-                f"{len(gone)} partitions of {pipeline} are no longer in group {group}; the next epoch drops them"
+                f"{len(gone)} partitions of {pipeline} are no longer in group {group}; its workers let go of them"
             )
         elif any(name in (ids := tree.ids()) for name in names):
             _check_vanished(names, ids, group)
             forget_partitions(tree, names)
-            view.print_line(f"{len(set(names))} partitions are no longer in group {group}; the next epoch drops them")
+            view.print_line(f"{len(set(names))} partitions are no longer in group {group}; its workers let go of them")
         else:
             for worker in names:
                 forget_worker(tree, worker)

@@ -84,12 +84,12 @@ def _list_causes(tree: "GroupState", partition: str, target: str | None, counts:
     if partition in pins:
         yield f"It is pinned to {pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
     if target is None:
-        yield "It has no owner: the next rebalance gives it to a worker that may hold it"
+        yield "It has no owner: the next worker that may hold it gets it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
     yield f"`rota pin {quote(partition)} WORKER`"
     if target in overrides and overrides[target].record.draining:
-        yield f"{target} is draining: it moves at the next epoch"
+        yield f"{target} is draining: another worker gets it"
     elif idle := sorted(
         w for w in counts if w in overrides and (overrides[w].record.draining or overrides[w].record.cordoned)
     ):

@@ -17,14 +17,13 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
-from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, Forbidden, hide, mask
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, hide, mask
 from rota.ids import checked_id
 from rota.machine import name_machine
 from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
     from rota.agent import Agent
-    from rota.coordination.group_state import GroupState
     from rota.coordination.records import Live
     from rota.coordination.store import Store
     from rota.dataplane.spark.spark_server import SparkServer
@@ -188,8 +187,6 @@ class Process:
         try:
             with opened(self.settings, self.hosts) as store:
                 tree = GroupState(store, self.group)
-                if not tree.exists():
-                    self._found_group(tree)
                 if not self.start_spark():
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
@@ -204,11 +201,6 @@ class Process:
             if self.server is not None:
                 self.server.stop()
             self.log.close()
-
-    def _found_group(self, tree: "GroupState") -> None:
-        """Founds the group. A worker that may not waits as an agent until Dagster's membership sensor did."""
-        with contextlib.suppress(Forbidden):
-            tree.found()
 
     def _make_agent(self, tree: object, timeout: float) -> "Agent":
         from rota.agent import Agent

@@ -22,7 +22,8 @@ JUST_BEGUN = 0.5  # seconds: what is killed must not commit between the look and
 
 @dataclass(frozen=True, slots=True)
 class KillFigures:
-    """The kill of a worker in the middle of a batch: `seconds` until `taken_by` committed a partition of it, in `legs`."""
+    """The kill of a worker in the middle of a batch: `seconds` until `taken_by` committed a partition of it, in `legs`:
+    expiry, tick, rebalance, second tick, launch, query; where workers decide alone expiry, claim, tick, launch, query."""
 
     worker: str
     run_id: str
@@ -81,29 +82,39 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
     if observer.has_committed(attempt):
         raise EnvironmentFailed(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
     owned = {p for p, owner in observer.owners().items() if owner == run.incarnation}
+    alone = observer.tree.meta().protocol != "assigned"
+    claimed: dict[str, float] = {}
 
     def taken() -> CommitSeen | None:
+        for partition, owner in observer.owners().items() if alone else ():
+            if partition in owned and owner not in (None, run.incarnation):
+                claimed.setdefault(partition, time.time())
         return next((c for c in observer.commits if c.at > at and c.run_id != run.id and owned & c.ranges.keys()), None)
 
     commit = observer.wait_until(taken, PATIENCE, f"a commit of a partition of the dead {run.worker}")
-    legs = _legs(observer, page.read_runs(), run.incarnation, at, commit)
+    runs, gone = page.read_runs(), observer.gone.get(run.incarnation, at)
+    if alone:
+        ends = {"expiry": gone, "claim": min((claimed[p] for p in commit.ranges if p in claimed), default=gone)}
+    else:
+        ends = _find_epoch(observer, runs, gone)
+    ends["tick" if alone else "second tick"] = runs[commit.run_id].created if commit.run_id in runs else gone
+    ends |= {"launch": observer.registered.get(commit.run_id, commit.at), "query": commit.at}
     taker = observer.whose[commit.run_id].worker if commit.run_id in observer.whose else "?"
-    return KillFigures(run.worker, run.id, tuple(sorted(owned)), at, commit.at - at, legs, taker)
+    return KillFigures(run.worker, run.id, tuple(sorted(owned)), at, commit.at - at, _measure_legs(at, ends), taker)
 
 
-def _legs(
-    observer: Observer, runs: Mapping[str, DagsterRun], dead: str, at: float, commit: CommitSeen
-) -> dict[str, float]:
-    """The seconds of each step from the kill to the commit. Their sum is the whole."""
-    gone = observer.gone.get(dead, at)
+def _find_epoch(observer: Observer, runs: Mapping[str, DagsterRun], gone: float) -> dict[str, float]:
+    """The ends of the steps until an epoch without the dead worker was published."""
     epoch = next((t for _, t in sorted(observer.epochs.items()) if t >= gone), gone)
     rebalance = max((r.created for r in runs.values() if "rebalance" in r.job and r.created <= epoch), default=gone)
-    created = runs[commit.run_id].created if commit.run_id in runs else epoch
-    registered = observer.registered.get(commit.run_id, commit.at)
-    # A run that was there before takes the partition over without a launch: those marks lie before the epoch.
-    marks = list(accumulate([at, gone, rebalance, epoch, created, registered, commit.at], max))
-    names = ("expiry", "tick", "rebalance", "second tick", "launch", "query")
-    return {name: b - a for name, a, b in zip(names, marks[:-1], marks[1:], strict=True)}
+    return {"expiry": gone, "tick": rebalance, "rebalance": epoch}
+
+
+def _measure_legs(at: float, ends: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of each step, given its end. Their sum is the whole. A run that was there before takes the partition over
+    without a launch: those ends lie before the ones that precede them."""
+    marks = list(accumulate([at, *ends.values()], max))
+    return {name: b - a for name, a, b in zip(ends, marks[:-1], marks[1:], strict=True)}
 
 
 def wait_for_join(observer: Observer, worker: str) -> JoinFigures:

@@ -52,6 +52,7 @@ class Figures:
     killed: KillFigures | None
     joined: JoinFigures | None
     zombie: ZombieFigures | None
+    protocol: str
     faults: bool
     seconds: float
     stages: Mapping[str, float]
@@ -83,6 +84,7 @@ class Figures:
         """The figures under the names that docs/protocol.md lists."""
         v = self.verdict
         return {
+            "protocol": self.protocol,
             "right": not self.find_broken_laws(),
             "broken": list(self.find_broken_laws()),
             "rows_read": v.rows_landed,

@@ -83,10 +83,12 @@ def explain_exit(code: int) -> str:
 
 
 def _prepare_child(stop: signal.Signals) -> Callable[[], None]:
-    """What the child does before exec: it obeys SIGINT (a shell's `&` ignores it), and gets `stop` when its parent dies."""
+    """What the child does before exec: it obeys SIGINT (a shell's `&` ignores it) and `stop` (Dagster then ignores SIGTERM
+    as well), and gets `stop` when its parent dies."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
+        signal.signal(stop, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         libc.prctl(PR_SET_PDEATHSIG, int(stop))
 

@@ -99,6 +99,37 @@ def test_the_five_scenarios_of_the_event_processor(start: Start, tree: GroupStat
     assert not [line for worker in workers.values() for line in worker.said("reason=forced")]
 
 
+def test_a_worker_that_is_started_before_dagster_waits_for_the_groups_protocol(start: Start, tree: GroupState) -> None:
+    """It founded the group as `assigned`; then Dagster declared another protocol, and everything stood still."""
+    worker = start("w1")
+    assert "it waits until the group is founded" in worker.hears("event=no-group")
+    group = Group(tree, "claim", 3)
+    group.ends(3)
+    assert [one.record.protocol for one in tree.live() if one.record] == ["claim"]
+
+
+def test_a_groups_protocol_is_changed_step_by_step(start: Start, tree: GroupState) -> None:
+    """Stop, change, start: from each protocol to another. Who is started too early is refused with one line, and joins when
+    the others are gone; what they had is its, under greater tokens."""
+    group = Group(tree, "claim", 4)
+    workers = [start("w1"), start("w2")]
+    group.ends(2, 2)
+    for number, (protocol, was) in enumerate((("race", "claim"), ("ordinal", "race"), ("claim", "ordinal"))):
+        tokens = {p: own.token for p, own in tree.owned().items()}
+        there = ", ".join(sorted(view.worker for view in tree.live()))
+        tree.found(protocol=protocol)
+        early = start(f"early{number}")
+        assert f"the group's protocol is {protocol}, and {there} still run {was}" in early.hears("event=refused")
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        assert not any(worker.ends() for worker in workers)
+        group.ends(4)
+        assert len(early.said("event=refused")) == 1
+        assert {one.record.protocol for one in tree.live() if one.record} == {protocol}
+        assert all(own.token > tokens[p] for p, own in tree.owned().items())
+        workers = [early]
+
+
 def test_the_slices_of_a_stateful_set(start: Start, tree: GroupState) -> None:
     group = Group(tree, "ordinal", 10)
     pods = {name: start(name) for name in ("rota-0", "rota-1", "rota-2")}

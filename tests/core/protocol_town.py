@@ -59,25 +59,30 @@ class Town:
         owned = frozenset(p for p in mine if self.owners.get(p) == name)
         return replace(seen, owned=owned, contested=frozenset(theirs) - seen.asks, replicas=self.replicas.get(name))
 
-    def decide(self, name: str) -> Decision:
-        """What the worker decides; nothing changes."""
+    def decide(self, name: str, seen: Observation | None = None) -> Decision:
+        """What the worker decides, now or by what it has seen; nothing changes."""
         decide = find_protocol(self.protocol)
         assert decide is not None
-        return decide(self.see(name), check_protocol(self.protocol, self.options), self.memories[name])
+        return decide(seen or self.see(name), check_protocol(self.protocol, self.options), self.memories[name])
 
-    def step(self, name: str) -> bool:
-        """The worker decides, writes, claims and releases; whether anything changed."""
+    def step(self, name: str, seen: Observation | None = None, writes: int = 5) -> bool:
+        """The worker decides, now or by what it has seen, asks, names, lets go, releases and claims: so many of these, as if
+        it had died then, or a reply had been lost. Whether anything changed."""
         before = (dict(self.targets), dict(self.grabs), dict(self.owners))
-        said = self.decide(name)
-        mine = {p for p, w in self.grabs.items() if w == name}
+        said = self.decide(name, seen)
+        self.memories[name] = said.memory
         lost = {p for p in said.grabs if self.grabs.get(p, name) != name}
-        self.grabs = {p: w for p, w in self.grabs.items() if w != name} | dict.fromkeys(said.grabs - lost, name)
-        self.targets[name], self.memories[name] = said.target - lost, said.memory
-        assert mine - said.grabs - self.grabs.keys() == mine - said.grabs
-        self.owners = {p: w for p, w in self.owners.items() if w != name or p in self.targets[name]}
-        for p in self.targets[name] - self.owners.keys():
-            self.owners[p] = name
-            self.changes += 1
+        if writes >= 1:
+            self.grabs |= dict.fromkeys(said.grabs - lost, name)
+        if writes >= 2:
+            self.targets[name] = said.target - lost
+        if writes >= 3:
+            self.grabs = {p: w for p, w in self.grabs.items() if w != name or p in said.grabs}
+        if writes >= 4:
+            self.owners = {p: w for p, w in self.owners.items() if w != name or p in self.targets[name]}
+        if writes >= 5:
+            self.changes += len(self.targets[name] - self.owners.keys())
+            self.owners |= dict.fromkeys(self.targets[name] - self.owners.keys(), name)
         return before != (self.targets, self.grabs, self.owners)
 
     def settle(self, rounds: int = 40) -> int:

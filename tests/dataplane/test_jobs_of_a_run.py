@@ -216,7 +216,7 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 
     faults = Faults(monkeypatch, meanwhile)
     events = run(world, "abcd")
-    assert events["p:c"] == DroppedPartition("p:c", "epoch 1 gives it to another worker than w1")
+    assert events["p:c"] == DroppedPartition("p:c", "the target of w1 does not name it")
     assert [sorted(one) for one in faults.jobs] == [["p:a", "p:b"], ["p:d"]]
     assert named[0] == ("p:a", "p:b", "p:c", "p:d")
     assert named[-1] == ("p:d",), "a hand-over of the others waits for this run no more"

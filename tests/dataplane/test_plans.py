@@ -198,7 +198,6 @@ def cut_last(link: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "stale", "lost", "guard"),
     [
-        ("parquet", hide_last, 3, "listing"),
         ("parquet", hide_last, 3, "counts"),
         ("json", hide_last, 3, "listing"),
         ("json", cut_last, 2, "listing"),

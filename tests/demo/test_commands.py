@@ -71,7 +71,7 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     assert {w["id"]: w["state"] for w in run.json("status")["workers"]} == {"w1": "active", "w2": "cordoned"}
     said = run("drain", "w2").output
     assert "drains 1 partitions" in said
-    assert "draining: it moves at the next epoch" in " ".join(run.json("why", "flights:UA")["would_move"])
+    assert "draining: another worker gets it" in " ".join(run.json("why", "flights:UA")["would_move"])
     run("uncordon", "w2")
     assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
     run("pin", "flights:UA", "w1")

@@ -42,9 +42,12 @@ def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
     wait_until(lambda: gone(grandchild), 5)
 
 
-def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
+def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
+    """Also where the parent ignores SIGTERM, as Dagster makes a process that was started by a shell's `&`."""
     script = (
         "import os, signal, sys, time; from pathlib import Path; from rota.local.child import Child\n"
+        f"signal.signal(signal.SIGTERM, signal.{inherited})\n"
         "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
         "c = Child('w1', sleeper, Path(sys.argv[1]), os.environ, signal.SIGTERM)\n"
         "print(c.process.pid, flush=True); time.sleep(600)"

@@ -41,7 +41,8 @@ def _decide_evenly(seen: Observation) -> Decision:
     asks = {p for p in asks if seen.grabs.get(p, seen.me) == seen.me}
     withdrawn = seen.asks - asks - seen.owned
     nobodys = {one.partition for one in planned.unassigned}
-    target = (seen.kept - withdrawn - nobodys) | asks | seen.find_free(part, holders)
+    known = seen.kept.intersection(p.id for p in seen.partitions)
+    target = (known - withdrawn - nobodys) | asks | seen.find_free(part, holders)
     return Decision(target, frozenset(asks), pending=bool(asks or part - target))
 
 

@@ -80,9 +80,9 @@ class Observation:
         """Of the wanted those that nobody names or asks for."""
         return {p for p in wanted if p not in holders and self.grabs.get(p, self.me) == self.me}
 
-    def may_hold(self, partition: Partition) -> bool:
-        """Whether this worker carries the labels that the partition requires, and it is not pinned to another."""
-        return matches(self.mine.worker, (tuple(partition.requires.items()), partition.pin))
+    def may_hold(self, partition: Partition, worker: Worker | None = None) -> bool:
+        """Whether the worker (None: this one) has the labels that the partition requires, and no pin names another."""
+        return matches(worker or self.mine.worker, (tuple(partition.requires.items()), partition.pin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ NAME = "ordinal-"
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:  # noqa: ARG001
     """See the laws of the module."""
     held = {_number(name): worker for name, worker in seen.grabs.items() if name.startswith(NAME)}
-    mine = min((n for n, worker in held.items() if worker == seen.me), default=None)
+    lowest = {worker: n for n, worker in sorted(held.items(), reverse=True)}
+    mine = lowest.get(seen.me)
     wanted = _choose(seen, held) if mine is None else mine
     if wanted is None:
         note = f"ordinal {seen.ordinal} is {held[seen.ordinal or 0]}'s: it takes nothing until that is gone"
@@ -37,7 +38,7 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
         return Decision(frozenset(), grabs, note=note)
     if mine is None:
         return Decision(frozenset(), grabs, pending=True)
-    part = _find_slice(seen, held, mine, options["slices"])
+    part = _find_slice(seen, {n: worker for worker, n in lowest.items()}, mine, options["slices"])
     target = (seen.kept & part) | seen.find_free(part, seen.find_holders())
     return Decision(target, grabs, pending=target != part)
 

@@ -13,18 +13,21 @@ Who is late, answers late: a challenger wins if and only if a - b > head_start +
 own) / delay. So partitions hop where answers take longer than `delay`.
 
 Laws of the cure, `decide="announced"`: nobody challenges. A worker grabs by the counts that all announce: what nobody holds,
-while it has less than its share, and of one who holds two more than itself. So where nothing changes nothing moves, however
-late anybody is.
+while it has less than its share, or nobody who may take it has less than itself; and of one who holds two more than itself.
+So where nothing changes nothing moves, however late anybody is.
+
+In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from math import floor
 from typing import Any
 from zlib import crc32
 
 from rota.core.protocols.observation import Decision, Observation
+from rota.core.values import Partition
 
 NAME = "challenge-"  # and the place of the partition among all
 
@@ -37,6 +40,7 @@ class _Race:
     options: Mapping[str, Any]
     holders: Mapping[str, str]
     counts: Counter[str]
+    valid: Mapping[str, Partition]  # what it may hold
     may: frozenset[str]  # what it may take beside what it holds
     share: int
 
@@ -44,10 +48,11 @@ class _Race:
     def of(cls, seen: Observation, options: Mapping[str, Any]) -> "_Race":
         holders = seen.find_holders()
         me, active = seen.mine.worker, [m for m in seen.members.values() if m.worker.state == "active"]
-        free = {p.id for p in seen.partitions if me.state == "active" and seen.may_hold(p)} - seen.mine.target
+        valid = {p.id: p for p in seen.partitions if seen.may_hold(p, me)}
+        free = valid.keys() - seen.mine.target if me.state == "active" else set()
         free -= {p for p in seen.grabs if p in free} | (holders.keys() if seen.paused else set())
         share = -(-len(seen.partitions) // max(1, len(active)))
-        return cls(seen, options, holders, Counter(holders.values()), frozenset(free), share)
+        return cls(seen, options, holders, Counter(holders.values()), valid, frozenset(free), share)
 
     @property
     def held(self) -> int:
@@ -58,6 +63,19 @@ class _Race:
         """Whether it may hold no more."""
         most = self.seen.mine.worker.max_partitions
         return most is not None and self.held >= most
+
+    def fit(self, partitions: Set[str]) -> frozenset[str]:
+        """Of these what it may hold, up to its cap; what it owns first."""
+        most, owned = self.seen.mine.worker.max_partitions, self.seen.owned
+        return frozenset(sorted(self.valid.keys() & partitions, key=lambda p: (p not in owned, p))[:most])
+
+    def should_take(self, partition: str) -> bool:
+        """Whether a partition that nobody holds is its to take: it lacks one, or nobody who may take it has less."""
+        if self.held < self.share:
+            return True
+        less = [m.worker for m in self.seen.members.values() if self.counts[m.worker.id] < self.held]
+        able = [w for w in less if w.state == "active" and self.seen.may_hold(self.valid[partition], w)]
+        return all(w.max_partitions is not None and self.counts[w.id] >= w.max_partitions for w in able)
 
     def take(self, partition: str) -> None:
         """Counts the partition as its own."""
@@ -82,14 +100,15 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
     if seen.mine.worker.state == "draining":
         return Decision(frozenset())
     race = _Race.of(seen, options)
-    won = _keep_grabs(race, memory.get("won", {}))
+    kept = race.fit(seen.kept | seen.asks)
+    won = _keep_grabs(race, kept & seen.asks, memory.get("won", {}))
     if options["decide"] == "announced":
         answers, names, heard, times = _grab_by_counts(race), frozenset[str](), dict[str, float](), list[float]()
     else:
         answers, names, heard, times = _answer(race, memory)
     times += [at + options["min_grab"] for p, at in won.items() if p in seen.owned]
     return Decision(
-        seen.kept | won.keys() | answers,
+        kept | answers,
         frozenset(won.keys() | answers | names),
         {"won": won | dict.fromkeys(answers, seen.now), "heard": heard, "last": seen.now},
         min((at for at in times if at > seen.now), default=None),
@@ -97,27 +116,29 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
     )
 
 
-def _keep_grabs(race: _Race, since: Mapping[str, Any]) -> dict[str, float]:
-    """The grabs that it keeps, with the time when it won each: until it owns the partition, `min_grab` seconds at least."""
-    seen, asks = race.seen, race.seen.asks
-    held = {p.id: float(since.get(p.id, seen.now)) for p in seen.partitions if p.id in asks}
-    return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < race.options["min_grab"]}
+def _keep_grabs(race: _Race, asks: Set[str], since: Mapping[str, Any]) -> dict[str, float]:
+    """Of its grabs those that it keeps, with the time when it won each: until it owns the partition, `min_grab` seconds at
+    least."""
+    seen, least = race.seen, race.options["min_grab"]
+    held = {p: float(since.get(p, seen.now)) for p in sorted(asks)}
+    return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < least}
 
 
 def _grab_by_counts(race: _Race) -> frozenset[str]:
-    """What it grabs by the counts that all announce: no more than it gains, of the richest first."""
+    """What it grabs by the counts that all announce: what nobody holds, then of the richest no more than it gains."""
     theirs: dict[str | None, list[str]] = {}
     for partition in sorted(race.may, key=race.rank, reverse=True):
         theirs.setdefault(race.holders.get(partition), []).append(partition)
-    free, grabs = theirs.pop(None, []), set[str]()
-    while not race.is_full():
-        if free and race.held < race.share:
-            partition = free.pop()
-        else:
-            richest = min((h for h in theirs if theirs[h]), key=lambda h: (-race.counts[h or ""], h), default=None)
-            if richest is None or race.counts[richest] - race.held < 2:
-                break
-            partition = theirs[richest].pop()
+    grabs = set[str]()
+    for partition in reversed(theirs.pop(None, [])):
+        if not race.is_full() and race.should_take(partition):
+            grabs.add(partition)
+            race.take(partition)
+    while not race.is_full() and (rich := [name for name in theirs if theirs[name]]):
+        richest = min(rich, key=lambda name: (-race.counts[name or ""], name))
+        if race.counts[richest or ""] - race.held < 2:
+            break
+        partition = theirs[richest].pop()
         grabs.add(partition)
         race.take(partition)
     return frozenset(grabs)

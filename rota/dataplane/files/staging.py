@@ -45,9 +45,9 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
     seen = {(link[1], int(link[2])): size for path, size in sizes if (link := ENDED.search(path))}
     for partition, (start, end) in ranges.items():
         for offset, file in enumerate(files[partition][start:end], start):
-            size = seen.get((names.split(partition), offset))
+            size = seen.get((names.split(partition), offset), 0)  # Spark leaves out what has no bytes
             if size != file.size:
-                what = "does not see" if size is None else f"sees {size} bytes of"
+                what = f"sees {size} bytes of" if size else "does not see"
                 why = f"it {what} {file.path} (offset {offset}), which has {file.size} bytes"
                 raise EnvironmentFailed(
                     f"Spark does not see what landed: {why}. Nothing was read; it is tried again. If it comes back: are the "

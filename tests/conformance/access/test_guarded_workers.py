@@ -11,7 +11,7 @@ from tests.guarded import Guarded, password
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 
 
-def test_a_worker_that_may_not_found_its_group_waits_for_who_does(guarded: Guarded, fresh: None, group: str) -> None:
+def test_a_worker_waits_for_who_founds_its_group(guarded: Guarded, fresh: None, group: str) -> None:
     worker = start_command(
         guarded.environment("sasl", "worker"), "worker", "--group", group, "--id", "w1", "--no-spark"
     )

@@ -1,0 +1,68 @@
+"""The job port without Spark: reads the JSON files of a folder, and writes Parquet by pyarrow."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane import footers, names
+from rota.dataplane.ports import FailedPartition, Ranges, Source, WrittenFiles
+from rota.errors import BadTransform
+
+TYPES = {
+    "_partition": "string",
+    "_offset": "long",
+    "n": "integer",
+}  # Spark's names, which the table's columns come from
+FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()]
+SCHEMA = pa.schema(
+    [("_partition", pa.string()), ("_offset", pa.int64()), ("n", pa.int32())],
+    metadata={footers.SPARK: json.dumps({"type": "struct", "fields": FIELDS})},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainJob:
+    """Records of one number, `n`, from files of `source` below `landing` into files below `table`. `poisoned` says of which
+    partitions the transform fails."""
+
+    source: Source
+    landing: Path
+    table: Path
+    poisoned: Callable[[str], bool] = lambda _: False
+
+    def run(
+        self,
+        jobs: Sequence[Ranges],
+        *,
+        endpoint: str | None,
+        run_id: str,
+        schema: str | None,
+        whole: bool = False,
+        recheck: Callable[[Ranges], Ranges] = dict,
+    ) -> Iterator[WrittenFiles | FailedPartition]:
+        """See `Job.run`."""
+        for job in jobs:
+            wanted = recheck(job)
+            for partition in filter(self.poisoned, wanted):
+                yield FailedPartition(partition, BadTransform(f"it fails on {partition}", partition=partition))
+            if ranges := {p: r for p, r in wanted.items() if not self.poisoned(p)}:
+                attempt = f"{run_id}-{uuid.uuid4().hex[:8]}"
+                for partition, (start, end) in ranges.items():
+                    self._write(attempt, partition, range(start, end))
+                yield WrittenFiles(attempt, ranges, footers.read_footers(self.table, attempt, ranges), 0.0)
+
+    def _write(self, attempt: str, partition: str, offsets: range) -> None:
+        files = ((offset, self.landing / self.source.locate(partition, offset)) for offset in offsets)
+        rows = [
+            {"_partition": partition, "_offset": offset, "n": json.loads(line)["n"]}
+            for offset, file in files
+            for line in file.read_text().splitlines()
+        ]
+        folder = self.table / "data" / attempt / names.split(partition)
+        folder.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "rows.parquet")

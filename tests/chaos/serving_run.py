@@ -1,0 +1,72 @@
+"""Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster and Spark.
+
+The stage starts, kills and stops it as a process. `--unfenced` takes the table's fence away.
+"""
+
+import itertools
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from rota.backlog import find_work
+from rota.catalog import load
+from rota.coordination.client import opened
+from rota.coordination.group_state import GroupState
+from rota.dataplane.delta.delta_io import read_entry
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.ports import TableClaim
+from rota.errors import RotaError
+from rota.ids import worker_of
+from rota.registry import open_ports
+from rota.serve import Terms, serve
+from rota.settings import Settings
+from tests.chaos.plain_job import PlainJob
+from tests.waiting import wait_until
+
+
+@click.command()
+@click.option("--group", required=True)
+@click.option("--id", "worker", required=True)
+@click.option("--folder", required=True, type=click.Path(path_type=Path))
+@click.option("--unfenced", is_flag=True)
+def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
+    """Serves the worker in each of its lives, until it is killed."""
+    if unfenced:
+        FencedTable.renew = renew_blindly  # type: ignore[method-assign]
+    settings = Settings.from_environment()
+    for number in itertools.count():
+        try:
+            with opened(settings) as store:
+                serve_once(GroupState(store, group), folder, worker, f"{worker}-{os.getpid()}-{number}")
+        except RotaError as error:  # as Dagster's run, which fails: the next one looks again
+            click.echo(f"{type(error).__name__}: {error}")
+
+
+def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
+    """The claim on the newest version, whoever moved a partition since."""
+    newest = table.open_existing()
+    version, columns = newest.version(), str(newest.schema().to_json())
+    return replace(claimed, snapshot=newest, version=version, columns=columns, entry=read_entry(table.path, version))
+
+
+def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str) -> None:
+    """One run, for the worker's life of now."""
+    pipeline = load(folder / "pipelines").pipelines["p"]
+    ports = open_ports(pipeline, tree.group, tree.meta().id)
+    ports = replace(ports, job=PlainJob(ports.source, folder / "land", folder / "table" / "main"))
+    incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
+    work = find_work(tree, pipeline, ports.source, incarnation)
+    lags = tuple(work[0].lags) if work else ()
+    for event in serve(tree, pipeline, incarnation, lags, run_id, ports, Terms(3600, 3600)):
+        click.echo(str(event))
+
+
+def find_incarnation(tree: GroupState, worker: str) -> str:
+    """The life of the worker; empty while it has none."""
+    return next((one.incarnation for one in tree.live() if worker_of(one.incarnation) == worker), "")
+
+
+if __name__ == "__main__":
+    main()

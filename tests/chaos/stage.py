@@ -1,0 +1,211 @@
+"""Kills and pauses of real processes: agents of `rota worker`, and consuming runs beside them, at a real ZooKeeper.
+
+Law: it lands files, sends signals and starts what it killed. What follows is the work of the group. Under `assigned` it is
+the controller, too; under every other protocol it founds the group and is silent from then on.
+
+Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang worker` (SIGSTOP to the agent, SIGCONT when its
+session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
+`zombie` (the run stops, its agent is killed, the run wakes up when others have overtaken it).
+"""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count as numbers
+from pathlib import Path
+from random import Random
+
+from rota.catalog import load
+from rota.coordination.client import connect
+from rota.coordination.group_state import GroupState
+from rota.coordination.store import Store
+from rota.rebalance import observe, rebalance
+from tests.chaos.rows import Count, count
+from tests.conformance.processes import Worker
+from tests.waiting import wait_until
+
+SESSION, MAX_SHUTDOWN = 2.0, 30.0
+STRIKES = ("kill worker", "kill run", "hang worker", "hang", "zombie")
+IN_A_BATCH = STRIKES[1:2] + STRIKES[3:]
+RUN = ("-m", "tests.chaos.serving_run")
+PIPELINE = """
+from rota import Group, Pipeline, delta, files
+group = Group({group!r}, protocol={protocol!r})
+pipeline = Pipeline(
+    source=files({land!r}, format="json", schema="n int", settle=0.0), table=delta({table!r}), group={group!r},
+)
+"""
+
+
+@dataclass
+class Stage:
+    """One group. `struck` says when a worker is whole again; `later` what is to be done then."""
+
+    folder: Path
+    hosts: str
+    protocol: str
+    seed: int = 1
+    workers: int = 3
+    keys: int = 6
+    strikes: Sequence[str] = STRIKES
+    fenced: bool = True
+    done: Counter[str] = field(default_factory=Counter)
+    agents: dict[str, Worker] = field(default_factory=dict)
+    runs: dict[str, Worker] = field(default_factory=dict)
+    struck: dict[str, float] = field(default_factory=dict)
+    later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    armed: tuple[str, str] | None = None
+    begun: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
+        self.group, self.landing = f"chaos-{self.protocol}-{self.folder.name}", self.folder / "land"
+        for key in range(self.keys):
+            (self.landing / str(key)).mkdir(parents=True)
+        (self.folder / "pipelines").mkdir()
+        (self.folder / "logs").mkdir()
+        told = PIPELINE.format(
+            group=self.group, protocol=self.protocol, land=str(self.landing), table=str(self.folder / "table")
+        )
+        (self.folder / "pipelines" / "p.py").write_text(told)
+        self.catalog = load(self.folder / "pipelines")
+        self.next_file = self.next_strike = self.next_look = 0.0
+        self.refused = 0  # writes, as they were noted
+
+    def play(self, seconds: float, until: Callable[[], bool] = lambda: False, patience: float = 60) -> Count:
+        """So many seconds of strikes, or `until` something is so; then none until everything that landed is in the table.
+        What there is then."""
+        with connect(self.hosts, 10) as store:
+            try:
+                self._begin(store)
+                wait_until(self._until(time.monotonic() + seconds, until, store), seconds + patience, pause=0.01)
+                self._mend()
+                wait_until(self._until_consumed(time.monotonic() + patience, store), 2 * patience, pause=0.5)
+            finally:
+                for process in (*self.agents.values(), *self.runs.values()):
+                    process.kill()
+            self.refused = len(self.tree.refusals().ring)
+        return self.count()
+
+    def count_claims(self, reason: str = "") -> int:
+        """How many lines of claims the agents wrote, of this reason."""
+        logs = (path.read_text() for path in (self.folder / "logs").glob("*-agent-*"))
+        return sum("event=claimed" in line and reason in line for text in logs for line in text.splitlines())
+
+    def count(self) -> Count:
+        """What landed and what the table holds, now."""
+        table = self.folder / "table" / "main"
+        return count(self.landing, table) if table.exists() else Count()
+
+    # --- the group
+
+    def _begin(self, store: Store) -> None:
+        for _ in range(self.keys):
+            self._land()
+        observe(store, self.catalog, self.group)
+        self.tree = GroupState(store, self.group)
+        for number in range(self.workers):
+            self._start(f"w{number}")
+            self._start_run(f"w{number}")
+        wait_until(lambda: self._control(store) and self.count().commits, 60, pause=0.5)
+
+    def _control(self, store: Store) -> bool:
+        """Does what Dagster's sensor does."""
+        if self.protocol == "assigned" and observe(store, self.catalog, self.group).needed:
+            rebalance(self.tree, "chaos")
+        return True
+
+    def _land(self) -> None:
+        """One file of a few records, written aside and renamed."""
+        folder = self.landing / str(self.random.randrange(self.keys))
+        aside = folder / ".aside"
+        lines = (json.dumps({"n": next(self.numbers)}) for _ in range(self.random.randint(1, 5)))
+        aside.write_text("".join(f"{line}\n" for line in lines))
+        aside.rename(folder / f"{next(self.files):06}.json")
+
+    def _start(self, name: str) -> None:
+        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, "--no-spark")
+
+    def _start_run(self, name: str) -> None:
+        words = ["--id", name, "--folder", str(self.folder), *([] if self.fenced else ["--unfenced"])]
+        self.runs[name] = self._spawn(f"{name}-run", *words, program=RUN)
+
+    def _spawn(self, name: str, *words: str, program: Sequence[str] = ("-m", "rota", "worker")) -> Worker:
+        log = self.folder / "logs" / f"{name}-{next(self.files)}.log"
+        return Worker(log, self.hosts, self.group, *words, max_shutdown=MAX_SHUTDOWN, session=SESSION, program=program)
+
+    # --- what happens
+
+    def _until(self, end: float, enough: Callable[[], bool], store: Store) -> Callable[[], bool]:
+        def step() -> bool:
+            now = time.monotonic()
+            if now >= self.next_file:
+                self._land()
+                self.next_file = now + 0.3
+            self._do_what_is_due(now)
+            self._strike(now)
+            if now >= self.next_look:
+                self._control(store)
+                self.next_look = now + 1.0
+                return now > end or enough()
+            return False
+
+        return step
+
+    def _do_what_is_due(self, now: float) -> None:
+        due = [act for at, act in self.later if at <= now]
+        self.later = [(at, act) for at, act in self.later if at > now]
+        for act in due:
+            act()
+        self.struck = {name: until for name, until in self.struck.items() if until > now}
+
+    def _strike(self, now: float) -> None:
+        """Arms the next strike, and strikes as soon as its moment is there. One worker at least is always whole."""
+        whole = [name for name in self.agents if name not in self.struck]
+        if self.armed is None and now >= self.next_strike and len(whole) > 1:
+            self.armed, self.begun = (
+                (self.random.choice(self.strikes), self.random.choice(whole)),
+                self._list_attempts(),
+            )
+        if self.armed is None:
+            return
+        kind, name = self.armed
+        if kind in IN_A_BATCH and not any(one.startswith(f"{name}-") for one in self._list_attempts() - self.begun):
+            return
+        self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
+        self.done[kind] += 1
+        agent, run = self.agents[name], self.runs[name]
+        again = now + SESSION * (
+            self.random.uniform(2.5, 4) if kind in ("hang", "zombie") else self.random.uniform(1, 2)
+        )
+        self.struck[name] = again + 2 * SESSION
+        if kind in ("hang", "zombie"):
+            run.signal(signal.SIGSTOP)
+            self.later.append((again, partial(run.signal, signal.SIGCONT)))
+        if kind in ("hang", "hang worker"):
+            agent.signal(signal.SIGSTOP)
+            self.later.append((again, partial(agent.signal, signal.SIGCONT)))
+        if kind in ("kill worker", "zombie"):
+            agent.kill()
+            self.later.append((again, partial(self._start, name)))
+        if kind == "kill run":
+            run.kill()
+            self.later.append((again, partial(self._start_run, name)))
+
+    def _list_attempts(self) -> set[str]:
+        """The folders of jobs that began to write; a commit follows at once."""
+        folder = self.folder / "table" / "main" / "data"
+        return set(os.listdir(folder)) if folder.exists() else set()
+
+    def _mend(self) -> None:
+        """Everything that was to be done later is done now."""
+        self._do_what_is_due(float("inf"))
+        self.armed = None
+
+    def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
+        return lambda: self._control(store) and (not self.count().lost or time.monotonic() > end)

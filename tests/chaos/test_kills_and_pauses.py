@@ -1,0 +1,85 @@
+"""Half a minute of kills and pauses under each protocol, on real processes, every row counted; and whether it can count."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rota.coordination.embedded import EmbeddedZooKeeper
+from tests.chaos.rows import count
+from tests.chaos.stage import Stage
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
+def test_nothing_is_lost_or_doubled(protocol: str, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """Nobody publishes anything: the stage founds the group and is silent from then on."""
+    stage = Stage(tmp_path / protocol, zookeeper.hosts, protocol)
+    found = stage.play(30)
+    assert found.right, (found, stage.done)
+    assert stage.done.total() > 5
+    assert found.commits > 10
+
+
+def test_without_the_tables_fence_rows_are_doubled_and_counted(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "unfenced", zookeeper.hosts, "claim", strikes=("hang", "zombie"), fenced=False)
+    found = stage.play(60, until=lambda: stage.count().doubled > 0)
+    assert found.doubled > 0
+    assert not found.right
+
+
+# --- the verifier
+
+
+class Table:
+    """A landing folder and a table beside it, both right."""
+
+    def __init__(self, folder: Path) -> None:
+        self.landing, self.table, self.version = folder / "land", folder / "table", 0
+        (self.landing / "a").mkdir(parents=True)
+        (self.table / "_delta_log").mkdir(parents=True)
+        for offset in range(3):
+            (self.landing / "a" / f"{offset}.json").write_text(f'{{"n": {offset}}}\n')
+            pq.write_table(pa.table({"_partition": ["p:a"], "n": [offset]}), self.table / f"{offset}.parquet")
+            self.commit({"add": {"path": f"{offset}.parquet"}}, (offset, offset + 1), 5)
+
+    def commit(self, action: dict[str, object], span: tuple[int, int] | None = None, token: int = 5) -> None:
+        """One more version; with a span as rota tells a batch."""
+        told = {
+            "rota.op": "commit",
+            "rota.ranges": json.dumps({"p:a": span}),
+            "rota.tokens": json.dumps({"p:a": token}),
+        }
+        lines = [action, *([{"commitInfo": told}] if span else [])]
+        path = self.table / "_delta_log" / f"{self.version:020}.json"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        self.version += 1
+
+
+@pytest.mark.parametrize(
+    ("action", "span", "token", "found"),
+    [
+        ({"remove": {"path": "1.parquet"}}, None, 5, "lost"),
+        ({"add": {"path": "1.parquet"}}, None, 5, "doubled"),
+        ({"txn": {}}, (4, 5), 5, "gaps"),
+        ({"txn": {}}, (2, 3), 5, "overlaps"),
+        ({"txn": {}}, (3, 4), 4, "stale"),
+    ],
+)
+def test_planted_damage_is_counted(
+    action: dict[str, object], span: tuple[int, int] | None, token: int, found: str, tmp_path: Path
+) -> None:
+    planted = Table(tmp_path)
+    assert count(planted.landing, planted.table).right
+    planted.commit(action, span, token)
+    counted = count(planted.landing, planted.table)
+    assert getattr(counted, found) == 1
+    assert not counted.right
