@@ -34,6 +34,7 @@ class PlainJob:
     landing: Path
     table: Path
     poisoned: Callable[[str], bool] = lambda _: False
+    written: Callable[[], None] = lambda: None  # called before what was written is handed over
 
     def run(
         self,
@@ -54,6 +55,7 @@ class PlainJob:
                 attempt = f"{run_id}-{uuid.uuid4().hex[:8]}"
                 for partition, (start, end) in ranges.items():
                     self._write(attempt, partition, range(start, end))
+                self.written()
                 yield WrittenFiles(attempt, ranges, footers.read_footers(self.table, attempt, ranges), 0.0)
 
     def _write(self, attempt: str, partition: str, offsets: range) -> None:

@@ -1,10 +1,11 @@
 """Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster and Spark.
 
-The stage starts, kills and stops it as a process. `--unfenced` takes the table's fence away.
+The stage starts and kills it, and tells it to stop between writing and committing. `--unfenced` takes the fence away.
 """
 
 import itertools
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
             click.echo(f"{type(error).__name__}: {error}")
 
 
+def stop_if_told(told: Path) -> None:
+    """Stops this process, as SIGSTOP does, where the stage asks for it: what was written is not committed yet."""
+    if told.exists():
+        told.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
@@ -55,7 +63,9 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str) -> None
     """One run, for the worker's life of now."""
     pipeline = load(folder / "pipelines").pipelines["p"]
     ports = open_ports(pipeline, tree.group, tree.meta().id)
-    ports = replace(ports, job=PlainJob(ports.source, folder / "land", folder / "table" / "main"))
+    told = folder / f"stop-{worker}"
+    job = PlainJob(ports.source, folder / "land", folder / "table" / "main", written=lambda: stop_if_told(told))
+    ports = replace(ports, job=job)
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)
     lags = tuple(work[0].lags) if work else ()

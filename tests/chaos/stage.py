@@ -9,7 +9,6 @@ session is over), and in the middle of a batch: `kill run`, `hang` (agent and ru
 """
 
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -60,7 +59,6 @@ class Stage:
     struck: dict[str, float] = field(default_factory=dict)
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     armed: tuple[str, str] | None = None
-    begun: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
@@ -168,15 +166,12 @@ class Stage:
         """Arms the next strike, and strikes as soon as its moment is there. One worker at least is always whole."""
         whole = [name for name in self.agents if name not in self.struck]
         if self.armed is None and now >= self.next_strike and len(whole) > 1:
-            self.armed, self.begun = (
-                (self.random.choice(self.strikes), self.random.choice(whole)),
-                self._list_attempts(),
-            )
-        if self.armed is None:
-            return
+            self.armed = kind, name = self.random.choice(self.strikes), self.random.choice(whole)
+            if kind in IN_A_BATCH:
+                self._told(name).touch()
+        if self.armed is None or (self.armed[0] in IN_A_BATCH and self._told(self.armed[1]).exists()):
+            return  # its run is not in the middle of a batch yet
         kind, name = self.armed
-        if kind in IN_A_BATCH and not any(one.startswith(f"{name}-") for one in self._list_attempts() - self.begun):
-            return
         self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
         self.done[kind] += 1
         agent, run = self.agents[name], self.runs[name]
@@ -185,7 +180,6 @@ class Stage:
         )
         self.struck[name] = again + 2 * SESSION
         if kind in ("hang", "zombie"):
-            run.signal(signal.SIGSTOP)
             self.later.append((again, partial(run.signal, signal.SIGCONT)))
         if kind in ("hang", "hang worker"):
             agent.signal(signal.SIGSTOP)
@@ -197,15 +191,16 @@ class Stage:
             run.kill()
             self.later.append((again, partial(self._start_run, name)))
 
-    def _list_attempts(self) -> set[str]:
-        """The folders of jobs that began to write; a commit follows at once."""
-        folder = self.folder / "table" / "main" / "data"
-        return set(os.listdir(folder)) if folder.exists() else set()
+    def _told(self, name: str) -> Path:
+        """The file by which the run of this worker is told to stop in the middle of its next batch; it removes it then."""
+        return self.folder / f"stop-{name}"
 
     def _mend(self) -> None:
         """Everything that was to be done later is done now."""
         self._do_what_is_due(float("inf"))
-        self.armed = None
+        for name, run in self.runs.items():
+            self._told(name).unlink(missing_ok=True)
+            run.signal(signal.SIGCONT)
 
     def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
         return lambda: self._control(store) and (not self.count().lost or time.monotonic() > end)

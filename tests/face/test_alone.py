@@ -1,6 +1,7 @@
 """Groups whose workers decide alone, inside Dagster: one under each protocol, side by side, seen as a person sees them."""
 
 import signal
+import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -126,7 +127,9 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
         assert status["sentence"] == shared.sentence
         shown = wait_until(lambda name=name, epoch=shared.epoch: find_shown(line, name, epoch), 30, pause=0.5)
         assert shown["what happened"] == shared.sentence
-        assert str(shown["picture"]).startswith("![who held what when](data:image/png;base64,")
+        path = str(shown["picture"]).partition("](")[2].removesuffix(")")
+        with urllib.request.urlopen(line.dev.url + path, timeout=30) as picture:
+            assert picture.read(4) == b"\x89PNG"
 
 
 def see_the_death(groups: Groups, line: Line, run: Run) -> None:
@@ -135,12 +138,13 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
     groups.consumed()
     for name in PROTOCOLS:
         line.kill(f"{name}-1")
-    groups.land(3, *PROTOCOLS)
-    groups.consumed()
     for name in PROTOCOLS:
         alone = line.epoch_where(name, lambda e, name=name: e.left == (f"{name}-1",))
         assert {move.reason for move in alone.moves} == {f"{name}-1 left"}
         assert alone.after == {f"{name}-0": len(KEYS)}
+    groups.land(3, *PROTOCOLS)  # not before: until its session ends, the dead worker's run works on
+    groups.consumed()
+    for name in PROTOCOLS:
         history: Any = run.json("history", "--group", name)
         assert [len(e["moves"]) for e in history["epochs"]] == [4, 2, 2]
         assert {c["partition"] for c in history["commits"]} == {f"{name}:{key}" for key in KEYS}
