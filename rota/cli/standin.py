@@ -11,7 +11,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from rota.catalog import Catalog
@@ -42,7 +42,8 @@ def _let_pandas_in() -> None:
 
 
 class StandIn:
-    """Takes the place of anything of Dagster's that the top of a file calls, combines, decorates with or derives from."""
+    """Takes the place of anything of Dagster's that the top of a file calls, combines, decorates with or derives from. A
+    file that asks what it is, in a text or a condition, does not load with it."""
 
     def __getattr__(self, name: str) -> "StandIn":
         if name.startswith("__"):
@@ -62,6 +63,12 @@ class StandIn:
 
     def __invert__(self) -> "StandIn":
         return self
+
+    def _tell(self, *_: object) -> NoReturn:
+        raise TypeError("Dagster alone knows this value")
+
+    __bool__ = __str__ = __format__ = __eq__ = __len__ = __iter__ = _tell
+    __hash__ = object.__hash__
 
 
 class StandInModule(ModuleType):

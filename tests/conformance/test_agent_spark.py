@@ -71,7 +71,7 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
     first, second, hopeless = start("w1", *OWN), start("w2", *OWN), start("w3", "--master", "nonsense")
     with connect(zookeeper.hosts) as store:
         tree = GroupState(store, group)
-        wait_until(tree.exists, 30)
+        tree.found()
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         assert first.hears(f"event=spark-ready endpoint={url}"), "it is advertised once it is ready"
         assert "prepared=yes" in first.said("event=spark-ready")[0], (
@@ -126,7 +126,7 @@ def test_a_spark_that_hangs_is_replaced(start: Start, zookeeper: EmbeddedZooKeep
     (guarded, deaf) = (start(name, silence, program=PATIENT) for name, silence in (("w1", "2"), ("w2", "inf")))
     with connect(zookeeper.hosts) as store:
         tree = GroupState(store, group)
-        wait_until(tree.exists, 30)
+        tree.found()
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
         wait_until(lambda: endpoint(tree, "w2"), 90)
         cordon(tree, "w2")
@@ -197,7 +197,7 @@ def test_a_slot_comes_back_whatever_held_it(
     worker = start("w1", *OWN, *(word for name, value in quick.items() for word in ("--conf", f"{name}={value}")))
     with connect(zookeeper.hosts) as store:
         tree = GroupState(store, group)
-        wait_until(tree.exists, 30)
+        tree.found()
         url = wait_until(lambda: endpoint(tree, "w1"), 90)
     asleep = tmp_path / "asleep"
     holder = subprocess.Popen([sys.executable, "-W", "ignore", "-c", SLEEP, url, str(asleep)])

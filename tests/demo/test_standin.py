@@ -70,6 +70,24 @@ def test_a_file_that_does_not_load_without_dagster_is_loaded_with_it(tmp_path: P
     assert where == f"True [] {['p'] if served else []} {['g'] if served else []} {[] if served else ['p.py']}"
 
 
+VALUES = (
+    "'%s/land' % dg.EnvVar('X').get_value()",
+    "'/land' if dg.EnvVar('X').get_value() else '/none'",
+    "'/land' if dg.EnvVar('X').get_value() == 'x' else '/none'",
+    "'/land' if len(dg.AssetKey('a').path) == 2 else '/none'",
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_a_pipeline_takes_from_dagster_is_dagsters(tmp_path: Path, value: str) -> None:
+    """A stand-in is neither true nor a text: a command would look into another folder than a run does."""
+    text = FILE.replace("from dagster.some.module import anything\n", "").replace(", Config):", "):")
+    (tmp_path / "p.py").write_text(text.replace('files("/land"', f"files({value}"))
+    where, said, _ = load(tmp_path)
+    assert where == "True [] ['p'] ['g'] []"
+    assert "StandIn" not in said
+
+
 PANDAS = """
 import sys
 from pathlib import Path
