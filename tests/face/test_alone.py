@@ -1,6 +1,5 @@
 """Groups whose workers decide alone, inside Dagster: one under each protocol, side by side, seen as a person sees them."""
 
-import signal
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.demo.small_group import Run
-from tests.face.line import Line, newest
+from tests.face.line import Line
 from tests.waiting import wait_until
 
 PROTOCOLS = ("claim", "race", "ordinal")
@@ -37,13 +36,6 @@ class Groups:
     def join(self, number: int, *names: str) -> None:
         for name in names:
             self.line.join(f"{name}-{number}", name)
-
-    def leave(self, number: int, *names: str) -> None:
-        """SIGTERM, and it waits until they ended."""
-        for name in names:
-            process = self.line.workers.pop(f"{name}-{number}")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
 
     def land(self, number: int, *names: str) -> None:
         """One record more in every partition."""
@@ -75,23 +67,6 @@ def run(line: Line, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name, value in line.environ.items():
         monkeypatch.setenv(name, value)
     return Run()
-
-
-def checks(line: Line, *key: str) -> Mapping[str, bool]:
-    """Name -> whether its newest evaluation passed."""
-    asset = ", ".join(f'"{part}"' for part in key)
-    listed = line.dev.query(
-        f"""{{ assetNodeOrError(assetKey: {{path: [{asset}]}}) {{ ... on AssetNode {{ assetChecksOrError {{
-              ... on AssetChecks {{ checks {{ name }} }} }} }} }} }}"""
-    )["assetNodeOrError"]["assetChecksOrError"]["checks"]
-    found = {}
-    for name in (one["name"] for one in listed):
-        said = line.dev.query(
-            f"""{{ assetCheckExecutions(assetKey: {{path: [{asset}]}}, checkName: "{name}", limit: 1) {{
-                  evaluation {{ success }} }} }}"""
-        )["assetCheckExecutions"]
-        found.update((name, one["evaluation"]["success"]) for one in said if one["evaluation"])
-    return found
 
 
 def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
@@ -150,47 +125,7 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
         assert {c["partition"] for c in history["commits"]} == {f"{name}:{key}" for key in KEYS}
 
 
-def see_the_page(line: Line) -> None:
-    """Lineage and checks, and every consuming run was launched by the backlog sensor."""
-    for name in PROTOCOLS:
-        wait_until(lambda name=name: all(one["offset"] == 3 for one in newest(line, name, "checkpoints").values()), 60)
-        assert {one["worker"] for one in newest(line, name, "ownership").values()} == {f"{name}-0"}
-        assert checks(line, name, "assignment") == {"one_owner_each": True, "balance_within_bound": True}
-        for asset in ("ownership", "records", "checkpoints"):
-            found = checks(line, name, asset)
-            assert found
-            assert all(found.values()), (name, asset, found)
-        runs = [one for one in line.dev.runs() if one["jobName"] == f"{name}__consume"]
-        assert {t["value"] for one in runs for t in one["tags"] if t["key"] == "dagster/sensor_name"} == {
-            f"{name}__backlog"
-        }
-
-
-def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
-    """Drain, change, go on. Who starts too early is refused with one line, and joins when the others are gone."""
-    groups.declare(**changed)
-    for name, protocol in changed.items():
-        with line.tree(name) as tree:
-            wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, 60, pause=0.3)
-    groups.join(1, *changed)
-    for name, protocol in changed.items():
-        log = line.folder / "logs" / f"{name}-1.log"
-        wait_until(lambda log=log: "event=refused" in log.read_text(), 60, pause=0.3)
-        assert f"the group's protocol is {protocol}, and {name}-0 still run {name}" in log.read_text()
-    groups.leave(0, *changed)
-    groups.join(0, *changed)
-    groups.land(4, *changed)
-    groups.consumed()
-    for name, protocol in changed.items():
-        assert (line.folder / "logs" / f"{name}-1.log").read_text().count("event=refused") == 1
-        line.epoch_where(name, lambda e: sorted(e.after.values()) == [2, 2])
-        with line.tree(name) as tree:
-            assert {one.record.protocol for one in tree.live() if one.record} == {protocol}
-
-
 def test_what_workers_do_alone_is_seen_as_what_a_controller_does(groups: Groups, line: Line, run: Run) -> None:
     see_the_fill(groups, line)
     see_the_share(groups, line, run)
     see_the_death(groups, line, run)
-    see_the_page(line)
-    change_protocols(groups, line, race="assigned", ordinal="claim")
