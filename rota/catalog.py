@@ -4,6 +4,7 @@ Laws:
 1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
 2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
    is refused. If there is no table yet, the first pipeline by name is served.
+3. What is loaded is the text that the file has then.
 """
 
 import importlib.util
@@ -12,8 +13,9 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
@@ -101,17 +103,25 @@ def _read_stamp(path: Path) -> tuple[int, int, int] | None:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
+class _TextLoader(SourceFileLoader):
+    """Reads no bytecode and leaves none: Python takes that of an older text of the same second and size for the file's."""
+
+    def get_code(self, _: str) -> CodeType:
+        """The file's text, compiled. Raises SyntaxError, OSError."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(path: Path) -> ModuleType:
     """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
     name = f"rota_pipelines_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} cannot be read as Python. Check the file's name and rights")
+    loader = _TextLoader(name, str(path))
+    spec = ModuleSpec(name, loader, origin=str(path))
+    spec.has_location = True
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     setattr(module, STAMP, _read_stamp(path))  # before it is read: a change meanwhile is a change
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except ConfigError:
         raise
     except Exception as error:  # the user's file may raise anything; one bad file must not take the others along

@@ -1,5 +1,7 @@
 """A file is a pipeline; one bad file stops nobody else."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,16 @@ def test_two_pipelines_of_one_group_and_one_of_another_load_side_by_side(tmp_pat
     assert [p.name for p in catalog.of_group("day")] == ["a", "b"]
     assert list(catalog.groups) == ["day", "night"]
     assert not catalog.refused
+
+
+def test_a_file_is_what_its_text_says_however_soon_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytecode was taken, which Python holds for good where the second and the size are the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for number in (2, 8):
+        (tmp_path / "p.py").write_text(GOOD.format(table=number, group="g"))
+        os.utime(tmp_path / "p.py", (1e9, 1e9))
+        assert load(tmp_path).pipelines["p"].table.path.endswith(f"/{number}")
+    assert not (tmp_path / "__pycache__").exists()
 
 
 @pytest.mark.parametrize(
