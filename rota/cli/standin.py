@@ -67,7 +67,7 @@ class StandIn:
     def _tell(self, *_: object) -> NoReturn:
         raise TypeError("Dagster alone knows this value")
 
-    __bool__ = __str__ = __format__ = __eq__ = __len__ = __iter__ = _tell
+    __bool__ = __str__ = __format__ = __eq__ = __iter__ = _tell
     __hash__ = object.__hash__
 
 

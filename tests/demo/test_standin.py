@@ -75,6 +75,7 @@ VALUES = (
     "'/land' if dg.EnvVar('X').get_value() else '/none'",
     "'/land' if dg.EnvVar('X').get_value() == 'x' else '/none'",
     "'/land' if len(dg.AssetKey('a').path) == 2 else '/none'",
+    "'/land' if 'a' in dg.AssetKey('a').path else '/none'",
 )
 
 
