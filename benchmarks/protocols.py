@@ -26,7 +26,8 @@ CASES = (
     Case("ordinal, published", "ordinal", {}),
     Case("ordinal, sticky", "ordinal", {"slices": "sticky"}),
 )
-LONG = ("claim, published", "race, fastest")  # measured at 100 partitions only
+HEAVY = ("race, fastest",)  # measured at 100 partitions only
+SLOW = ("claim, published",)  # as well on the real server
 SIZES = (100, 1_000)
 PHASE = ("s", "moves", "unowned")
 COLUMNS = (
@@ -50,11 +51,11 @@ REAL_LEGEND = (
 
 
 def play(sizes: Sequence[int]) -> Iterator[Row]:
-    """Every protocol at every size in virtual time, but those of `LONG` above 100 partitions; then Azure's."""
+    """Every protocol at every size in virtual time, but those of `HEAVY` above 100 partitions; then Azure's."""
     azure = install_python_peer("azure-eventhub", "azure_ownership.py")
     for partitions in sizes:
         for case in CASES:
-            if partitions <= 100 or case.name not in LONG:
+            if partitions <= 100 or case.name not in HEAVY:
                 yield virtual.measure(case, partitions)
         for strategy in ("balanced", "greedy"):
             found = [time_azure(azure, partitions, WORKERS, event, strategy) for event in ("fresh", "add1", "sub1")]
@@ -105,9 +106,8 @@ def _format_asked(row: Row) -> list[str]:
 
 def measure_real(sizes: Sequence[int]) -> Iterator[Row]:
     """The same on a real ZooKeeper; one round of the published claims takes a second there."""
-    played = [
-        (case, partitions) for partitions in sizes for case in CASES if partitions <= 100 or case.name not in LONG
-    ]
+    long = HEAVY + SLOW
+    played = [(case, size) for size in sizes for case in CASES if size <= 100 or case.name not in long]
     with real.serve() as hosts:
         quiet = real.watch_quiet(hosts, played)
         for case, partitions in played:
@@ -117,8 +117,7 @@ def measure_real(sizes: Sequence[int]) -> Iterator[Row]:
 
 def measure_race(write: Path | None) -> str:
     """The table of the race's hopping; the picture of it stands beside the page."""
-    virtual_hops = [hopping.play(decide, late) for decide in hopping.RACES for late in hopping.LATENESS]
-    virtual_hops += [hopping.play(decide, together=True) for decide in hopping.RACES]
+    virtual_hops = hopping.play_all()
     with real.serve() as hosts:
         real_hops = list(real.race(hosts))
     if write is not None:
