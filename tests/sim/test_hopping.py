@@ -84,4 +84,5 @@ def test_a_row_holds_what_a_protocol_does() -> None:
     assert (row.join.moves, row.kill.moves) == row.fewest == (2, 3)
     assert (row.idle, row.late, row.doubly) == (0, 0, 0)
     assert 10 < row.kill.seconds < 15
+    assert row.asked[0] < 15 * 60, "an idle worker reads less than 15 nodes a second"
     assert row.asked[1] == 0
