@@ -175,10 +175,10 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
 
 
 def sentence(why: str, planned: Plan, total: int) -> str:
-    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved, 5 had to. Imbalance 1.02."."""
+    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
-        parts.append(f"{did.moves} of {total} partitions moved, {did.unavoidable_moves or 'none'} had to.")
+        parts.append(f"{did.moves} of {total} partitions moved ({did.unavoidable_moves} unavoidable).")
     if did.placements:
         parts.append(f"{did.placements} of {total} placed.")
     if not did.moves and not did.placements:

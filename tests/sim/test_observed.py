@@ -46,7 +46,7 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
     assert (done.published, done.doubles, len(done.plan.moves)) == (True, {}, 5)
     assert list(shown.moves) == list(done.plan.moves)
     assert {m.reason for m in done.plan.moves} == {"w2 claimed it from w1, which held 10 while the quota is 5"}
-    assert done.sentence == "Epoch 2: w2 joined. 5 of 10 partitions moved, none had to. Imbalance 1.00."
+    assert done.sentence == "Epoch 2: w2 joined. 5 of 10 partitions moved (0 unavoidable). Imbalance 1.00."
     again = rebalance(tree, "run")
     assert not again.published
     assert not read_basis(tree).moved, "nothing is left to be noted"
