@@ -26,7 +26,7 @@ from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
 from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
-from rota.observed import count_before, find_unsettled, see
+from rota.observed import count_before, find_claim_times, find_unsettled, see
 from rota.pipeline import Group
 from rota.registry import open_source
 
@@ -157,7 +157,8 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     by = {f"imbalance_by_{what}": value for what, value in even.items()}
     publication = publication_of(seen, planned, text, run_id, by)
     if protocol != ASSIGNED:
-        publication = replace(publication, observed=count_before(seen.snapshot))
+        claimed = find_claim_times(tree, planned)
+        publication = replace(publication, observed=count_before(seen.snapshot), claimed=claimed)
     done = publish(tree, term, publication)
     doubles = _doubles(tree)
     _fold(tree)
