@@ -45,7 +45,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         return found._replace(asset_events=[*found.asset_events, *told])
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.rebalance import Look, observe
+        from rota.rebalance import GroupWatcher, Look, observe
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:
@@ -53,7 +53,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
         def look_once() -> tuple[list[dg.DagsterRun], Look]:
             unfinished: list[dg.DagsterRun] = []
-            seen = observe(tree.store, catalog, group.name) if known else None
+            seen = watcher.look() if known else None
             if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
                 unfinished = mine.list_unfinished()
                 seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
@@ -69,6 +69,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         known: dict[str, tuple[str, ...]] = {}
 
         with zookeeper.tree(group.name) as tree:
+            watcher = GroupWatcher(tree.store, catalog, group.name)
             bell, places = Bell(tree.store, tree.paths.lives), count_places(context.instance)
             unfinished, seen = poll(look_once, is_due, places, pause=PAUSE, rest=bell.wait)
         for pipeline, why in seen.problems.items():
