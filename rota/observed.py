@@ -2,17 +2,20 @@
 
 Laws: nothing is decided here and nobody's target is written. What is noted is what the targets of live workers name, once
 they name each partition at most once, own what they name, and ask for nothing. A move is from the worker for which it was
-noted last. Its reason is that this one is gone, drains or may not hold it; else who took it from whom, and why.
+noted last. Its reason is that this one is gone, drains or may not hold it; else who took it from whom, and why. Its time is
+that of the claim, as the own record has it: it is noted seconds later.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from rota.coordination.alone import find_own_targets, find_silent, list_grabs
 from rota.coordination.group_state import GroupState
+from rota.coordination.records import MAX_MOVES, Own
 from rota.coordination.snapshot import Basis, GroupSnapshot, read_snapshot
 from rota.core import Plan, Snapshot
 from rota.core.constraints import matches
@@ -116,3 +119,16 @@ def count_before(snapshot: Snapshot) -> dict[str, int]:
     """Worker -> how many partitions it had when it was noted last."""
     names = (snapshot.name(code) for code in snapshot.owner.tolist())
     return dict(Counter(name for name in names if name is not None))
+
+
+def find_claim_times(tree: GroupState, planned: Plan) -> dict[str, float]:
+    """Partition -> when its taker claimed it, in server seconds, of the moves that an epoch keeps. One that changed hands
+    again has no entry."""
+    takers = {move.partition: move.to_worker for move in islice(planned.moves, MAX_MOVES)}
+    owns = tree.read_many([tree.paths.own(partition) for partition in takers], Own)
+    reads = {partition: owns.get(tree.paths.own(partition)) for partition in takers}
+    return {
+        partition: read.node.mtime / 1000
+        for partition, read in reads.items()
+        if read is not None and worker_of(read.record.incarnation or "") == takers[partition]
+    }

@@ -26,7 +26,7 @@ from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
 from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
-from rota.observed import count_before, find_unsettled, see
+from rota.observed import count_before, find_claim_times, find_unsettled, see
 from rota.pipeline import Group
 from rota.registry import open_source
 
@@ -196,7 +196,8 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     by = {f"imbalance_by_{what}": value for what, value in even.items()}
     publication = publication_of(seen, planned, text, run_id, by)
     if protocol != ASSIGNED:
-        publication = replace(publication, observed=count_before(seen.snapshot))
+        claimed = find_claim_times(tree, planned)
+        publication = replace(publication, observed=count_before(seen.snapshot), claimed=claimed)
     done = publish(tree, term, publication)
     doubles = _doubles(tree)
     _fold(tree)
@@ -214,10 +215,10 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
 
 
 def sentence(why: str, planned: Plan, total: int) -> str:
-    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved, 5 had to. Imbalance 1.02."."""
+    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
-        parts.append(f"{did.moves} of {total} partitions moved, {did.unavoidable_moves or 'none'} had to.")
+        parts.append(f"{did.moves} of {total} partitions moved ({did.unavoidable_moves} unavoidable).")
     if did.placements:
         parts.append(f"{did.placements} of {total} placed.")
     if not did.moves and not did.placements:
