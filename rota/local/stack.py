@@ -43,7 +43,7 @@ def end_on_sigterm() -> Iterator[None]:
 
 
 # What Dagster takes from the environment alone. Sensors wait inside their ticks; both of `dagster dev`'s code servers need
-# threads left to launch runs meanwhile. Runs that crashed, which are tried again, are looked for twice a minute, not every 5 s.
+# threads left to launch runs meanwhile. Crashed runs, which are tried again, are looked for twice a minute, not every 5 s.
 DAGSTER = {
     "DAGSTER_GRPC_MAX_WORKERS": "24",
     "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
