@@ -191,9 +191,9 @@ def test_the_slices_of_a_stateful_set(start: Start, tree: GroupState) -> None:
 def test_workers_that_count_differently_never_own_a_partition_together(start: Start, tree: GroupState) -> None:
     """rota-0 believes in two replicas and rota-1 in three: rota-0 keeps what it has, and nothing hops."""
     group = Group(tree, "ordinal", 6)
-    first = start("rota-0", "--replicas", "2")
+    first = start("rota-0", "--no-spark", "--replicas", "2")
     wait_until(lambda: len(owners(tree)) == 3, 20)
-    second = start("rota-1", "--replicas", "3")
+    second = start("rota-1", "--no-spark", "--replicas", "3")
     wait_until(lambda: len(owners(tree)) == 4, 20)
     assert Counter(owners(tree).values()) == {"rota-0": 3, "rota-1": 1}
     assert not first.said("event=released") + second.said("event=released")
