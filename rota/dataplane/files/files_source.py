@@ -260,7 +260,7 @@ class FilesSource:
         if is_multiline(self.declared):
             return
         try:
-            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
                 for line in lines:
                     yield line.rstrip("\r\n")
         except OSError:
