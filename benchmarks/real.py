@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from types import TracebackType
@@ -26,6 +26,7 @@ from benchmarks.virtual import DIES, JOINS, LATE, WORKERS, Case, Row
 from rota.agent import Agent
 from rota.cli.worker import LATER, SOON
 from rota.coordination.alone import found_own_records
+from rota.coordination.bell import Bell
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -64,42 +65,30 @@ class Hand(threading.Thread):
             max_shutdown=120.0, session_timeout=self.store.negotiated,
         )  # fmt: skip
         self.lateness, self.rng = 0.0, random.Random(worker)
-        self.ended, self.wake = threading.Event(), threading.Event()
-        self._watching = False
+        self.ended, self.bell = threading.Event(), Bell()
 
     def run(self) -> None:
         """Looks until it is ended, as the process of a worker does."""
         while not self.ended.is_set():
+            if not self.lateness:
+                with suppress(CoordinationError):
+                    self.bell.listen(self.store, self.agent.paths.assign(self.name))
             for _ in self.agent.cycle():
                 if self.ended.is_set():
                     return
-            self._watch()
             late = self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0
-            self.wake.wait(self.agent.find_pause(SOON, LATER) + late)
-            self.wake.clear()
-
-    def _watch(self) -> None:
-        if not self._watching and not self.lateness:
-            try:
-                self.store.watch(self.agent.paths.assign(self.name), self._wake_up)
-            except CoordinationError:
-                return
-            self._watching = True
-
-    def _wake_up(self) -> None:
-        self._watching = False
-        self.wake.set()
+            self.bell.wait(self.agent.find_pause(SOON, LATER) + late)
 
     def die(self) -> None:
         """No further step, and no goodbye."""
         self.ended.set()
-        self.wake.set()
+        self.bell.ring()
         self.port.cut()
 
     def close(self) -> None:
         """Ends it in order."""
         self.ended.set()
-        self.wake.set()
+        self.bell.ring()
         self.join(5)
         self.store.close()
         self.port.cut()

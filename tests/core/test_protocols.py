@@ -13,10 +13,7 @@ from rota.core.protocols import race
 from rota.core.protocols.observation import Observation
 from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.errors import ConfigError
-from tests.core.protocol_town import Town, town
-
-EVEN = [("claim", {}), ("race", {}), ("ordinal", {"slices": "spread"}), ("ordinal", {"slices": "sticky"})]
-EVERY = [*EVEN, ("claim", {"steal": "published"}), ("race", {"decide": "fastest"}), ("ordinal", {})]
+from tests.core.protocol_town import EVEN, EVERY, Town, town
 
 
 def fewest(counts: list[int], partitions: int) -> int:
@@ -241,30 +238,22 @@ def test_workers_that_count_differently_never_own_one_partition_together() -> No
 # --- race
 
 
-def run(group: Town, seconds: int) -> None:
-    """Everybody decides twice a second."""
-    for _ in range(2 * seconds):
-        group.now += 0.5
-        for name in sorted(group.workers):
-            group.step(name)
-
-
 def test_the_author_s_tests_a_newcomer_is_balanced_within_a_lease_time_one_partition_stays_a_dead_nodes_are_spread() -> (
     None
 ):
     group = town("race", 10, decide="fastest", delay=0.5)
     group.hold({"w0": 5, "w1": 5})
     group.join("w2")
-    run(group, 60)
+    group.run(60)
     assert group.counts == [4, 3, 3]
     changes = group.changes
     group.kill("w0")
-    run(group, 70)  # challenged within a lease time, answered within five delays
+    group.run(70)  # challenged within a lease time, answered within five delays
     assert group.counts == [5, 5]
     assert changes == 3
     alone = town("race", 1, decide="fastest", delay=0.5)
     alone.hold({"w0": 1, "w1": 0, "w2": 0})
-    run(alone, 180)
+    alone.run(180)
     assert (alone.owners, alone.changes) == ({"p:0": "w0"}, 0)
 
 
@@ -283,7 +272,7 @@ def test_who_answers_late_loses_although_he_holds_no_more() -> None:
     assert group.changes > 2
     cured = town("race", 2)
     cured.hold({"w0": 1, "w1": 1})
-    run(cured, 300)
+    cured.run(300)
     assert cured.changes == 0
 
 
@@ -311,12 +300,12 @@ def test_challenges_at_one_moment_move_everything_for_ever(
     monkeypatch.setattr(race, "find_turn", lambda _, lease, after: (after // lease + 1) * lease)
     group = town("race", 20, decide=decide, delay=1.0)
     group.hold({"w0": 5, "w1": 5, "w2": 5, "w3": 5})
-    run(group, 90)
+    group.run(90)
     assert group.changes == 0
     group.join("w4")
     counted = [0]
     for _ in moves:
-        run(group, 60)
+        group.run(60)
         counted.append(group.changes)
     assert [after - before for before, after in pairwise(counted)] == moves
 

@@ -17,17 +17,19 @@ Laws of the cure, `decide="announced"`: nobody challenges. A worker grabs by the
 while it has less than its share, or nobody who may take it has less than itself; and of one who holds two more than itself.
 So where nothing changes nothing moves, however late anybody is.
 
-In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it.
+In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it. What this
+would leave to nobody, because all who may hold it are at their caps, is taken as in `rota.core.protocols.stranded`.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 from typing import Any
 from zlib import crc32
 
 from rota.core.protocols.observation import Decision, Observation
+from rota.core.protocols.stranded import rescue_stranded
 from rota.core.values import Partition
 
 NAME = "challenge-"  # and the place of the partition among all
@@ -61,6 +63,12 @@ class _Race:
     def held(self) -> int:
         """How many it holds, with what it takes now."""
         return self.counts[self.seen.me]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Up to how many each worker takes: its cap."""
+        caps = {name: member.worker.max_partitions for name, member in self.seen.members.items()}
+        return {name: inf if cap is None else cap for name, cap in caps.items()}
 
     def is_full(self) -> bool:
         """Whether it may hold no more."""
@@ -110,12 +118,14 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
     if seen.mine.worker.state == "draining":
         return Decision(frozenset())
     race = _Race.of(seen, options)
-    kept = race.fit(seen.kept | seen.asks)
+    rescue = rescue_stranded(seen, race.holders, race.limits)
+    kept = race.fit(seen.kept | seen.asks) - rescue.drops
     won = _keep_grabs(race, kept & seen.asks, memory.get("won", {}))
     if options["decide"] == "announced":
         answers, names, heard, times = _grab_by_counts(race), frozenset[str](), dict[str, _Heard](), list[float]()
     else:
         answers, names, heard, times = _answer(race, memory)
+    answers |= rescue.takes
     times += [at + options["min_grab"] for p, at in won.items() if p in seen.owned]
     return Decision(
         kept | answers,
