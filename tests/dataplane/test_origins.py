@@ -20,7 +20,7 @@ from tests.dataplane.world import World
 ROWS = 8  # half of them of each partition, a quarter of each file
 DATA = (
     "id", "concat('w', id % 3) as word", "array(id, id + 1) as l", "cast(id as double) as `a, b#1`",
-    "if(id < 4, 'p:a', 'p:b') as _partition", "id % 2 as _offset",
+    "hex(if(id < 4, 'p:a', 'p:b')) as _partition", "id % 2 as _offset",
 )  # fmt: skip
 SHOWN = {  # each row is of one record, and the plan shows it
     "adds and drops": "df.withColumn('c', F.col('id') + 1).drop('word', 'l')",

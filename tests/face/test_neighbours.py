@@ -3,7 +3,9 @@
 Both have a pipeline `p` in a group `default` with a worker `w1`. One has a `key_prefix`; each has its own ZooKeeper.
 """
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +84,14 @@ def shared(
             dev.stop(kill=True)
 
 
+def rota(dev: DagsterDev, *words: str) -> str:
+    """What a command says that asks the page."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "ROTA_DAGSTER": dev.url}
+    command = [sys.executable, "-m", "rota", *words]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=150)
+    return done.stdout or done.stderr
+
+
 def test_two_deployments_on_one_instance_do_not_touch_each_other(
     shared: tuple[DagsterDev, dict[str, Neighbour]],
 ) -> None:
@@ -105,6 +115,15 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
             assert {run.job_name for run in list_runs(location)} >= {job}
         shown = {str(m["partition"]) for m in dev.materializations("staging", "p", "checkpoints")}
         assert shown <= {"p:x"}
+        for asked, job in (("replay", "p:x", "--from", "0", "--to", "1"), "p__replay"), (("purge",), "rota__purge"):
+            refused = rota(dev, *asked)
+            assert f"2 deployments at {dev.url} have the job {job}: production, staging. Give --location" in refused
+        replay = "replay", "p:x", "--from", "0", "--to", "1", "--location", "staging"
+        assert rota(dev, *replay) == "p:x: 1 offsets replayed\n"
+        assert "runs can be removed" in rota(dev, "purge", "--dry-run", "--location", "staging")
+        asked_for = {"staging__p__replay", "staging__rota__purge"}
+        assert {run.job_name for run in list_runs("staging")} > asked_for
+        assert {run.job_name for run in list_runs("production")} == {"default__rebalance", "p__consume"}
         serving = list_runs("production", dg.DagsterRunStatus.STARTED)
         staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
         going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)

@@ -34,7 +34,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
             for offset, file in enumerate(files[partition][start:end], start):
                 folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
                 folder.mkdir(parents=True)
-                (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
+                (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
 
@@ -61,15 +61,13 @@ def explain_misnamed(path: Path) -> str:
     """Why Spark must not open a file that is called `.snappy` or `.lz4`; empty if it may. Under these names it reads what
     Hadoop alone writes: a length, and then the length of a block, for which it makes room unseen. What another program
     compressed has any number there, and the whole Spark dies of it."""
-    if _suffix(path.name).lower() not in BLOCKS:
+    if find_suffix(path.name).lower() not in BLOCKS:
         return ""
     with path.open("rb") as file:
         head, size = file.read(8), path.stat().st_size
     if not head or (len(head) == 8 and 8 + int.from_bytes(head[4:], "big") <= size):
         return ""
-    return (
-        f"is not {_suffix(path.name)[1:]} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
-    )
+    return f"is not {find_suffix(path.name)[1:]} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
 
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
@@ -82,7 +80,7 @@ def escape(folder: Path) -> str:
     return GLOB.sub(r"\\\g<0>", str(folder))
 
 
-def _suffix(path: str) -> str:
+def find_suffix(path: str) -> str:
     """The last suffix, by which Spark finds the compression."""
     suffix = Path(path).suffix
     return suffix if suffix[1:].isalnum() else ""
