@@ -57,8 +57,7 @@ def groups(line: Line) -> Iterator[Groups]:
     for worker in [w for w in line.workers if w.rpartition("-")[0] in PROTOCOLS]:
         line.kill(worker)
     for name in PROTOCOLS:
-        (line.pipelines / f"{name}.py").unlink()
-    line.dev.reload()
+        (line.pipelines / f"{name}.py").unlink()  # the next reload takes it away
 
 
 @pytest.fixture

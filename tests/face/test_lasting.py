@@ -20,8 +20,7 @@ def feed(line: Line) -> Iterator["Feed"]:
     """Pipeline `fed` of group `day`, which is gone after the tests; each has keys of its own."""
     feed = Feed(line)
     yield feed
-    (line.pipelines / "fed.py").unlink()
-    line.dev.reload()
+    (line.pipelines / "fed.py").unlink()  # the next reload takes it away
 
 
 class Feed:
