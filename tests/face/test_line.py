@@ -10,7 +10,7 @@ import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
-from tests.face.line import Line, newest
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -32,12 +32,14 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     assert max(day.after.values()) - min(day.after.values()) <= 1
     assert line.epoch("night").after["n1"] >= 1
     seen = wait_until(
-        lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c, 30, pause=0.5
+        lambda: (c := find_newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c,
+        30,
+        pause=0.5,
     )
     assert {p: (seen[p]["offset"], seen[p]["lag"], seen[p]["rows"]) for p in ("a:x", "a:y", "a:z")} == {
         "a:x": (1, 0, 2), "a:y": (1, 0, 1), "a:z": (1, 0, 3),
     }  # fmt: skip
-    owners = newest(line, "a", "ownership")
+    owners = find_newest(line, "a", "ownership")
     assert {o["worker"] for o in owners.values()} <= {"w1", "w2"}
     assert all(o["epoch"] and o["token"] for o in owners.values())
     shown = line.dev.materializations("day", "assignment")[0]
@@ -71,7 +73,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     grown = line.epoch_where("night", lambda e: e.epoch > before)
     assert "1 partition had nobody. 1 of " in grown.sentence
     line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=1)
+    wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), 30, pause=1)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:
