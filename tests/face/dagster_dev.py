@@ -218,14 +218,14 @@ class DagsterDev:
             )[stop]
         assert said["__typename"] in ("Sensor", "StopSensorMutationResult", "ScheduleStateResult"), said
 
-    def ticking(self, sensor: str) -> bool:
-        """Whether a tick of the sensor is in progress: one that was started is ended, also after a stop."""
+    def ticks(self, sensor: str) -> list[dict[str, Any]]:
+        """Its newest ticks, the newest first. One that goes on has no `endTimestamp`."""
         state = self.query(
             """query Q($s: SensorSelector!) { sensorOrError(sensorSelector: $s) {
-                 ... on Sensor { sensorState { ticks(limit: 1) { status } } } } }""",
+                 ... on Sensor { sensorState { ticks(limit: 5) { timestamp endTimestamp } } } } }""",
             s=self._selector(sensorName=sensor),
         )["sensorOrError"]["sensorState"]
-        return any(tick["status"] == "STARTED" for tick in state["ticks"])
+        return list(state["ticks"])
 
     def reload(self) -> None:
         """The button "Reload definitions"."""
