@@ -64,14 +64,14 @@ def make_transform(draw: random.Random, schema: Schema, kind: str) -> Transform:
             if at in whole:
                 return Transform(
                     kind,
-                    f'df.where("""{name} > 0""")',
+                    f"df.where({f'{name} > 0'!r})",
                     names,
                     lambda row: [row] if row[at] is not None and row[at] > 0 else [],  # type: ignore[operator]
                     False,
                 )
             return Transform(
                 kind,
-                f'df.where("""{name} is not null""")',
+                f"df.where({f'{name} is not null'!r})",
                 names,
                 lambda row: [row] if row[at] is not None else [],
                 False,

@@ -17,7 +17,11 @@ BELOW = """
 import dagster as dg
 
 
-@dg.asset(deps=[["again", "records"]], partitions_def=dg.DynamicPartitionsDefinition(name="again/partitions"))
+@dg.asset(
+    deps=[["again", "records"]],
+    partitions_def=dg.DynamicPartitionsDefinition(name="again/partitions"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
 def below() -> None: ...
 """
 KEYS = ("k1", "k2", "k3", "k4")
@@ -64,11 +68,9 @@ def is_synced(line: Line, partition: str) -> str:
 def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_runs_are_purged(again: Line) -> None:
     line, dev = again, again.dev
 
-    def ends(backfill: str) -> str:
-        wait_until(lambda: dev.backfill_status(backfill) != "REQUESTED", 150, pause=0.5)
-        return dev.backfill_status(backfill)
-
-    assert ends(dev.backfill([["below"]], ALL)) == "COMPLETED_SUCCESS"
+    stretch = {"dagster/asset_partition_range_start": ALL[0], "dagster/asset_partition_range_end": ALL[-1]}
+    made = dev.launch("__ASSET_JOB", assets=["below"], **stretch)
+    wait_until(lambda: dev.find_status(made) == "SUCCESS", 60, pause=0.5)
     assert {is_synced(line, p) for p in ALL} == {"FRESH"}
 
     for key in ("k1", "k2", "k3"):
@@ -94,8 +96,9 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     run = dev.launch("again__replay", filled, dagster__partition="again:k4")
     change(line, "k1", 3, 31, 32)
     backfill = dev.backfill_job("again__replay", ["again:k1", "again:k2"])  # of k2 nothing changed since
-    assert ends(backfill) == "COMPLETED_SUCCESS"
-    wait_until(lambda: next(r["status"] for r in dev.runs() if r["runId"] == run) == "SUCCESS", 90, pause=0.5)
+    wait_until(lambda: dev.backfill_status(backfill) != "REQUESTED", 150, pause=0.5)
+    assert dev.backfill_status(backfill) == "COMPLETED_SUCCESS"
+    wait_until(lambda: dev.find_status(run) == "SUCCESS", 90, pause=0.5)
     line.holds("again", {"k1": [10, 20, 30, 31, 32], "k2": [3, 10, 20, 30], "k4": [3, 11, 12, 13]})
     assert newest(line, "again", "checkpoints")["again:k1"]["offset"] == 2, "nothing moved"
 

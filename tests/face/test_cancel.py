@@ -56,7 +56,7 @@ def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Lin
     first = wait_until(beating, 90)
     (run,) = [r["runId"] for r in line.dev.runs() if r["jobName"].startswith("held__") and r["status"] == "STARTED"]
     line.dev.cancel(run)
-    wait_until(lambda: next(r["status"] for r in line.dev.runs() if r["runId"] == run) == "CANCELED", 60, pause=1)
+    wait_until(lambda: line.dev.find_status(run) == "CANCELED", 60, pause=1)
     wait_until(lambda: not beating() & first, 60)
     wait_until(beating, 90)  # the sensor found that the work is left and launched another
     assert not line.rows("held")

@@ -6,9 +6,11 @@ from rota.catalog import Catalog
 from rota.cli.recent import Recent
 from rota.cli.status import read_status
 from rota.cli.why import explain
-from rota.coordination import overrides
+from rota.coordination import membership, overrides
+from rota.coordination.alone import grab, list_grabs
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
+from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from rota.history import find_spans, read_story
@@ -105,6 +107,17 @@ def test_under_assigned_the_epoch_gives_a_partition_when_it_is_published() -> No
     clock[0] = 105.0
     rounds(w1)
     assert {(spans[0].owner, spans[0].start) for spans in find_spans(read_story(tree, ())).values()} == {("w1", 100)}
+
+
+def test_a_grab_that_outlives_the_claim_holds_up_no_epoch() -> None:
+    """Where partitions are raced for there is always one, and the page showed no epoch at all."""
+    server, tree = found("race", 4)
+    w1 = start(server, "w1")
+    rounds(w1)
+    assert len(list_grabs(tree)) == 4
+    assert not find_unsettled(tree, read_basis(tree))
+    grab(tree, membership.join(GroupState(server.connect(), "g"), "w2", Live(protocol="race")), ["p:9"])
+    assert find_unsettled(tree, read_basis(tree)) == "1 partition(s) are asked for"
 
 
 def test_a_drained_worker_gives_its_partitions_one_owner_each(group: tuple[MemoryServer, GroupState]) -> None:

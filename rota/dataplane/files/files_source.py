@@ -19,7 +19,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.columns import count_rows, find_missing, restore_ids
+from rota.dataplane.columns import count_rows, find_missing
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files import lines, listing, staging
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
@@ -223,8 +223,8 @@ class FilesSource:
             place = staging.escape(stage)
             frame = reader.options(**make_options(self.declared)).load(place)
             self._check_columns(frame.columns, ranges)
-            self.check_one_a_line(spark, place)
-            yield restore_ids(frame)
+            self.check_one_a_line(spark, place, self._list_paths(files, ranges))
+            yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -236,8 +236,7 @@ class FilesSource:
         """See `SparkSource.count_records`: the footers of Parquet say it."""
         if self.declared.format != "parquet":
             return None
-        files = self.index.files(ranges)
-        return count_rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
+        return count_rows(self._list_paths(self.index.files(ranges), ranges))
 
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
@@ -260,7 +259,7 @@ class FilesSource:
         if is_multiline(self.declared):
             return
         try:
-            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
                 for line in lines:
                     yield line.rstrip("\r\n")
         except OSError:
@@ -295,6 +294,9 @@ class FilesSource:
         sizes = [file.size for file in files]
         fit = sum(total <= room for total in accumulate(sizes))
         return sizes[: max(fit, 1)]
+
+    def _list_paths(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
+        return [self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]]
 
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
@@ -361,10 +363,10 @@ class FilesSource:
                         partition=partition,
                     )
 
-    def check_one_a_line(self, spark: "SparkSession", place: str) -> None:
+    def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
-        its first value would be in no table."""
-        if self.declared.format != "json":
+        its first value would be in no table. Spark is asked only where the bytes of a file leave that in doubt."""
+        if self.declared.format != "json" or lines.are_single(paths, self.declared.options):
             return
         from pyspark.sql import functions as F  # noqa: N812
 

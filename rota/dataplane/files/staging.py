@@ -33,7 +33,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
             for offset, file in enumerate(files[partition][start:end], start):
                 folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
                 folder.mkdir(parents=True)
-                (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
+                (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
 
@@ -66,7 +66,7 @@ def escape(folder: Path) -> str:
     return GLOB.sub(r"\\\g<0>", str(folder))
 
 
-def _suffix(path: str) -> str:
+def find_suffix(path: str) -> str:
     """The last suffix, by which Spark finds the compression."""
     suffix = Path(path).suffix
     return suffix if suffix[1:].isalnum() else ""

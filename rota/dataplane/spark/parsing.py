@@ -39,6 +39,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rota.dataplane import columns
 from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import EnvironmentFailed
@@ -103,14 +104,13 @@ class Parsed:
 def parse(frame: "DataFrame", corruptible: bool = True) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
     a column `_corrupt` of it is the user's."""
-    from pyspark.sql import functions as F  # noqa: N812
-
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
-    if not corruptible:
-        return Parsed(frame, frame.alias(mark), mark, None)
-    seen = _observation()
-    frame = frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), F.count(mark_whole(frame)).alias(BAD))
-    return Parsed(frame, frame.where(frame[CORRUPT].isNull()).drop(CORRUPT).alias(mark), mark, seen)
+    seen = None
+    if corruptible:
+        frame, seen = count_records(frame)
+    frame = columns.restore_ids(frame)
+    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible else frame
+    return Parsed(frame, good.alias(mark), mark, seen)
 
 
 def watch(frame: "DataFrame", corruptible: bool = True) -> Parsed:
@@ -123,13 +123,22 @@ def watch(frame: "DataFrame", corruptible: bool = True) -> Parsed:
     return replace(parsed, good=good, seen=seen)
 
 
+def count_records(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
+    """The frame, and what tells how many records of it went by and how many were bad. Straight above the reader it costs
+    Spark nearly nothing; above a step it would make Spark copy each row."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = _observation()
+    return frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), F.count(mark_whole(frame)).alias(BAD)), seen
+
+
 def mark_whole(frame: "DataFrame") -> "Column":
     """Every declared column of a bad record, null for a good one. Built for the bad ones alone, and so nearly for nothing;
     whoever counts it makes Spark parse them all."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = [frame[f"`{name.replace('`', '``')}`"] for name in frame.columns if name != CORRUPT]
-    return F.when(frame[CORRUPT].isNotNull(), F.struct(*columns))
+    whole = [frame[f"`{name.replace('`', '``')}`"] for name in frame.columns if name != CORRUPT]
+    return F.when(frame[CORRUPT].isNotNull(), F.struct(*whole))
 
 
 def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observation]":
