@@ -10,6 +10,7 @@ import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
+from rota.dagster.sensors import polling
 from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
@@ -47,6 +48,32 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     launched = {str(seen[f"a:{key}"]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
+
+
+def test_a_reload_ends_the_ticks_of_the_code_before_it(line: Line) -> None:
+    """The tick of a new pipeline's group went on with the old code for up to its window, and nobody saw the new folder."""
+    young = polling.WINDOW / 2
+    went_on = wait_until(
+        lambda: [
+            tick for tick in line.dev.read_ticks("night__membership")[:1] if not tick["endTimestamp"]
+            and time.time() - tick["timestamp"] < young
+        ],
+        60,
+        pause=1,
+    )  # fmt: skip
+    began = went_on[0]["timestamp"]
+    line.dev.reload()
+    reloaded = time.time()
+    ended = wait_until(
+        lambda: [
+            tick["endTimestamp"] for tick in line.dev.read_ticks("night__membership")
+            if tick["timestamp"] == began and tick["endTimestamp"]
+        ],
+        60,
+        pause=0.5,
+    )  # fmt: skip
+    assert ended[0] - began < polling.WINDOW - 5, "by itself"
+    assert ended[0] - reloaded < 5
 
 
 def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(line: Line) -> None:
