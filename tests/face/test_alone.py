@@ -44,7 +44,7 @@ class Groups:
                 self.line.land(name, key, number)
             self.landed.setdefault(name, []).append(number)
 
-    def consumed(self) -> None:
+    def wait_consumed(self) -> None:
         for name, numbers in self.landed.items():
             self.line.holds(name, dict.fromkeys(KEYS, numbers), 90)
 
@@ -57,8 +57,7 @@ def groups(line: Line) -> Iterator[Groups]:
     for worker in [w for w in line.workers if w.rpartition("-")[0] in PROTOCOLS]:
         line.kill(worker)
     for name in PROTOCOLS:
-        (line.pipelines / f"{name}.py").unlink()
-    line.dev.reload()
+        (line.pipelines / f"{name}.py").unlink()  # the next reload takes it away
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
 def see_the_fill(groups: Groups, line: Line) -> None:
     groups.join(0, *PROTOCOLS)
     groups.land(1, *PROTOCOLS)
-    groups.consumed()
+    groups.wait_consumed()
     for name in PROTOCOLS:
         filled = line.epoch_where(name, lambda e, name=name: e.after == {f"{name}-0": len(KEYS)})
         assert filled.joined == (f"{name}-0",), name
@@ -110,7 +109,7 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
 def see_the_death(groups: Groups, line: Line, run: Run) -> None:
     """The second worker dies, and what it had goes on."""
     groups.land(2, *PROTOCOLS)
-    groups.consumed()
+    groups.wait_consumed()
     for name in PROTOCOLS:
         line.kill(f"{name}-1")
     for name in PROTOCOLS:
@@ -118,7 +117,7 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
         assert {move.reason for move in alone.moves} == {f"{name}-1 left"}
         assert alone.after == {f"{name}-0": len(KEYS)}
     groups.land(3, *PROTOCOLS)  # not before: until its session ends, the dead worker's run works on
-    groups.consumed()
+    groups.wait_consumed()
     for name in PROTOCOLS:
         history: Any = run.json("history", "--group", name)
         assert [len(e["moves"]) for e in history["epochs"]] == [4, 2, 2]

@@ -19,9 +19,9 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.columns import count_rows, find_missing
+from rota.dataplane.columns import count_rows
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files import lines, listing, staging
+from rota.dataplane.files import lines, listing, parquet, staging
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.options import check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
@@ -216,13 +216,14 @@ class FilesSource:
         try:
             files = self.index.files(ranges)
             staging.link_files(stage, self.root, files, ranges)
+            self._check_names(files, ranges)
             if self.corruptible:  # of others, whoever counts their records notices
                 staging.check_seen(spark, stage, files, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
             place = staging.escape(stage)
             frame = reader.options(**make_options(self.declared)).load(place)
-            self._check_columns(frame.columns, ranges)
+            self._check_columns(json.loads(frame.schema.json()), ranges)
             self.check_one_a_line(spark, place, self._list_paths(files, ranges))
             yield frame
         finally:
@@ -348,20 +349,25 @@ class FilesSource:
         except OSError:
             return False
 
-    def _check_columns(self, columns: Sequence[str], ranges: Ranges) -> None:
-        """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
-        if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
+    def _check_names(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+        """Raises SourceChanged for a file whose name would make Spark read it as what it is not."""
+        for partition, (start, end) in ranges.items():
+            for file in files[partition][start:end]:
+                if why := staging.explain_misnamed(self.root / file.path):
+                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
+
+    def _check_columns(self, schema: dict[str, Any], ranges: Ranges) -> None:
+        """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
+        for null that the user wants so."""
+        if self.declared.format != "parquet":
             return
-        declared = [name for name in columns if name not in (PARTITION, OFFSET)]
+        schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
+        absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         files = self.index.files(ranges)
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if missing := find_missing(self.root / file.path, declared):
-                    raise SourceChanged(
-                        f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
-                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
-                        partition=partition,
-                    )
+                if why := parquet.explain_misfit(self.root / file.path, schema, absent_is_null):
+                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
 
     def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
