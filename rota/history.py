@@ -134,16 +134,10 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
     )
 
 
-def read_story_with_commits(tree: "GroupReader") -> Story:
-    """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
-    from rota.catalog import load
-    from rota.settings import Settings
-
+def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]") -> Story:
+    """Reads the story with the commits of these pipelines, of each whose table can be read here. Raises
+    CoordinationError."""
     meta, commits = tree.meta().id, []
-    try:
-        pipelines = load(Settings.from_environment().pipelines).of_group(tree.group)
-    except RotaError:
-        pipelines = ()
     for pipeline in pipelines:
         with suppress(RotaError):
             commits += read_commits(pipeline, tree.group, meta)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from rota.cli import view
 
@@ -184,9 +185,9 @@ def _report(figures: "Figures") -> None:
         "",
     )
     for law in figures.find_broken_laws():
-        click.secho(f"Broken: {law}", fg="red")
+        view.console.print(Text(f"Broken: {law}", "red"), soft_wrap=True)
     if not figures.find_broken_laws():
-        click.secho("Nothing lost, nothing doubled.", fg="green")
+        view.console.print(Text("Nothing lost, nothing doubled.", "green"))
         from rota.demo.figures import NEXT
 
         view.print_parts(f"now: {NEXT}")

@@ -1,6 +1,7 @@
 """Lets rota's own path consume a case: a declared pipeline, the verb `consume`, Spark, Delta tables."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Play:
-    """A case whose files were consumed as far as that goes; `parked` says why a partition went no further."""
+    """A case whose files were consumed into `table` as far as that goes. `partitions` has the partition of each key, and
+    `parked` why a partition went no further."""
 
     case: Case
-    world: World
-    parked: dict[str, str]
+    table: Path
+    partitions: Mapping[str, str]
+    parked: Mapping[str, str]
 
     def judge(self) -> Judgement:
         """What its tables are now, against the oracle."""
         columns = self.case.transform.names or tuple(c.name for c in self.case.schema)
-        tables = checker.read_tables(self.world.table, columns)
-        partitions = {key: self.world.pipeline.partition(names.key(key)) for key in self.case.by_key()}
-        return checker.judge(self.case, tables, partitions, self.parked)
+        return checker.judge(self.case, checker.read_tables(self.table, columns), self.partitions, self.parked)
 
 
 def pipeline(case: Case) -> str:
@@ -55,14 +56,15 @@ def consume_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSe
     """All of it is consumed that can be."""
     land(case, folder)
     world = World(folder, endpoint, text=pipeline(case), spark=spark)
-    keys = [names.key(key) for key in case.by_key()]
-    world.give(*keys)
+    keys = {key: names.key(key) for key in case.by_key()}
+    world.give(*keys.values())
     parked: dict[str, str] = {}
     while True:
-        events = world.run(*keys, settings=ENGINES[case.engine])
+        events = world.run(*keys.values(), settings=ENGINES[case.engine])
         parked |= {e.partition: e.reason for e in events if isinstance(e, ParkedPartition)}
         if not any(isinstance(e, CommittedBatch) for e in events):
-            return Play(case, world, parked)
+            partitions = {key: world.pipeline.partition(name) for key, name in keys.items()}
+            return Play(case, world.table, partitions, parked)
 
 
 def judge_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Judgement:

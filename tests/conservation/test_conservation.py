@@ -2,8 +2,10 @@
 
 import io
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from tests.conservation.case import Case, File
 from tests.conservation.engines import ENGINES
 from tests.conservation.generate import STOPS, draw_case
 from tests.conservation.many import Many
+from tests.conservation.play import Play
 from tests.conservation.shape import FLAT, NESTED, Column, Type
 from tests.conservation.shrink import shrink
 from tests.conservation.transforms import make_transform
@@ -129,6 +132,17 @@ def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
 # --- planted damage -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def consumed(tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession) -> Play:
+    return play.consume_case(PLAIN, tmp_path_factory.mktemp("plain"), endpoint, spark)
+
+
+@pytest.fixture
+def plain(consumed: Play, tmp_path: Path) -> Play:
+    """PLAIN as it was consumed, in tables that a test may damage."""
+    return replace(consumed, table=shutil.copytree(consumed.table, tmp_path / "tables"))
+
+
 def rewrite(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """The newest file of the table with other rows in it, as a faulty engine might have written them."""
     file = log(table).files[-1]
@@ -177,35 +191,26 @@ def first_on_another_line(rows: pa.Table) -> pa.Table:
     ids=lambda v: getattr(v, "__name__", None),
 )
 def test_the_checker_counts_each_planted_damage(
-    table: str,
-    change: Callable[[pa.Table], pa.Table] | None,
-    counted: dict[str, int],
-    tmp_path: Path,
-    endpoint: str,
-    spark: SparkSession,
+    table: str, change: Callable[[pa.Table], pa.Table] | None, counted: dict[str, int], plain: Play
 ) -> None:
-    played = play.consume_case(PLAIN, tmp_path, endpoint, spark)
     if change:
-        rewrite(played.world.table / table, change)
-    found = played.judge()
+        rewrite(plain.table / table, change)
+    found = plain.judge()
     assert found.counts() == Counter(counted), found.faults
     assert found.records == {"good": 43, "bad": 2}
 
 
-def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(
-    tmp_path: Path, endpoint: str, spark: SparkSession
-) -> None:
-    played = play.consume_case(PLAIN, tmp_path, endpoint, spark)
-    main, aside = played.world.table / "main", played.world.table / "quarantine"
+def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(plain: Play) -> None:
+    main, aside = plain.table / "main", plain.table / "quarantine"
 
     def with_a_bad_one(rows: pa.Table) -> pa.Table:
         bad = {"_partition": ["p:a"], "_offset": [0], "n": [None], "word": ["bad"]}
         return pa.concat_tables([rows, pa.table(bad, schema=rows.schema)])
 
     rewrite(main, with_a_bad_one)
-    assert played.judge().counts() == {"doubled": 1}
+    assert plain.judge().counts() == {"doubled": 1}
     rewrite(aside, without_first)
-    assert played.judge().counts() == {"misplaced": 1}
+    assert plain.judge().counts() == {"misplaced": 1}
 
 
 def test_a_counterexample_is_made_small() -> None:

@@ -201,10 +201,12 @@ class DagsterDev:
         return str(found["partitionBackfillOrError"]["status"])
 
     def read_ticks(self, sensor: str) -> list[dict[str, Any]]:
-        """The sensor's latest ticks, newest first: when each began, its status, and its error as the page shows it."""
+        """The sensor's latest ticks, newest first: when each began and ended (None: it goes on), its status, and its error
+        as the page shows it."""
         found = self.query(
             """query T($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState {
-                 ticks(limit: 5) { timestamp status error { message className stack cause { message } } } } } } }""",
+                 ticks(limit: 5) { timestamp endTimestamp status
+                   error { message className stack cause { message } } } } } } }""",
             s=self._selector(sensorName=sensor),
         )
         return list(found["sensorOrError"]["sensorState"]["ticks"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.face.line import Line, newest
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 CHOSEN = ["c:k1", "c:k3"]  # not neighbours: Dagster makes a run for each stretch
@@ -38,9 +38,9 @@ def backfills(line: Line) -> Backfills:
     for key in ("k1", "k2", "k3"):
         line.land("c", key, 1)
     line.land("b", "all", 1, 2)
-    wait_until(lambda: {"c:k1", "c:k2", "c:k3"} <= set(newest(line, "c", "checkpoints")), 90, pause=1)
-    wait_until(lambda: "b:all" in newest(line, "b", "checkpoints"), 90, pause=1)
-    before, epoch = newest(line, "c", "checkpoints"), read_epoch(line)
+    wait_until(lambda: {"c:k1", "c:k2", "c:k3"} <= set(find_newest(line, "c", "checkpoints")), 90, pause=1)
+    wait_until(lambda: "b:all" in find_newest(line, "b", "checkpoints"), 90, pause=1)
+    before, epoch = find_newest(line, "c", "checkpoints"), read_epoch(line)
     asked = (
         line.dev.backfill(list_assets("c"), CHOSEN),
         line.dev.backfill([["day", "assignment"], *list_assets("b")], None),
@@ -58,7 +58,7 @@ def test_a_backfill_of_any_keys_consumes_what_is_new_and_says_so_of_those_with_n
 ) -> None:
     before = backfills.checkpoints
     assert backfills.chosen == "COMPLETED_SUCCESS"
-    after = newest(line, "c", "checkpoints")
+    after = find_newest(line, "c", "checkpoints")
     assert {k for k in after if after[k]["run"] != before.get(k, {}).get("run")} == set(CHOSEN)
     assert [(k, v) for k, v in line.rows("c") if k in CHOSEN] == [("c:k1", 1), ("c:k3", 1)]
     assert after["c:k1"]["rows"] == before["c:k1"]["rows"] == 1
@@ -68,5 +68,5 @@ def test_materialize_all_in_a_steady_state_ends_green_and_keeps_the_last_numbers
     line: Line, backfills: Backfills
 ) -> None:
     assert backfills.all == "COMPLETED_SUCCESS"
-    assert newest(line, "b", "records")["b:all"]["rows"] == 2
+    assert find_newest(line, "b", "records")["b:all"]["rows"] == 2
     assert read_epoch(line) == backfills.epoch

@@ -10,7 +10,8 @@ import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
-from tests.face.line import Line, newest
+from rota.dagster.sensors import polling
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -32,12 +33,14 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     assert max(day.after.values()) - min(day.after.values()) <= 1
     assert line.epoch("night").after["n1"] >= 1
     seen = wait_until(
-        lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c, 30, pause=0.5
+        lambda: (c := find_newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c,
+        30,
+        pause=0.5,
     )
     assert {p: (seen[p]["offset"], seen[p]["lag"], seen[p]["rows"]) for p in ("a:x", "a:y", "a:z")} == {
         "a:x": (1, 0, 2), "a:y": (1, 0, 1), "a:z": (1, 0, 3),
     }  # fmt: skip
-    owners = newest(line, "a", "ownership")
+    owners = find_newest(line, "a", "ownership")
     assert {o["worker"] for o in owners.values()} <= {"w1", "w2"}
     assert all(o["epoch"] and o["token"] for o in owners.values())
     shown = line.dev.materializations("day", "assignment")[0]
@@ -45,6 +48,32 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     launched = {str(seen[f"a:{key}"]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
+
+
+def test_a_reload_ends_the_ticks_of_the_code_before_it(line: Line) -> None:
+    """The tick of a new pipeline's group went on with the old code for up to its window, and nobody saw the new folder."""
+    young = polling.WINDOW / 2
+    went_on = wait_until(
+        lambda: [
+            tick for tick in line.dev.read_ticks("night__membership")[:1] if not tick["endTimestamp"]
+            and time.time() - tick["timestamp"] < young
+        ],
+        60,
+        pause=1,
+    )  # fmt: skip
+    began = went_on[0]["timestamp"]
+    line.dev.reload()
+    reloaded = time.time()
+    ended = wait_until(
+        lambda: [
+            tick["endTimestamp"] for tick in line.dev.read_ticks("night__membership")
+            if tick["timestamp"] == began and tick["endTimestamp"]
+        ],
+        60,
+        pause=0.5,
+    )  # fmt: skip
+    assert ended[0] - began < polling.WINDOW - 5, "by itself"
+    assert ended[0] - reloaded < 5
 
 
 def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(line: Line) -> None:
@@ -71,7 +100,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     grown = line.epoch_where("night", lambda e: e.epoch > before)
     assert "1 partition had nobody. 1 of " in grown.sentence
     line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=1)
+    wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), 30, pause=1)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:

@@ -18,10 +18,10 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
     """Looks of 15 s: the pause after one, three times as long, began within the window and another look followed it.
     Dagster gives a tick up after 60 s."""
     now = [0.0]
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: pass_time(now, s)))
     for seconds in (0.01, 1.0, 6.0, 9.6, 15.0, 18.0):
         began = now[0]
-        polling.poll(lambda: passed(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
+        polling.poll(lambda: pass_time(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
         assert now[0] - began <= min(polling.WINDOW + polling.PAUSE + seconds, 59.0)
 
 
@@ -76,7 +76,7 @@ def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_nobody_listened
     assert time.monotonic() - began < 5
 
 
-def passed(now: list[float], seconds: float) -> None:
+def pass_time(now: list[float], seconds: float) -> None:
     now[0] += seconds
 
 
@@ -92,7 +92,7 @@ def test_a_tick_waits_only_where_nobody_waits_for_it(
     for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
         monkeypatch.setenv(server, "24")
     now, looks = [0.0], list[int]()
-    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: passed(now, s)))
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: pass_time(now, s)))
 
     def look_inside(left: int) -> bool:
         """A look during which as many ticks begin as may wait, and one more."""

@@ -189,7 +189,7 @@ def test_lags_are_those_of_the_sources_that_can_be_asked_and_of_no_very_large_gr
     assert backlog.read_group_lags(tree, pipelines) == {}
 
 
-def listed(table: str) -> set[str]:
+def list_keys(table: str) -> set[str]:
     """The first column of a table of metadata in docs/protocol.md."""
     rows = PROTOCOL.read_text().split(f"\n| metadata of {table} |")[1].split("\n\n")[0].splitlines()[2:]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
@@ -199,12 +199,12 @@ def test_the_protocol_lists_what_an_epoch_and_a_batch_show() -> None:
     lags, pictured = {"p:k00000": 0}, {"picture": dg.MetadataValue.md("")}
     epoch = set(describe_epoch(publish(2, 3), pictured, lags, {}))
     shown = {re.sub(r" of w\d+$", " of <worker>", re.sub(r" of p:.*$", " of <partition>", key)) for key in epoch}
-    assert listed("`<group>/assignment`") - shown == {"why no more moved", "look again at", "unreadable"}
-    assert shown <= listed("`<group>/assignment`")
+    assert list_keys("`<group>/assignment`") - shown == {"why no more moved", "look again at", "unreadable"}
+    assert shown <= list_keys("`<group>/assignment`")
     batch = CommittedBatch("p:a", 0, 2, 5, 1, 3, 9, 4, 7, 0.5, "r", "c", healed=True)
     seen = BatchSample(("a/1.csv (offset 0)", "a/2.csv (offset 1)"), ({"n": 1},), 50)
     made = {key for one in describe_batch(batch, "w1@1", seen, {"n": "integer"}) for key in one}
-    said = listed("a pipeline's assets")
+    said = list_keys("a pipeline's assets")
     assert said - made == {
         "dagster/table_name", "dagster/uri", "nothing new", "nothing to replay", "replayed",
     }  # fmt: skip

@@ -73,6 +73,16 @@ def open_table(path: Path) -> DeltaTable | None:
         ) from error
 
 
+def stamp_version(path: Path, version: int) -> tuple[int, int, int] | None:
+    """What is another value once the table at `path` has a newer version than this, or another log. None: it has already."""
+    log = path / "_delta_log"
+    try:
+        seen = (log / f"{version:020}.json").stat()
+    except OSError:
+        return None
+    return None if (log / f"{version + 1:020}.json").exists() else (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+
+
 def create_table(path: Path, schema: Schema, configuration: Mapping[str, str | None] | None = None) -> DeltaTable:
     """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
     _opens(path)
