@@ -1,7 +1,7 @@
 """`<pipeline>__backlog`: launches a run for each worker that owns partitions with lag."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from rota.backlog import Work
     from rota.coordination.group_state import GroupState
 
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
@@ -95,20 +96,20 @@ class Looks:
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
             return
+        epoch = self.names.epoch_tags(self.pipeline.group, self.tree.head().record.epoch)
         for work in find_work(self.tree, self.pipeline, open_source(self.pipeline)):
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
-                yield make_run_request(self.pipeline, self.names, work.incarnation, work.worker, tuple(work.lags))
+                yield make_run_request(self.pipeline, self.names, work, epoch)
 
     def _list_live(self) -> frozenset[str]:
         return frozenset(one.incarnation for one in self.tree.live())
 
 
-def make_run_request(
-    pipeline: Pipeline, names: Names, incarnation: str, worker: str, partitions: tuple[str, ...]
-) -> dg.RunRequest:
-    """The launch of one batch for one incarnation; its partitions stand in the config, not in a partition tag."""
-    config = {"incarnation": incarnation, "partitions": list(partitions)}
+def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: Mapping[str, str]) -> dg.RunRequest:
+    """The launch of a run for one incarnation, with the tags of the epoch; its partitions stand in the config, not in a
+    partition tag."""
+    config = {"incarnation": work.incarnation, "partitions": list(work.lags)}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
-        tags={INCARNATION: incarnation, "rota/worker": worker},
+        tags={INCARNATION: work.incarnation, "rota/worker": work.worker, **epoch},
     )
