@@ -153,13 +153,13 @@ def _report(figures: "Figures") -> None:
     view.print_parts(
         view.make_table(
             "Epochs",
-            ["epoch", "at", "before", "after", "moves", "had to", "placed", "what"],
+            ["epoch", "at", "before", "after", "moves", "unavoidable", "placed", "what"],
             [
                 (e.epoch, view.format_time(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
                  e.placements, e.sentence)
                 for e in figures.epochs
             ],
-            right=["epoch", "before", "after", "moves", "had to", "placed"],
+            right=["epoch", "before", "after", "moves", "unavoidable", "placed"],
         ),
         "",
     )  # fmt: skip

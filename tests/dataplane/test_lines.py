@@ -1,5 +1,7 @@
 """A line of JSON that holds more than one value stops its partition: Spark reads the first, and the rest would vanish."""
 
+import random
+
 import pytest
 
 from rota.consume import CommittedBatch, ParkedPartition
@@ -102,6 +104,40 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
     (event,) = replay(world.tree, world.ports, {"p:a": (0, 1)}, "again")
     assert isinstance(event, RefusedReplay)
     assert event.reason.endswith("on a line of its own, then replay p:a")
+
+
+def test_spark_is_asked_only_where_the_bytes_leave_it_in_doubt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scan of the text took half as long as the job."""
+    asked: list[str] = []
+    real = lines.find_joined
+    monkeypatch.setattr(lines, "find_joined", lambda *what: asked.append("") or real(*what))
+    world.give("a")
+    world.rows("a", "0", 2)
+    world.land("a", "1", ['{"n": 2, "more": [{"x": "}{"}, {"x": 2}]}', " {} ", '[{"n": 3}, {"n": 4}]'])
+    (event,) = world.run("a")
+    assert isinstance(event, CommittedBatch)
+    assert (event.rows, len(asked)) == (6, 0)
+    world.land("a", "2", ['{"n": 5},'])
+    (event,) = world.run("a")
+    assert isinstance(event, CommittedBatch)
+    assert (event.rows, len(asked)) == (1, 1)
+
+
+def test_what_spark_finds_is_in_doubt_before(world: World) -> None:
+    """Of random text, by Spark's own parser."""
+    draw, pieces = random.Random(9), (*JOINED, *SINGLE, *ASIDE, *"{}[],: '\"\\", "\t", "//", "\xe9")
+    texts = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
+    joined = found(world, *texts)
+    assert len(joined) > 100
+    assert not [text for text in joined if lines.is_clean(text.encode())]
+
+
+def test_bytes_that_are_believed_in_doubt_lose_the_second_value(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "is_clean", lambda _: True)
+    world.give("a")
+    world.land("a", "0", ['{"n": 0}{"n": 1}'])
+    world.until_idle("a")
+    assert [r["n"] for r in log(world.table / "main").rows()] == [0]
 
 
 def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

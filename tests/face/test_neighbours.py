@@ -64,6 +64,7 @@ class Neighbour(Line):
 def shared(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, starting: SparkServer, installed: Path
 ) -> Iterator[tuple[DagsterDev, dict[str, Neighbour]]]:
+    """Both, with files that landed before they began: each run is a process that imports everything, and costs 5 s."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as another, Postgres() as postgres:
         hosts = {"staging": another.hosts, "production": zookeeper.hosts}
         both = {name: Neighbour(name, tmp_path / name, hosts[name], starting) for name in NAMES}
@@ -72,6 +73,9 @@ def shared(
         environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "20"}
         environ |= {f"{name.upper()}_ZOOKEEPER": hosts[name] for name in NAMES}
         dev = DagsterDev(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
+        both["staging"].land("p", "x", 1, 2)
+        both["production"].land("p", "x", 3)
+        both["production"].land("p", "y", 4, 5)
         for one in both.values():
             one.join("w1", "default")
         try:
@@ -97,9 +101,6 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
 ) -> None:
     dev, both = shared
     staging, production = both["staging"], both["production"]
-    staging.land("p", "x", 1, 2)
-    production.land("p", "x", 3)
-    production.land("p", "y", 4, 5)
     staging.holds("p", {"x": [1, 2]}, 150)
     production.holds("p", {"x": [3], "y": [4, 5]}, 60)
     with dg.DagsterInstance.from_config(str(dev.home)) as instance:

@@ -19,9 +19,9 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.columns import count_rows, find_missing, restore_ids
+from rota.dataplane.columns import count_rows
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files import lines, listing, staging
+from rota.dataplane.files import lines, listing, parquet, staging
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.options import check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
@@ -216,15 +216,16 @@ class FilesSource:
         try:
             files = self.index.files(ranges)
             staging.link_files(stage, self.root, files, ranges)
+            self._check_names(files, ranges)
             if self.corruptible:  # of others, whoever counts their records notices
                 staging.check_seen(spark, stage, files, ranges)
             columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
             reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
             place = staging.escape(stage)
             frame = reader.options(**make_options(self.declared)).load(place)
-            self._check_columns(frame.columns, ranges)
-            self.check_one_a_line(spark, place)
-            yield restore_ids(frame)
+            self._check_columns(json.loads(frame.schema.json()), ranges)
+            self.check_one_a_line(spark, place, self._list_paths(files, ranges))
+            yield frame
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -236,8 +237,7 @@ class FilesSource:
         """See `SparkSource.count_records`: the footers of Parquet say it."""
         if self.declared.format != "parquet":
             return None
-        files = self.index.files(ranges)
-        return count_rows([self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]])
+        return count_rows(self._list_paths(self.index.files(ranges), ranges))
 
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
@@ -260,7 +260,7 @@ class FilesSource:
         if is_multiline(self.declared):
             return
         try:
-            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
                 for line in lines:
                     yield line.rstrip("\r\n")
         except OSError:
@@ -295,6 +295,9 @@ class FilesSource:
         sizes = [file.size for file in files]
         fit = sum(total <= room for total in accumulate(sizes))
         return sizes[: max(fit, 1)]
+
+    def _list_paths(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
+        return [self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]]
 
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
@@ -346,25 +349,30 @@ class FilesSource:
         except OSError:
             return False
 
-    def _check_columns(self, columns: Sequence[str], ranges: Ranges) -> None:
-        """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
-        if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
+    def _check_names(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+        """Raises SourceChanged for a file whose name would make Spark read it as what it is not."""
+        for partition, (start, end) in ranges.items():
+            for file in files[partition][start:end]:
+                if why := staging.explain_misnamed(self.root / file.path):
+                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
+
+    def _check_columns(self, schema: dict[str, Any], ranges: Ranges) -> None:
+        """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
+        for null that the user wants so."""
+        if self.declared.format != "parquet":
             return
-        declared = [name for name in columns if name not in (PARTITION, OFFSET)]
+        schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
+        absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         files = self.index.files(ranges)
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if missing := find_missing(self.root / file.path, declared):
-                    raise SourceChanged(
-                        f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
-                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
-                        partition=partition,
-                    )
+                if why := parquet.explain_misfit(self.root / file.path, schema, absent_is_null):
+                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
 
-    def check_one_a_line(self, spark: "SparkSession", place: str) -> None:
+    def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
-        its first value would be in no table."""
-        if self.declared.format != "json":
+        its first value would be in no table. Spark is asked only where the bytes of a file leave that in doubt."""
+        if self.declared.format != "json" or lines.are_single(paths, self.declared.options):
             return
         from pyspark.sql import functions as F  # noqa: N812
 

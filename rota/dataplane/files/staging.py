@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
+BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
 ENDED = re.compile(rf"/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 
@@ -33,7 +34,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
             for offset, file in enumerate(files[partition][start:end], start):
                 folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
                 folder.mkdir(parents=True)
-                (folder / f"file{_suffix(file.path)}").symlink_to(root / file.path)
+                (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
 
@@ -56,6 +57,19 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
                 )
 
 
+def explain_misnamed(path: Path) -> str:
+    """Why Spark must not open a file that is called `.snappy` or `.lz4`; empty if it may. Under these names it reads what
+    Hadoop alone writes: a length, and then the length of a block, for which it makes room unseen. What another program
+    compressed has any number there, and the whole Spark dies of it."""
+    if find_suffix(path.name).lower() not in BLOCKS:
+        return ""
+    with path.open("rb") as file:
+        head, size = file.read(8), path.stat().st_size
+    if not head or (len(head) == 8 and 8 + int.from_bytes(head[4:], "big") <= size):
+        return ""
+    return f"is not {find_suffix(path.name)[1:]} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
+
+
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
     """The text with `name(partition, offset)` in place of each link; None leaves it."""
     return LINK.sub(lambda link: name(names.partition(link[1]), int(link[2])) or link[0], text)
@@ -66,7 +80,7 @@ def escape(folder: Path) -> str:
     return GLOB.sub(r"\\\g<0>", str(folder))
 
 
-def _suffix(path: str) -> str:
+def find_suffix(path: str) -> str:
     """The last suffix, by which Spark finds the compression."""
     suffix = Path(path).suffix
     return suffix if suffix[1:].isalnum() else ""

@@ -38,7 +38,7 @@ def stage(folder: Path, partition: str, messages: Iterable[tuple[int, bytes]], f
     columns = [
         [text for _, text in texts],
         [is_whole(text) for _, text in texts],
-        [partition] * len(texts),
+        [names.split(partition)] * len(texts),
         [offset for offset, _ in texts],
     ]
     table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, STAGED, strict=True)], schema=STAGED)
@@ -48,7 +48,7 @@ def stage(folder: Path, partition: str, messages: Iterable[tuple[int, bytes]], f
 def read_staged(
     spark: "SparkSession", folder: Path, schema: str, format: Format, options: Mapping[str, str]
 ) -> "DataFrame":
-    """The staged messages as records of the schema, with `_corrupt`, `_partition` and `_offset`."""
+    """The staged messages as records of the schema, with `_corrupt`, `_partition` as `names.split` has it, and `_offset`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     staged = f"{TEXT} string, {WHOLE} boolean, {PARTITION} string, {OFFSET} bigint"

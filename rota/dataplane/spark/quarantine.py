@@ -75,7 +75,7 @@ def set_aside(
         return BadRecords(again, {}, (), refused)
     raw = table / "raw" / attempt
     try:
-        some = parsing.parse(frame.where(frame[PARTITION].isin(*kept))).frame
+        some, _ = parsing.count_records(frame.where(frame[PARTITION].isin(*kept)))
         few = some.where(some[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
         split.write.partitionBy(columns.SPLIT).parquet(str(raw))

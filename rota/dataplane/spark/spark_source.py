@@ -30,7 +30,8 @@ class SparkSource(OwnedSource, Protocol):
         ...
 
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "AbstractContextManager[DataFrame]":
-        """The rows of all ranges in one frame, with `_partition` and `_offset` (and `_corrupt`), while the context lasts."""
+        """The rows of all ranges in one frame while the context lasts: with `_partition`, as `names.split` has it, and
+        `_offset` (and `_corrupt`)."""
         ...
 
     def count_records(self, ranges: Ranges) -> int | None:
