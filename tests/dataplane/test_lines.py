@@ -112,8 +112,8 @@ def test_spark_is_asked_only_where_the_bytes_leave_it_in_doubt(world: World, mon
 def test_what_spark_finds_is_in_doubt_before(world: World) -> None:
     """Of random text, by Spark's own parser."""
     draw, pieces = random.Random(9), (*JOINED, *SINGLE, *ASIDE, *"{}[],: '\"\\", "\t", "//", "\xe9")
-    texts = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
-    joined = found(world, *texts)
+    drawn = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
+    joined = found(world, *drawn)
     assert len(joined) > 100
     assert not [text for text in joined if texts.is_clean(text.encode())]
 
