@@ -99,8 +99,12 @@ class Names:
         return {CONSUME: self._path(pipeline)}
 
     def replay_tags(self, pipeline: str) -> dict[str, str]:
-        """What a run of the replay job carries."""
+        """What a run of the replay job carries: `rota replay` finds the job by it."""
         return {"rota/replay": self._path(pipeline)}
+
+    def purge_tags(self) -> dict[str, str]:
+        """What a run of the purge job carries: `rota purge` finds the job by it."""
+        return {"rota/purge": self._path("rota")}
 
     def _asset_key(self, of: str, kind: str) -> dg.AssetKey:
         return dg.AssetKey([*self.prefix, *ids.asset_key(of, kind)])

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
-from rota.dagster.assets import batch, provenance
+from rota.dagster.assets import batch, metadata, provenance
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
@@ -87,7 +88,7 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
             kinds=set(pipeline.kinds) or {"spark", "deltalake"},
             freshness_policy=pipeline.freshness,
             description=f"The rows in `{place}`. Each materialization is a batch.",
-            metadata={"dagster/uri": place, "dagster/table_name": pipeline.name},
+            metadata={"dagster/uri": place, "dagster/table_name": pipeline.name, **_show_columns(pipeline, place)},
             **shown,
         ),
         dg.AssetSpec(
@@ -98,6 +99,18 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
             **shown,
         ),
     ]
+
+
+def _show_columns(pipeline: Pipeline, place: str) -> dict[str, Any]:
+    """The columns of the table at `place`, for the asset itself: the page shows them where the newest materialization does
+    not tell them, of most batches and of a replay. None where there is no table yet, or it cannot be read."""
+    if not Path(place).is_dir():  # what reads tables takes a while to import
+        return {}
+    from rota.registry import open_tables
+    from rota.samples import read_columns
+
+    columns = read_columns(open_tables(pipeline, pipeline.group).main)
+    return {"dagster/column_schema": metadata.make_schema(columns)} if columns else {}
 
 
 def _fill_in(path: str) -> str:

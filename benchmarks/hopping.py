@@ -1,26 +1,40 @@
 """The lease race's warning, and its cure: how many partitions change owner where nothing changes but that workers are late.
 
-"It doesn't work in practice", its author says: loaded nodes answer late, and partitions hop. Lateness is the time that
-passes, beyond the shipped pause, until a worker looks again: 0, or exponential with a mean.
+"It doesn't work in practice", its author says: loaded nodes answer late, and partitions hop. An answer of a worker is late
+twice: the worker hears of the challenge late, and it looks late when its answer is due. Each time that is exponential, with
+half of the lateness as its mean, and comes on top of the shipped pause.
 
 What counts is lateness beside the delay d by which a worker waits for each partition that it holds. Here d and the lease
 time are five times the defaults: the shipped pause of a quarter of a second to one is lateness too, too much for 0.2 s.
+An answer takes ten delays. With a lease time of 300 delays, as published, three challenges are open at once in the mean, and
+each is answered by the counts from before the others were decided. With one of 3,000 that is rare.
+
+All worlds start in balance, by announced counts. In the world `together` one worker more is there, nobody is late, and all
+partitions are challenged at one moment.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 from benchmarks.tally import Change, arrange
-from benchmarks.virtual import Case, Stretch, make_world
+from benchmarks.virtual import WORKERS, Case, Stretch, make_world
+from rota.core.protocols import race
+from rota.sim.world import Happening
 
-LATENESS = (0.0, 1.0, 2.5, 5.0, 15.0)  # seconds in the mean
+LATENESS = (0.0, 1.0, 2.5, 5.0, 15.0)  # of an answer, in the mean and in delays
 DELAY = 1.0  # the current-leases-held delay d, in seconds
-LEASE = 300.0
-GRABBED = 5 / 6  # of a lease time a won grab stays: so a partition is raced for about once in each
+LEASE, LONG_LEASE = 300.0, 3_000.0
+SPANS = {"min_grab": 5.0, "delay": DELAY}
+BEGIN = 30.0  # seconds until the group is balanced, and the race begins
 RACES = ("fastest", "announced")
+LONG = "fastest, long leases"
 PERIODS = 2  # lease times that are measured
+ROUNDS = 200  # lease times that are computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,46 +45,84 @@ class Hops:
     decide: str
     lateness: float
     share: float
-    jumps: tuple[tuple[float, int], ...]
+    jumps: tuple[tuple[float, int], ...] = ()
+    together: bool = False
 
 
-def make_case(decide: str, lease: float = LEASE) -> Case:
+def make_options(decide: str, lease: float) -> Mapping[str, object]:
     """The race, decided so."""
-    options = {"decide": decide, "lease": lease, "min_grab": GRABBED * lease, "delay": DELAY}
-    return Case(f"race, {decide}", "race", options)
+    return {"decide": decide, "lease": lease, **SPANS}
+
+
+def find_one_moment(_: str, lease: float, after: float) -> float:
+    """Stands for `race.find_turn` where all partitions are challenged at one moment."""
+    return (after // lease + 1) * lease
 
 
 def play(
     decide: str,
-    lateness: float,
+    lateness: float = 0.0,
     partitions: int = 100,
-    workers: int = 10,
+    workers: int = WORKERS,
     lease: float = LEASE,
     periods: int = PERIODS,
+    *,
+    together: bool = False,
 ) -> Hops:
-    """Workers that hold their share, and are late from half a lease time before what is measured: in virtual time."""
-    case, start = make_case(decide, lease), 1.5 * lease
-    world = make_world(case.name, partitions, (), start + periods * lease, workers)
-    sim = Stretch(world, case)
+    """The race begins, and workers are late from then on; a lease time later, `LEASE` at most, what is measured begins."""
+    start = BEGIN + min(lease, LEASE)
+    joins = (Happening(BEGIN + 1, "join", f"w{workers + 1:02}"),) if together else ()
+    world = make_world(f"race, {decide}", partitions, joins, start + periods * lease, workers)
+    sim = Stretch(world, Case(world.name, "race", make_options("announced", lease)))
 
-    def be_late() -> None:
-        sim.lateness = lateness
+    def begin() -> None:
+        sim.lateness = lateness * DELAY / 2
+        sim.options = make_options(decide, lease)
+        sim.reader.found(options=sim.options)
 
-    sim.marks = {lease: be_late}
-    sim.run()
-    return count_hops(decide, lateness, sim.tally.changes, [p.id for p in world.partitions], start, periods, lease)
+    sim.marks = {BEGIN: begin}
+    with patch.object(race, "find_turn", find_one_moment if together else race.find_turn):
+        sim.run()
+    share, jumps = count_hops(sim.tally.changes, [p.id for p in world.partitions], start, periods, lease)
+    return Hops(decide, lateness, share, jumps, together)
+
+
+def play_all() -> list[Hops]:
+    """Every world of the table; where nobody is late, long leases show nothing more."""
+    found = [play(decide, late) for decide in RACES for late in LATENESS]
+    found += [play(decide, together=True) for decide in RACES]
+    return found + [replace(play("fastest", late, lease=LONG_LEASE), decide=LONG) for late in LATENESS[1:]]
+
+
+@cache
+def compute_share(lateness: float, partitions: int = 100, workers: int = WORKERS, *, together: bool = False) -> float:
+    """The share of partitions that change owner in a lease time by the published rule alone: a challenge of each, the next
+    when the last is decided, each answer late by an exponential time. `together`: all answered by the same counts."""
+    rng, moves = random.Random(1), 0
+    owners = [n % workers for n in range(partitions)]
+    team = workers + together
+    counts = [owners.count(worker) for worker in range(team)]
+    for _ in range(ROUNDS):
+        known = tuple(counts)
+        for partition in rng.sample(range(partitions), partitions):
+            owner, held = owners[partition], known if together else counts
+            answers = [(held[w] - 1 if w == owner else held[w] + 0.5) + _draw(rng, lateness) for w in range(team)]
+            winner = answers.index(min(answers))
+            moves += winner != owner
+            owners[partition] = winner
+            counts[owner] -= 1
+            counts[winner] += 1
+    return moves / ROUNDS / partitions
+
+
+def _draw(rng: random.Random, mean: float) -> float:
+    return rng.expovariate(1 / mean) if mean else 0.01 * rng.random()
 
 
 def count_hops(
-    decide: str,
-    lateness: float,
-    changes: Sequence[Change],
-    partitions: Collection[str],
-    start: float,
-    periods: int,
-    lease: float = LEASE,
-) -> Hops:
-    """Compares the last owners before and after each lease time from `start` on."""
+    changes: Sequence[Change], partitions: Collection[str], start: float, periods: int, lease: float = LEASE
+) -> tuple[float, tuple[tuple[float, int], ...]]:
+    """Compares the last owners before and after each lease time from `start` on: the share and the jumps of `Hops`."""
     ends = [start + n * lease for n in range(periods + 1)]
     owners: dict[str, str] = {}
     seen: list[dict[str, str]] = []
@@ -85,23 +137,24 @@ def count_hops(
         owners[change.partition] = change.worker
     seen += [dict(owners)] * (periods + 1 - len(seen))
     moved = sum(before.get(p) != after.get(p) for before, after in pairwise(seen) for p in partitions)
-    return Hops(decide, lateness, moved / periods / len(partitions), tuple(jumps))
+    return moved / periods / len(partitions), tuple(jumps)
 
 
 def format_hops(virtual: Sequence[Hops], real: Sequence[Hops]) -> str:
-    """A row a lateness, a column a way of deciding."""
-    columns = [(decide, virtual, decide) for decide in RACES]
-    columns += [(f"{decide}, real server", real, decide) for decide in RACES] if real else []
+    """A row a lateness, and one for challenges at one moment; what is computed, then a column a way of deciding."""
+    columns = [(LONG, virtual), *((decide, virtual) for decide in RACES), *((decide, real) for decide in RACES if real)]
+    heads = [decide + ", real server" * (found is real) for decide, found in columns]
     lines = [
-        "| mean lateness / d | " + " | ".join(head for head, _, _ in columns) + " |",
-        "|---:|" + "---:|" * len(columns),
+        "| mean lateness of an answer / d | by the rule alone | " + " | ".join(heads) + " |",
+        "|---:|---:|" + "---:|" * len(heads),
     ]
-    for lateness in sorted({one.lateness for one in virtual}):
-        cells = [
-            next((f"{100 * one.share:.0f} %" for one in found if (one.lateness, one.decide) == (lateness, decide)), "")
-            for _, found, decide in columns
-        ]
-        lines.append(f"| {lateness / DELAY:g} | " + " | ".join(cells) + " |")
+    for together, lateness in sorted({(one.together, one.lateness) for one in virtual}):
+        shares: list[float | None] = [compute_share(lateness, together=together)]
+        for decide, found in columns:
+            here = {one.decide: one.share for one in found if (one.together, one.lateness) == (together, lateness)}
+            shares.append(here.get(decide))
+        cells = ["" if share is None else f"{100 * share:.0f} %" for share in shares]
+        lines.append(f"| {lateness:g}{', all challenged at once' * together} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -118,36 +171,40 @@ def draw(virtual: Sequence[Hops], real: Sequence[Hops], path: Path, lateness: fl
 
     plt.rcParams.update({"font.size": 9, "axes.edgecolor": "#999999"})
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
+    points = sorted({h.lateness for h in virtual if not h.together})
+    left.plot(
+        points, [100 * compute_share(x) for x in points], "--", color="#999999", lw=1.2, label="by the rule alone"
+    )
     for decide in RACES:
-        colour, mine = COLOURS[decide], sorted((h for h in virtual if h.decide == decide), key=lambda h: h.lateness)
+        colour = COLOURS[decide]
+        mine = sorted((h for h in virtual if h.decide == decide and not h.together), key=lambda h: h.lateness)
         shares = [100 * h.share for h in mine]
-        left.plot([h.lateness / DELAY for h in mine], shares, "o-", color=colour, label=NAMES[decide], lw=2, ms=5)
+        left.plot([h.lateness for h in mine], shares, "o-", color=colour, label=NAMES[decide], lw=2, ms=5)
         measured = [h for h in real if h.decide == decide]
-        label = f"{decide}, on a real ZooKeeper"
         if measured:
-            points = [h.lateness / DELAY for h in measured], [100 * h.share for h in measured]
-            left.plot(*points, "D", color=colour, mfc="none", ms=9, ls="", label=label)
-        shown = next((h.jumps for h in mine if h.lateness == lateness), ())
-        end = PERIODS * LEASE
-        times, counts = [t for t, _ in shown] + [end], [n for _, n in shown] + [shown[-1][1] if shown else 0]
-        right.step([t / 60 for t in times], counts, where="post", color=colour, lw=2, label=NAMES[decide])
-    left.set(
-        xlabel="mean lateness of a worker, in delays d",
-        ylim=(-3, 100),
-        title="partitions that change owner in a lease time, %",
-    )
-    right.set(
-        xlabel="minutes in which nothing changes", title=f"changes of owner so far, workers {lateness / DELAY:g} d late"
-    )
-    left.legend(frameon=False)
+            left.plot(
+                [h.lateness for h in measured], [100 * h.share for h in measured], "D", color=colour, mfc="none", ms=9,
+                ls="", label="the same on a real ZooKeeper",
+            )  # fmt: skip
+        shown = next((h.jumps for h in mine if h.lateness == lateness), ()) or ((0.0, 0),)
+        times, counts = [t for t, _ in shown] + [PERIODS * LEASE], [n for _, n in shown] + [shown[-1][1]]
+        right.step([t / 60 for t in times], counts, where="post", color=colour, lw=2)
+        right.annotate(
+            f"{decide}: {counts[-1]}", (times[-1] / 60, counts[-1]), (-2, 6), textcoords="offset points", color=colour,
+            ha="right", fontweight="bold",
+        )  # fmt: skip
+    left.set(xlabel="mean lateness of an answer, in delays d", ylim=(-3, 105))
+    left.set_title("partitions that change owner in a lease time, %")
+    right.set(xlabel="minutes in which nothing changes")
+    right.set_title(f"changes of owner so far, answers {lateness:g} d late")
+    left.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.4))
     for axes in (left, right):
         axes.grid(True, color="#e6e6e6", lw=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.title.set(fontsize=9.5, fontweight="bold")
-        axes.title.set_ha("left")
-        axes.title.set_x(0.0)
-    title = "The lease race, 100 partitions over 10 workers: late answers make partitions hop"
+        axes.title.set(fontsize=9.5, fontweight="bold", ha="left", x=0.0)
+    right.margins(y=0.1)
+    title = "The lease race, 100 partitions over 10 workers, nothing changes: late answers make partitions hop"
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     figure.tight_layout()
     figure.savefig(path, dpi=150)

@@ -5,6 +5,7 @@ In virtual time, with Azure's ownership manager in its own, and on a real ZooKee
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,7 +26,8 @@ CASES = (
     Case("ordinal, published", "ordinal", {}),
     Case("ordinal, sticky", "ordinal", {"slices": "sticky"}),
 )
-LONG = ("claim, published", "race, fastest")  # measured at 100 partitions only
+HEAVY = ("race, fastest",)  # measured at 100 partitions only
+SLOW = ("claim, published",)  # as well on the real server
 SIZES = (100, 1_000)
 PHASE = ("s", "moves", "unowned")
 COLUMNS = (
@@ -40,19 +42,20 @@ LEGEND = (
     "that look a second late in the mean. reads, writes: nodes that one worker reads and writes in a minute in which "
     "nothing changes, and in the minute after the join."
 )
-REAL_COLUMNS = (*COLUMNS[:9], "claims of what another held", *COLUMNS[-2:])
 REAL_LEGEND = (
-    f"A session ends after {real.SESSION:g} s. reads, writes: of one worker a minute, from the join until nothing changed "
+    f"A session ends after {real.SESSION:g} s. doubly: claims of what a living worker had not let go; without any, no "
+    f"partition had two owners for any time. an hour: from {real.STILL:g} s each in which nothing changes, all groups side "
+    f"by side. reads, writes: of one worker a minute, in the idle {real.STILL:g} s, and from the join until nothing changed "
     f"for {real.CALM:g} s, or longer where a round or a grab lasts longer."
 )
 
 
 def play(sizes: Sequence[int]) -> Iterator[Row]:
-    """Every protocol at every size in virtual time, but those of `LONG` above 100 partitions; then Azure's."""
+    """Every protocol at every size in virtual time, but those of `HEAVY` above 100 partitions; then Azure's."""
     azure = install_python_peer("azure-eventhub", "azure_ownership.py")
     for partitions in sizes:
         for case in CASES:
-            if partitions <= 100 or case.name not in LONG:
+            if partitions <= 100 or case.name not in HEAVY:
                 yield virtual.measure(case, partitions)
         for strategy in ("balanced", "greedy"):
             found = [time_azure(azure, partitions, WORKERS, event, strategy) for event in ("fresh", "add1", "sub1")]
@@ -74,24 +77,14 @@ def play(sizes: Sequence[int]) -> Iterator[Row]:
             )
 
 
-def format_rows(rows: Sequence[Row]) -> str:
-    """The table in virtual time, and what it means."""
+def format_rows(rows: Sequence[Row], legend: str = LEGEND) -> str:
+    """The table, and what it means."""
     cells = [
         [*_format_start(row), f"{row.doubly:,.0f}", _format_rate(row.idle), _format_rate(row.late), *_format_asked(row)]
         for row in rows
     ]
-    return _format(COLUMNS, cells, LEGEND)
-
-
-def format_real(rows: Sequence[Row]) -> str:
-    """The table of the real server, and what it means."""
-    cells = [[*_format_start(row), f"{row.doubly:,.0f}", *_format_asked(row)] for row in rows]
-    return _format(REAL_COLUMNS, cells, REAL_LEGEND)
-
-
-def _format(columns: Sequence[str], rows: Sequence[Sequence[str]], legend: str) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows), "", legend])
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells), "", legend])
 
 
 def _format_start(row: Row) -> list[str]:
@@ -113,16 +106,18 @@ def _format_asked(row: Row) -> list[str]:
 
 def measure_real(sizes: Sequence[int]) -> Iterator[Row]:
     """The same on a real ZooKeeper; one round of the published claims takes a second there."""
+    long = HEAVY + SLOW
+    played = [(case, size) for size in sizes for case in CASES if size <= 100 or case.name not in long]
     with real.serve() as hosts:
-        for partitions in sizes:
-            for case in CASES:
-                if partitions <= 100 or case.name not in LONG:
-                    yield real.measure(hosts, case, partitions)
+        quiet = real.watch_quiet(hosts, played)
+        for case, partitions in played:
+            row, here = real.measure(hosts, case, partitions), quiet[case.name, partitions]
+            yield replace(row, idle=here.idle, late=here.late, asked=(here.reads, here.writes, *row.asked))
 
 
 def measure_race(write: Path | None) -> str:
     """The table of the race's hopping; the picture of it stands beside the page."""
-    virtual_hops = [hopping.play(decide, late) for decide in hopping.RACES for late in hopping.LATENESS]
+    virtual_hops = hopping.play_all()
     with real.serve() as hosts:
         real_hops = list(real.race(hosts))
     if write is not None:
@@ -144,7 +139,7 @@ def main(parts: tuple[str, ...], sizes: tuple[int, ...], write: Path | None) -> 
         if part == "race":
             text = measure_race(write)
         elif part == "real":
-            text = format_real([_tell(row) for row in measure_real(sizes)])
+            text = format_rows([_tell(row) for row in measure_real(sizes)], REAL_LEGEND)
         else:
             text = format_rows([_tell(row) for row in play(sizes)])
         click.echo(f"{text}\n")

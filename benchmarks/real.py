@@ -1,5 +1,8 @@
 """The protocols on a real ZooKeeper and by the wall clock: the shipped agents, a thread and a session each, in one process.
 
+Law: what is measured of a happening is measured of one group alone. Where nothing happens all groups are side by side, each
+on its own znodes, for a minute, and for another one in which workers are late.
+
 A worker dies by its connection being cut while its thread ends: nobody closes its session, and ZooKeeper ends that
 `SESSION` seconds later. What this is not: processes and machines of their own, runs, and Dagster, which launches one for
 each decision of `assigned`; here a thread decides, once a second.
@@ -9,19 +12,21 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import product
 from types import TracebackType
 from typing import Self
 
-from benchmarks.hopping import LEASE, RACES, Hops, count_hops, make_case
+from benchmarks.hopping import DELAY, LEASE, RACES, Hops, count_hops, make_options
 from benchmarks.port import Port
 from benchmarks.tally import Tally, count_taken, judge
-from benchmarks.virtual import DIES, JOINS, WORKERS, Case, Row
+from benchmarks.virtual import DIES, JOINS, LATE, WORKERS, Case, Row
 from rota.agent import Agent
 from rota.cli.worker import LATER, SOON
 from rota.coordination.alone import found_own_records
+from rota.coordination.bell import Bell
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -34,17 +39,16 @@ from rota.rebalance import rebalance
 from rota.sim.worlds import make_partitions, make_team
 
 SESSION = 6.0  # seconds
+LONG_SESSION = 30.0  # where nobody dies
 CALM = 2.0  # seconds without a change, after which a happening is answered
-LONG_CALM = {
-    "claim, published": 3.0,
-    "race, announced": 6.0,
-    "race, fastest": 6.0,
-}  # longer than a round, or a grab, lasts
+LONG_CALM = {"claim, published": 3.0, "race, announced": 6.0}  # longer than a round, or a grab, lasts
 PATIENCE = 60.0  # seconds
-SCALE = 10.0  # lease times are so much shorter in the race; its delay is not
+HOPS = {"race, fastest": 25.0}  # seconds that one is looked at which never comes to rest: longer than its lease time
+STILL = 60.0  # seconds in which nothing happens: idle, and once more with late workers
+SCALE = 5.0  # lease times are so much shorter in the race; its delay is not
 HURRIED: dict[str, dict[str, object]] = {
     "claim, published": {"steal": "published", "interval": 1.0},
-    "race, fastest": {"decide": "fastest", "lease": 10.0, "delay": 0.5},
+    "race, fastest": {"decide": "fastest", "lease": 20.0},
 }
 
 
@@ -61,42 +65,30 @@ class Hand(threading.Thread):
             max_shutdown=120.0, session_timeout=self.store.negotiated,
         )  # fmt: skip
         self.lateness, self.rng = 0.0, random.Random(worker)
-        self.ended, self.wake = threading.Event(), threading.Event()
-        self._watching = False
+        self.ended, self.bell = threading.Event(), Bell()
 
     def run(self) -> None:
         """Looks until it is ended, as the process of a worker does."""
         while not self.ended.is_set():
+            if not self.lateness:
+                with suppress(CoordinationError):
+                    self.bell.listen(self.store, self.agent.paths.assign(self.name))
             for _ in self.agent.cycle():
                 if self.ended.is_set():
                     return
-            self._watch()
             late = self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0
-            self.wake.wait(self.agent.find_pause(SOON, LATER) + late)
-            self.wake.clear()
-
-    def _watch(self) -> None:
-        if not self._watching and not self.lateness:
-            try:
-                self.store.watch(self.agent.paths.assign(self.name), self._wake_up)
-            except CoordinationError:
-                return
-            self._watching = True
-
-    def _wake_up(self) -> None:
-        self._watching = False
-        self.wake.set()
+            self.bell.wait(self.agent.find_pause(SOON, LATER) + late)
 
     def die(self) -> None:
         """No further step, and no goodbye."""
         self.ended.set()
-        self.wake.set()
+        self.bell.ring()
         self.port.cut()
 
     def close(self) -> None:
         """Ends it in order."""
         self.ended.set()
-        self.wake.set()
+        self.bell.ring()
         self.join(5)
         self.store.close()
         self.port.cut()
@@ -106,6 +98,7 @@ class RealGroup:
     """A group of workers on a server, and what is measured of them."""
 
     def __init__(self, hosts: str, case: Case, partitions: int, session: float) -> None:
+        case = Case(case.name, case.protocol, HURRIED.get(case.name, case.options))
         self.hosts, self.case, self.session = hosts, case, session
         self.name = f"{case.name.replace(', ', '-')}-{partitions}-{time.monotonic_ns()}"
         self.tally = Tally(time.monotonic, counting=False)
@@ -161,8 +154,14 @@ class RealGroup:
         owners = {p: change.worker for p, change in tuple(self.tally.newest.items())}
         return {p: worker for p, worker in owners.items() if worker and worker not in self.dead}
 
+    def be_late(self, seconds: float) -> None:
+        """Every worker looks so much later in the mean."""
+        for hand in self.hands.values():
+            hand.lateness = seconds
+
     def settle(self, since: float) -> float:
-        """Waits until every partition has a living owner and nothing changed for a while; returns when it did."""
+        """Waits until every partition has a living owner and nothing changed for a while; returns when it did. One that
+        hops is given its time."""
         calm = LONG_CALM.get(self.case.name, CALM)
         self.wait_until(
             lambda: (
@@ -174,7 +173,7 @@ class RealGroup:
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Looks until it is so, `PATIENCE` seconds at most."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + HOPS.get(self.case.name, PATIENCE)
         while not done() and time.monotonic() < until:
             time.sleep(0.05)
 
@@ -188,7 +187,6 @@ def serve() -> Iterator[str]:
 
 def measure(hosts: str, case: Case, partitions: int) -> Row:
     """Ten workers fill, one joins, one dies."""
-    case = Case(case.name, case.protocol, HURRIED.get(case.name, case.options))
     with RealGroup(hosts, case, partitions, SESSION) as group:
         began = group.start(*(one.id for one in make_team(WORKERS)))
         group.control()
@@ -218,23 +216,68 @@ def measure(hosts: str, case: Case, partitions: int) -> Row:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What one group does where nothing happens: moves an hour, idle and with late workers, and what one worker reads and
+    writes in an idle minute."""
+
+    idle: float
+    late: float
+    reads: float
+    writes: float
+
+
+def watch_quiet(hosts: str, cases: Collection[tuple[Case, int]]) -> dict[tuple[str, int], Quiet]:
+    """All of them side by side, filled, for twice `STILL` seconds; by the name and the number of partitions."""
+    with ExitStack() as stack:
+        groups: list[RealGroup] = []
+        for case, partitions in cases:
+            groups.append(stack.enter_context(RealGroup(hosts, case, partitions, LONG_SESSION)))
+            groups[-1].start(*(one.id for one in make_team(WORKERS)))
+            groups[-1].control()
+        for group in groups:
+            group.settle(time.monotonic())
+        return {(group.case.name, len(group.ids)): found for group, found in _watch_each(groups)}
+
+
+def _watch_each(groups: Sequence[RealGroup]) -> Iterator[tuple[RealGroup, Quiet]]:
+    minutes = STILL / 60 * WORKERS
+    began = time.monotonic()
+    for group in groups:
+        group.tally.counting = True
+    time.sleep(STILL)
+    for group in groups:
+        group.tally.counting = False
+        group.be_late(LATE)
+    between = time.monotonic()
+    time.sleep(STILL)
+    ended = time.monotonic()
+    for group in groups:
+        tally = group.tally
+        idle, late = (
+            judge(tally.changes, group.ids, start, stop).moves * 3600 / (stop - start)
+            for start, stop in ((began, between), (between, ended))
+        )
+        yield group, Quiet(idle, late, tally.reads / minutes, tally.writes / minutes)
+
+
 def race(hosts: str, lateness: Sequence[float] = (0.0, 5.0), partitions: int = 100, periods: int = 2) -> list[Hops]:
     """The race both ways and at each lateness, side by side, in lease times that are `SCALE` shorter."""
     lease = LEASE / SCALE
     with ExitStack() as stack:
         groups: dict[tuple[str, float], RealGroup] = {}
         for decide, late in product(RACES, lateness):
-            case = make_case(decide, lease)
-            group = groups[decide, late] = stack.enter_context(RealGroup(hosts, case, partitions, session=30.0))
+            case = Case(f"race, {decide}, {late:g}", "race", make_options("announced", lease))
+            group = groups[decide, late] = stack.enter_context(RealGroup(hosts, case, partitions, LONG_SESSION))
             group.start(*(one.id for one in make_team(WORKERS)))
         for group in groups.values():
-            group.wait_until(lambda group=group: len(group.find_owners()) == partitions)  # type: ignore[misc]
-        for (_, late), group in groups.items():
-            for hand in group.hands.values():
-                hand.lateness = late
+            group.settle(time.monotonic())
+        for (decide, late), group in groups.items():
+            group.tree.found(options=make_options(decide, lease))
+            group.be_late(late * DELAY / 2)
         start = time.monotonic() + lease / 2
         time.sleep(max(0.0, start + periods * lease - time.monotonic()))
         return [
-            count_hops(decide, late, group.tally.changes, group.ids, start, periods, lease)
+            Hops(decide, late, *count_hops(group.tally.changes, group.ids, start, periods, lease))
             for (decide, late), group in groups.items()
         ]

@@ -117,8 +117,7 @@ def make_world(name: str, partitions: int, happenings: tuple[Happening, ...], en
 def measure(case: Case, partitions: int) -> Row:
     """Ten workers fill, nothing happens, nothing happens while they are late, one joins, one is killed."""
     each = partitions / WORKERS
-    filled = ROUND * (each + 3) if case.in_rounds else CALM
-    answer = CALM + (ROUND * (each / WORKERS + 4) * 1.5 if case.in_rounds else 0.0)
+    filled = answer = CALM + (ROUND * (each + 3) if case.in_rounds else 0.0)
     late = filled + STILL
     join = late + STILL + MINUTE
     kill = join + answer

@@ -76,13 +76,42 @@ def measure_lags(
 def find_work(
     tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
 ) -> tuple[Work, ...]:
-    """What each live incarnation, or the one that is named, could consume now: the partitions that it may work on and that
-    lag. An incarnation with nothing to do is left out.
+    """What each live incarnation, or the one that is named, could consume now: see `measure_work`."""
+    asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
+    return measure_work(read_facts(tree, asked, incarnation), source, incarnation)
+
+
+@dataclass(slots=True)
+class WorkWatcher:
+    """Looks for the work of a pipeline again and again. Law: it finds what `find_work` would. Of ZooKeeper it reads again
+    what may have changed: nothing, while the store's stamp is the same."""
+
+    tree: GroupReader
+    pipeline: Pipeline
+    live: frozenset[str] = frozenset()  # the incarnations at the last look; nobody where there is no such group
+    _stamp: tuple[int, int] | None = None
+    _facts: Facts | None = None
+
+    def look(self) -> None:
+        """Reads who is live, and forgets the rest, if anything changed in ZooKeeper. Raises Unavailable."""
+        if (stamp := self.tree.store.stamp()) != self._stamp:
+            self._stamp = self._facts = None  # also where the next line raises
+            self.live = frozenset(one.incarnation for one in self.tree.live())
+            self._stamp = stamp  # of before it was read: what changed meanwhile is read again
+
+    def find_work(self) -> tuple[Work, ...]:
+        """What each live incarnation could consume now. The source is asked each time. Raises Unavailable."""
+        if self._facts is None or self._facts.parked:  # a parked partition's time comes without a change
+            self._facts = read_facts(self.tree, _list_known(self.tree, self.pipeline))
+        return measure_work(self._facts, open_source(self.pipeline))
+
+
+def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
+    """The partitions that each incarnation, or the one that is named, may work on and that lag. An incarnation with nothing
+    to do is left out.
 
     A source that cannot be read counts as behind by one, and so does a partition that was parked until now: the run that
     looks says why it waits, or that it no longer does."""
-    asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
-    facts = read_facts(tree, asked, incarnation)
     owners = judge(facts, incarnation).owners
     seen = measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}

@@ -49,7 +49,7 @@ class Chooser:
     def _begin(self) -> None:
         self._memory: Mapping[str, Any] = {}
         self._last: Decision | None = None
-        self._seen: Observation | None = None
+        self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # and the options
         self._key: object = None  # what the last look was taken for
         self._at = self._changed = float("-inf")  # when the others were read last, and seen to have changed
         self._note = ""
@@ -136,12 +136,13 @@ class Chooser:
     def _decide_once(self, seen: Observation, meta: Meta) -> Decision:
         """What the protocol says; the same as before where it would see the same."""
         assert self._decide is not None
-        if seen == self._seen and self._last is not None and (self._last.due is None or self._at < self._last.due):
-            return self._last
-        if seen != self._seen:
-            self._changed = self._at
-        self._seen = seen
         options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
+        same = (seen, options) == self._seen
+        if same and self._last is not None and (self._last.due is None or self._at < self._last.due):
+            return self._last
+        if not same:
+            self._changed = self._at
+        self._seen = seen, options
         decision = self._decide(replace(seen, now=self._at, draw=self.draw()), options, self._memory)
         self._last, self._memory = decision, decision.memory
         if decision.note:

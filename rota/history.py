@@ -7,7 +7,7 @@ partition over time, coloured by owner, a tick for each commit, a red cross for 
 worker that joined, left or was killed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -34,16 +34,19 @@ STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 4
 
 @dataclass(frozen=True, slots=True)
 class HistoryMove:
-    """A partition that changed its owner in an epoch. `from_worker` None: it had none. `to_worker` None: it has none now."""
+    """A partition that changed its owner in an epoch. `from_worker` None: it had none. `to_worker` None: it has none now.
+    `at`: when the target gave it away, or it was claimed, where workers decide alone; in seconds since 1970."""
 
     partition: str
     from_worker: str | None
     to_worker: str | None
     reason: str
+    at: float
 
-    def to_dict(self) -> dict[str, str | None]:
+    def to_dict(self) -> dict[str, str | float | None]:
         """The move as JSON values; see docs/protocol.md."""
-        return {"partition": self.partition, "from": self.from_worker, "to": self.to_worker, "reason": self.reason}
+        who = {"from": self.from_worker, "to": self.to_worker}
+        return {"partition": self.partition, **who, "reason": self.reason, "at": self.at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,13 @@ class Story:
     def since(self) -> float:
         """When the first event happened."""
         times = [e.at for e in self.epochs] + [t.at for t in (*self.commits, *self.refused)]
+        times += [move.at for e in self.epochs for move in e.moves]
         return min([*times, *(m.at for m in self.moments)], default=self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which the target gave a partition to `owner`; None: to nobody."""
+    """A time in which a partition was `owner`'s, by its target or its claim; None: nobody's."""
 
     partition: str
     owner: str | None
@@ -130,16 +134,10 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
     )
 
 
-def read_story_with_commits(tree: "GroupReader") -> Story:
-    """Reads the story with the commits of every pipeline whose table can be read here. Raises CoordinationError."""
-    from rota.catalog import load
-    from rota.settings import Settings
-
+def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]") -> Story:
+    """Reads the story with the commits of these pipelines, of each whose table can be read here. Raises
+    CoordinationError."""
     meta, commits = tree.meta().id, []
-    try:
-        pipelines = load(Settings.from_environment().pipelines).of_group(tree.group)
-    except RotaError:
-        pipelines = ()
     for pipeline in pipelines:
         with suppress(RotaError):
             commits += read_commits(pipeline, tree.group, meta)
@@ -167,7 +165,9 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
 
 
 def _convert_epoch(record: "Epoch") -> EpochSeen:
-    moves = tuple(HistoryMove(m.partition, m.from_worker, m.to_worker, m.reason) for m in record.moves)
+    moves = tuple(
+        HistoryMove(m.partition, m.from_worker, m.to_worker, m.reason, record.find_time(m)) for m in record.moves
+    )
     return EpochSeen(
         record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
         record.before, record.after, record.measures,
@@ -175,14 +175,18 @@ def _convert_epoch(record: "Epoch") -> EpochSeen:
 
 
 def _find_moments(epoch: EpochSeen) -> Iterable[Moment]:
-    """The workers that joined, left or were drained, as this epoch saw them."""
+    """The workers that joined, left or were drained, as this epoch saw them: at the latest when the first move followed."""
+
+    def find_first(follows: Callable[[HistoryMove], bool]) -> float:
+        return min((move.at for move in epoch.moves if follows(move)), default=epoch.at)
+
     if epoch.joined:
-        yield Moment(epoch.at, f"{', '.join(epoch.joined)} joined")
+        yield Moment(find_first(lambda m: m.to_worker in epoch.joined), f"{', '.join(epoch.joined)} joined")
     for worker in epoch.left:
-        yield Moment(epoch.at, f"{worker} left", worker)
+        yield Moment(find_first(lambda m, w=worker: m.from_worker == w), f"{worker} left", worker)  # type: ignore[misc]
     for worker, count in epoch.before.items():
         if count and not epoch.after.get(worker) and worker not in epoch.left:
-            yield Moment(epoch.at, f"{worker} drained")
+            yield Moment(find_first(lambda m, w=worker: m.from_worker == w), f"{worker} drained")  # type: ignore[misc]
 
 
 def list_moves(story: Story) -> "pd.DataFrame":
@@ -191,7 +195,7 @@ def list_moves(story: Story) -> "pd.DataFrame":
 
     rows = [
         (
-            e.epoch, pd.Timestamp(e.at, unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason, e.sentence,
+            e.epoch, pd.Timestamp(m.at, unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason, e.sentence,
             e.run_id,
         )
         for e in story.epochs for m in e.moves
@@ -205,12 +209,13 @@ def find_spans(story: Story) -> dict[str, list[Span]]:
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
-            changes.setdefault(move.partition, []).append((epoch.at, move.from_worker, move.to_worker))
+            changes.setdefault(move.partition, []).append((move.at, move.from_worker, move.to_worker))
     ribbons: dict[str, list[Span]] = {}
     for partition, seen in sorted(changes.items()):
         start, owner = story.since, seen[0][1]  # older epochs may be gone: the first giver held it until then
         ribbon = []
         for at, _, taker in seen:
+            at = max(at, start)  # the server's clock may have gone back
             ribbon.append(Span(partition, owner, start, at))
             start, owner = at, taker
         ribbon.append(Span(partition, owner, start, story.until))

@@ -1,18 +1,22 @@
 """Who owns what in a group whose workers decide alone: seen once it has settled, as the plan that nobody made.
 
 Laws: nothing is decided here and nobody's target is written. What is noted is what the targets of live workers name, once
-they name each partition at most once, own what they name, and ask for nothing. A move is from the worker for which it was
-noted last. Its reason is that this one is gone, drains or may not hold it; else who took it from whom, and why.
+they name each partition at most once, own what they name, and ask for nothing that they do not own: under `race` a grab
+outlives the claim. A move is from the worker for which it was noted last. Its reason is that this one is gone, drains or may
+not hold it; else who took it from whom, and why. Its time is that of the claim, as the own record has it: it is noted
+seconds later.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
-from rota.coordination.alone import find_own_targets, find_silent, list_grabs
+from rota.coordination.alone import find_own_targets, find_silent, read_grabs
 from rota.coordination.group_state import GroupState
+from rota.coordination.records import MAX_MOVES, Own
 from rota.coordination.snapshot import Basis, GroupSnapshot, read_snapshot
 from rota.core import Plan, Snapshot
 from rota.core.constraints import matches
@@ -25,7 +29,9 @@ KEY = "observed"  # of the controller's memory: worker -> partitions, as they we
 
 def find_unsettled(tree: GroupState, seen: Basis) -> str:
     """What is on its way, in words; empty if nothing is."""
-    if asked := [name for name in list_grabs(tree) if is_partition(name)]:
+    grabs = {name: incarnation for name, incarnation in read_grabs(tree).items() if is_partition(name)}
+    got = tree.owned(grabs) if grabs else {}
+    if asked := [p for p, incarnation in grabs.items() if p not in got or got[p].incarnation != incarnation]:
         return f"{len(asked)} partition(s) are asked for"
     named = _find_named(tree, seen)
     if twice := [p for p, workers in named.items() if len(workers) > 1]:
@@ -116,3 +122,16 @@ def count_before(snapshot: Snapshot) -> dict[str, int]:
     """Worker -> how many partitions it had when it was noted last."""
     names = (snapshot.name(code) for code in snapshot.owner.tolist())
     return dict(Counter(name for name in names if name is not None))
+
+
+def find_claim_times(tree: GroupState, planned: Plan) -> dict[str, float]:
+    """Partition -> when its taker claimed it, in server seconds, of the moves that an epoch keeps. One that changed hands
+    again has no entry."""
+    takers = {move.partition: move.to_worker for move in islice(planned.moves, MAX_MOVES)}
+    owns = tree.read_many([tree.paths.own(partition) for partition in takers], Own)
+    reads = {partition: owns.get(tree.paths.own(partition)) for partition in takers}
+    return {
+        partition: read.node.mtime / 1000
+        for partition, read in reads.items()
+        if read is not None and worker_of(read.record.incarnation or "") == takers[partition]
+    }

@@ -32,6 +32,29 @@ class DeclaredSource(Protocol):
         ...
 
 
+def name_columns(schema: str) -> list[str]:
+    """The names of the columns of a schema in DDL, without those of their parts."""
+    names, depth = [], 0
+    for found in re.finditer(r"`((?:[^`]|``)*)`|'(?:[^'\\]|\\.)*'|([<(])|([>)])|(,)|([^\s`'<>(),:]+)", f",{schema}"):
+        quoted, opens, closes, comma, word = found.groups()
+        depth += bool(opens) - bool(closes)
+        if comma and not depth:
+            names.append("")
+        elif not names[-1]:
+            names[-1] = word or (quoted or "").replace("``", "`")
+    return names
+
+
+def check_escape(options: Mapping[str, str], where: str) -> None:
+    """Raises ConfigError where `escape` of CSV is empty. Spark's parser takes NUL in its place, and a quoted field loses
+    those that it has; any other character in its place reads quotes that do not match otherwise."""
+    if any(name.lower() == "escape" and not text for name, text in options.items()):
+        raise ConfigError(
+            f"Option escape of {where} is empty, and Spark then takes NUL for it: a field would lose those it has. Give "
+            f"escape='\"' where quotes are doubled; else leave it out"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """Landing folders as a source: one folder a partition below `path`, and an offset is the ordinal of a file in it.
@@ -55,6 +78,10 @@ class Files:
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
         if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
             raise ConfigError(f"tinyint in files({self.path!r}): of JSON, Spark takes 200 for -56. Say smallint")
+        if self.format == "csv":
+            check_escape(self.options, f"files({self.path!r})")
+        self._check_names()
+        self._check_encoding()
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"
@@ -62,6 +89,28 @@ class Files:
         if self.settle < 0 or min(self.max_files, self.max_bytes, self.max_job_files, self.max_job_bytes) < 1:
             raise ConfigError(
                 f"files({self.path!r}): settle must be >= 0, max_files, max_bytes, max_job_files and max_job_bytes >= 1"
+            )
+
+    def _check_names(self) -> None:
+        """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
+        ours = ("_partition", "_offset") if self.format == "parquet" else ("_partition", "_offset", "_corrupt")
+        if taken := [name for name in name_columns(self.schema) if name.lower() in ours]:
+            raise ConfigError(
+                f"Column {', '.join(taken)} of files({self.path!r}) is called like one of rota's own. Leave it out of the "
+                f"schema, or land it under another name"
+            )
+
+    def _check_encoding(self) -> None:
+        """Raises ConfigError for a wide encoding where Spark, or rota beside it, takes a byte for the end of a line."""
+        given = {name.lower(): text.lower() for name, text in self.options.items()}
+        wide = [given[name] for name in ("encoding", "charset") if re.match(r"utf-?(16|32)", given.get(name, ""))]
+        if wide and self.format == "json":
+            raise ConfigError(
+                f"{wide[0]} in files({self.path!r}): of two records on a line, the second would be lost. Land JSON as UTF-8"
+            )
+        if wide and self.format == "csv" and given.get("multiline") != "true" and "linesep" not in given:
+            raise ConfigError(
+                f"{wide[0]} in files({self.path!r}): Spark cuts its lines at a byte. Give the option lineSep, or land UTF-8"
             )
 
     @property

@@ -26,12 +26,13 @@ from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
 from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
-from rota.observed import count_before, find_unsettled, see
+from rota.observed import count_before, find_claim_times, find_unsettled, see
 from rota.pipeline import Group
 from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
+Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be asked
 Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
 last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
 
@@ -93,19 +94,57 @@ class Rebalanced:
     unreadable: Mapping[str, str]
 
 
-def observe(store: Store, catalog: Catalog, group: str, *, slots: bool = False) -> Look:
+@dataclass(slots=True)
+class GroupWatcher:
+    """Looks at a group again and again. Law: it sees what `observe` would, and reads ZooKeeper again only where that or a
+    source may have changed: while the store's stamp is the same, nothing."""
+
+    store: Store
+    catalog: Catalog
+    group: str
+    _last: tuple[tuple[int, int], Mapping[str, Listed], Look] | None = None
+
+    def look(self) -> Look:
+        """What there is to see in the group. Raises as `observe` does."""
+        stamp, listed = self.store.stamp(), list_sources(self.catalog, self.group)
+        if self._last is not None and self._last[:2] == (stamp, listed):
+            return self._last[2]
+        seen = observe(self.store, self.catalog, self.group, listed=listed)
+        timed = seen.needed or seen.due is not None  # its time comes without a change
+        self._last = None if timed else (stamp, listed, seen)
+        return seen
+
+
+def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
+    """Pipeline of the group -> the source's keys, or why it cannot be asked."""
+    found: dict[str, Listed] = {}
+    for pipeline in catalog.of_group(group):
+        try:
+            found[pipeline.name] = open_source(pipeline).list_keys()
+        except (RotaError, OSError) as error:
+            found[pipeline.name] = str(error)
+    return found
+
+
+def observe(
+    store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
+) -> Look:
     """What there is to see in the group; founds it, follows its declared settings, and adds new partitions.
 
-    `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it.
+    `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it. `listed`: what
+    `list_sources` said just now.
     """
     tree = GroupState(store, group)
     other = _follow(tree, catalog.groups[group])
     problems = {f"group {group}": other} if other else {}
-    for pipeline in catalog.of_group(group):
+    for name, keys in (list_sources(catalog, group) if listed is None else listed).items():
+        if isinstance(keys, str):
+            problems[name] = keys
+            continue
         try:
-            tree.grow(pipeline.name, open_source(pipeline).list_keys(), pipeline.requires)
-        except (RotaError, OSError) as error:
-            problems[pipeline.name] = str(error)
+            tree.grow(name, keys, catalog.pipelines[name].requires)
+        except RotaError as error:
+            problems[name] = str(error)
     seen = read_basis(tree)
     if seen.meta.protocol != ASSIGNED and seen.moved:
         found_own_records(tree, (partition_id(name, k) for name, r in seen.partitions.items() for k in r.keys))
@@ -157,7 +196,8 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     by = {f"imbalance_by_{what}": value for what, value in even.items()}
     publication = publication_of(seen, planned, text, run_id, by)
     if protocol != ASSIGNED:
-        publication = replace(publication, observed=count_before(seen.snapshot))
+        claimed = find_claim_times(tree, planned)
+        publication = replace(publication, observed=count_before(seen.snapshot), claimed=claimed)
     done = publish(tree, term, publication)
     doubles = _doubles(tree)
     _fold(tree)
@@ -175,10 +215,10 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
 
 
 def sentence(why: str, planned: Plan, total: int) -> str:
-    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved, 5 had to. Imbalance 1.02."."""
+    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
-        parts.append(f"{did.moves} of {total} partitions moved, {did.unavoidable_moves or 'none'} had to.")
+        parts.append(f"{did.moves} of {total} partitions moved ({did.unavoidable_moves} unavoidable).")
     if did.placements:
         parts.append(f"{did.placements} of {total} placed.")
     if not did.moves and not did.placements:

@@ -19,6 +19,7 @@ ENDPOINT = re.compile(  # of a Spark Connect server: nothing in it is a secret
     r"sc://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
     r"(/(;(use_ssl|user_id|user_agent|grpc_keepalive_[a-z_]+)=[A-Za-z0-9._-]{0,128}){0,8})?"
 )
+MANY = 10_000  # names, of which the nearest is found within a second
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -110,11 +111,15 @@ def checked_endpoint(text: str) -> str:
 
 
 def check_known(kind: str, name: str, names: Collection[str]) -> str:
-    """Returns `name` if it is one of `names`. Raises ConfigError, which lists them."""
+    """Returns `name` if it is one of `names`. Raises ConfigError, which names the one that was meant, and lists them."""
+    from difflib import get_close_matches
+
     if name in names:
         return name
-    there = ", ".join(sorted(names)[:20]) or "none"
-    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {there}{' ...' if len(names) > 20 else ''}")
+    there = sorted(names)
+    near = get_close_matches(name, there[:MANY], n=1, cutoff=0.85)
+    known = f"{', '.join(there[:20]) or 'none'}{' ...' if len(there) > 20 else '.'}"
+    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{f' Did you mean {near[0]}?' if near else ''}")
 
 
 def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:

@@ -15,6 +15,7 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from rota.backlog import WorkWatcher
     from rota.coordination.group_state import GroupState
 
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
@@ -31,9 +32,11 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
         description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+        from rota.backlog import WorkWatcher
+
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            looks = Looks(mine, tree, pipeline, names)
+            looks = Looks(mine, tree, pipeline, names, WorkWatcher(tree, pipeline))
             requests = poll(looks.look, bool, count_places(context.instance))
         if not requests:
             return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
@@ -48,35 +51,31 @@ class Looks:
 
     Law: what is launched was decided by a look that read the runs first. Dagster's storage is asked for them where ZooKeeper
     and the source say that somebody may be without a run, or is gone; and of runs that go on, whether they still do, every
-    `FRESH` seconds. An idle pipeline asks once a tick.
+    `FRESH` seconds. An idle pipeline asks once a tick, and ZooKeeper whether anything changed.
     """
 
     mine: runs.Runs
     tree: "GroupState"
     pipeline: Pipeline
     names: Names
+    watcher: "WorkWatcher"
     live: frozenset[str] = frozenset()  # the incarnations, as the runs were read last
     busy: frozenset[str] = frozenset()  # those of them with a run
     asked: float | None = None  # when the runs were read last, in monotonic seconds
 
     def look(self) -> list[dg.RunRequest]:
         """The runs that are due."""
-        if not self.tree.exists():  # the membership sensor founds the group
-            return []
+        self.watcher.look()
         return list(self._find_launches()) if self._may_launch() else []
 
     def _may_launch(self) -> bool:
         """Whether anything may be due that was not when the runs were read last."""
-        from rota.backlog import find_work
-        from rota.registry import open_source
-
         if self.asked is None or (self.busy and time.monotonic() - self.asked >= FRESH):
             return True
-        live = self._list_live()
+        live = self.watcher.live
         if live != self.live or live <= self.busy:
             return live != self.live  # whoever has a run looks for itself, twice a second
-        work = find_work(self.tree, self.pipeline, open_source(self.pipeline))
-        return any(one.incarnation not in self.busy for one in work)
+        return any(one.incarnation not in self.busy for one in self.watcher.find_work())
 
     def _find_launches(self) -> Iterator[dg.RunRequest]:
         """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
@@ -86,9 +85,12 @@ class Looks:
         from rota.backlog import find_work
         from rota.registry import open_source
 
+        if not self.tree.exists():  # the membership sensor founds the group
+            return
         self.asked = time.monotonic()
         open_runs = self.mine.list_unfinished()
-        self.live = self._list_live()  # read after the runs: a new worker is not taken for gone
+        # Read after the runs: a new worker is not taken for gone.
+        self.live = frozenset(one.incarnation for one in self.tree.live())
         for run in open_runs:
             if (whose := run.tags.get(INCARNATION)) and whose not in self.live:
                 self.mine.cancel(run)
@@ -98,9 +100,6 @@ class Looks:
         for work in find_work(self.tree, self.pipeline, open_source(self.pipeline)):
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
                 yield make_run_request(self.pipeline, self.names, work.incarnation, work.worker, tuple(work.lags))
-
-    def _list_live(self) -> frozenset[str]:
-        return frozenset(one.incarnation for one in self.tree.live())
 
 
 def make_run_request(

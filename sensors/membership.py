@@ -11,7 +11,7 @@ from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.checks import find_unshown
-from rota.dagster.sensors.polling import Bell, count_places, poll
+from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
@@ -45,15 +45,17 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         return found._replace(asset_events=[*found.asset_events, *told])
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.rebalance import Look, observe
+        from rota.coordination.bell import Bell
+        from rota.rebalance import GroupWatcher, Look, observe
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
         def look_once() -> tuple[list[dg.DagsterRun], Look]:
+            bell.listen(tree.store, tree.paths.lives)
             unfinished: list[dg.DagsterRun] = []
-            seen = observe(tree.store, catalog, group.name) if known else None
+            seen = watcher.look() if known else None
             if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
                 unfinished = mine.list_unfinished()
                 seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
@@ -69,7 +71,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         known: dict[str, tuple[str, ...]] = {}
 
         with zookeeper.tree(group.name) as tree:
-            bell, places = Bell(tree.store, tree.paths.lives), count_places(context.instance)
+            watcher = GroupWatcher(tree.store, catalog, group.name)
+            bell, places = Bell(), count_places(context.instance)
             unfinished, seen = poll(look_once, is_due, places, pause=PAUSE, rest=bell.wait)
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")

@@ -4,8 +4,11 @@ Laws:
 1. Nobody else's sensor waits for ours. Where Dagster evaluates sensors one after another (without `use_threads` in
    dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
    code server.
-2. A look that finds nothing costs: between two looks is a pause. What ZooKeeper tells of at once ends the pause (`Bell`), so
-   that it can be long. A look takes at most a quarter of the time.
+2. A look that finds nothing costs: between two looks is a pause. What ZooKeeper tells of at once ends the pause (a `Bell`),
+   so that it can be long. A look takes at most a quarter of the time.
+3. No tick outlives its code. Once the code server is told to end, as by a reload of the code location, a tick ends with
+   the pause it is in.
+4. A tick costs more than many looks: where nothing ends it, it is long.
 """
 
 import os
@@ -13,22 +16,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import dagster as dg
-
-if TYPE_CHECKING:
-    from rota.coordination.store import Store
 
 T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
-# any time without a tick. Dagster allows 60 s.
-WINDOW = 18.8
+# any time without a tick. Dagster allows 60 s, and the last look may take as long as all before it.
+WINDOW = 38.8
 PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
 # gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
+# Threads of Dagster's code server. The first ends when the server is told to end, also while runs that it started go on; the
+# other, which also a server without heartbeats has, when it ends.
+GUARDS = ("grpc-server-heartbeat", "grpc-server-cleanup")
 _SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
 _DEFAULT = min(32, (os.cpu_count() or 1) + 4)
 _lock = threading.Lock()
@@ -44,21 +47,6 @@ def count_places(instance: dg.DagsterInstance) -> int:
     return min(sensors.get("num_workers") or _DEFAULT, *servers) // 2
 
 
-class Bell:
-    """Rings when the znode at `path` or its list of children changed since the bell was made, or last rang."""
-
-    def __init__(self, store: "Store", path: str) -> None:
-        self.store, self.path, self._rung = store, path, threading.Event()
-        store.watch(path, self._rung.set)
-
-    def wait(self, seconds: float) -> None:
-        """Returns when it rings, or after so many seconds. What happens from then on rings again: whoever looks next misses
-        nothing. Raises Unavailable."""
-        if self._rung.wait(seconds):
-            self._rung.clear()
-            self.store.watch(self.path, self._rung.set)
-
-
 def poll(
     look: Callable[[], T],
     enough: Callable[[T], bool],
@@ -67,17 +55,20 @@ def poll(
     pause: float = PAUSE,
     rest: Callable[[float], object] | None = None,
 ) -> T:
-    """Looks until a look is `enough`, for `WINDOW` seconds at most; returns the last look. Looks once if as many ticks wait
-    as there are places. `rest` lets the seconds of a pause pass, or fewer."""
+    """Looks until a look is `enough`, or the code server ends, for `WINDOW` seconds at most; returns the last look. Looks
+    once if as many ticks wait as there are places. `rest` lets the seconds of a pause pass, or fewer."""
     began = time.monotonic()
     if enough(seen := look()):
         return seen
     end, took = began + WINDOW, time.monotonic() - began
+    guards = [one for one in threading.enumerate() if one.name in GUARDS]
     with _place(places) as free:
         while free and (now := time.monotonic()) + 3 * took < end:
             time.sleep(3 * took)
             if (left := min(pause, end - now) - 3 * took) > 0:
                 (rest or time.sleep)(left)
+            if not all(one.is_alive() for one in guards):
+                break
             started = time.monotonic()
             if enough(seen := look()):
                 break

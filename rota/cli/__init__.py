@@ -85,5 +85,7 @@ def main() -> None:
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:
-        click.secho(str(error), fg="red", err=True)
+        from rota.cli.view import print_error
+
+        print_error(str(error))
         sys.exit(2)

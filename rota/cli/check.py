@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from rota import errors
 from rota.cli import view
@@ -58,7 +59,8 @@ def command(as_json: bool) -> None:
     from rota.settings import Settings
 
     settings = Settings.from_environment()
-    catalog, refused = _load_catalog(settings)
+    with view.show_wait(f"loading the pipelines in {settings.pipelines} as Dagster does"):
+        catalog, refused = _load_catalog(settings)
     found = list(_list_settings(settings, catalog, os.environ))
     probes: list[Probe] = []
     if not as_json:
@@ -86,8 +88,9 @@ def _try_next(probes: Iterator[Probe]) -> Probe | None:
 
 
 def _print_probe(probe: Probe) -> None:
-    click.secho(f"{'ok ' if probe.works else 'NO '} {probe.name:<24}", fg="green" if probe.works else "red", nl=False)
-    click.echo(f" {probe.seen}" + (f". {probe.fix}" if probe.fix and not probe.works else ""))
+    head = f"{'ok ' if probe.works else 'NO '} {probe.name:<24}", "green" if probe.works else "red"
+    said = f" {probe.seen}" + (f". {probe.fix}" if probe.fix and not probe.works else "")
+    view.console.print(Text.assemble(head, said), soft_wrap=True)
 
 
 def mask_setting(name: str, value: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from rota.cli import view
 
@@ -152,13 +153,13 @@ def _report(figures: "Figures") -> None:
     view.print_parts(
         view.make_table(
             "Epochs",
-            ["epoch", "at", "before", "after", "moves", "had to", "placed", "what"],
+            ["epoch", "at", "before", "after", "moves", "unavoidable", "placed", "what"],
             [
                 (e.epoch, view.format_time(e.at), e.imbalance_before, e.imbalance_after, e.moves, e.unavoidable_moves,
                  e.placements, e.sentence)
                 for e in figures.epochs
             ],
-            right=["epoch", "before", "after", "moves", "had to", "placed"],
+            right=["epoch", "before", "after", "moves", "unavoidable", "placed"],
         ),
         "",
     )  # fmt: skip
@@ -184,9 +185,9 @@ def _report(figures: "Figures") -> None:
         "",
     )
     for law in figures.find_broken_laws():
-        click.secho(f"Broken: {law}", fg="red")
+        view.console.print(Text(f"Broken: {law}", "red"), soft_wrap=True)
     if not figures.find_broken_laws():
-        click.secho("Nothing lost, nothing doubled.", fg="green")
+        view.console.print(Text("Nothing lost, nothing doubled.", "green"))
         from rota.demo.figures import NEXT
 
         view.print_parts(f"now: {NEXT}")

@@ -56,4 +56,6 @@ def load_catalog() -> "Catalog":
     from rota.cli.standin import load_plainly
     from rota.settings import Settings
 
-    return load_plainly(Settings.from_environment().pipelines)
+    folder = Settings.from_environment().pipelines
+    with show_wait(f"loading the pipelines in {folder}"):
+        return load_plainly(folder)

@@ -1,6 +1,7 @@
 """`rota history`: what happened in a group, in order of time; `--png` writes the picture."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,10 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option
+from rota.cli.group import group_option, json_option, load_catalog, open_group
+from rota.cli.standin import keep_out
+from rota.errors import ConfigError
 
 if TYPE_CHECKING:
     from rota.history import Story, Tick
+    from rota.pipeline import Pipeline
 
 SHOWN = 4  # partitions that one line names
 
@@ -26,11 +30,15 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
 
     The epochs tell which partitions moved and why, the commits who wrote how many rows.
     """
-    from rota.cli.group import open_group
     from rota.history import draw_story, read_story_with_commits
 
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
-        story = read_story_with_commits(tree)
+        pipelines: tuple[Pipeline, ...] = ()
+        with suppress(ConfigError):  # without the folder the epochs are told all the same
+            pipelines = load_catalog().of_group(group)
+        if not png:
+            keep_out()
+        story = read_story_with_commits(tree, pipelines)
         picture = draw_story(story) if png else b""
     if png:
         png.write_bytes(picture)

@@ -1,25 +1,75 @@
-"""What commands ask of Dagster's page: run this job, and say what it said."""
+"""What commands ask of Dagster's page: run this job, and say what it said.
 
-from collections.abc import Mapping
+Law: a command runs the one job that can be meant. Where a second deployment on the instance has it, or may have it, none
+runs until `--location` names one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from time import sleep
+from typing import Any, TypeVar
+
+import click
 
 from rota.cli.view import show_wait
-from rota.errors import EnvironmentFailed
-from rota.local.page import DagsterPage
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.ids import dagster_name, quote
+from rota.local.page import DagsterPage, FoundJobs, PlacedJob
 from rota.settings import Settings
 
 PAUSE = 0.5  # seconds between two looks at a run
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def run_job(job: str, op: str, config: Mapping[str, object]) -> str:
-    """Launches the job with this config of its op at ROTA_DAGSTER, waits until it ends, and returns the last line that it
-    logged. Raises EnvironmentFailed, with the reason of the run."""
+def location_option(command: F) -> F:
+    """Adds `--location`."""
+    said = (
+        "The code location that is meant, where several serve the pipeline; LOCATION/PREFIX where one serves it twice."
+    )
+    return click.option("--location", help=said)(command)
+
+
+def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location: str | None) -> str:
+    """Launches `<of>__<kind>` with this config of its step `<of>__<op>` at ROTA_DAGSTER, waits until it ends, and returns
+    the last line that it logged. Raises ConfigError as `choose_job` does, and EnvironmentFailed with the run's reason."""
     page = DagsterPage(Settings.from_environment().dagster.rstrip("/"))
     with show_wait(f"waiting for Dagster at {page.address}"):
-        run = page.launch(job, {"ops": {op: {"config": dict(config)}}})
+        job = choose_job(page.find_jobs(of, kind), location)
+        run = page.launch(job, {"ops": {dagster_name(*job.prefix, job.of, op): {"config": dict(config)}}})
         while (status := page.read_status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
             sleep(PAUSE)
         said, failed = page.read_words(run)
     if status != "SUCCESS":
         raise EnvironmentFailed(f"{failed or status} Look at {page.address}/runs/{run}")
     return said
+
+
+def choose_job(found: FoundJobs, location: str | None) -> PlacedJob:
+    """The job that is meant, by what `--location` said. Raises ConfigError where there is none, or where a second one is or
+    may be there."""
+    job, address = dagster_name(found.of, found.kind), found.address
+    meant = [one for one in found.jobs if "/".join((one.location, *one.prefix)) == location]
+    meant = meant or [one for one in found.jobs if location in (None, one.location)]
+    unsure = "" if location else ", ".join(found.unloaded)
+    if len(meant) == 1 and not unsure:
+        return meant[0]
+    places = _name_places(meant or found.jobs)
+    choose = f"Give {' or '.join(f'--location {quote(place)}' for place in places)}"
+    look = "Look at the code locations on the page, or set ROTA_DAGSTER"
+    if len(meant) > 1:
+        raise ConfigError(f"{len(meant)} deployments at {address} have the job {job}: {', '.join(places)}. {choose}")
+    if meant:
+        raise ConfigError(
+            f"{places[0]} at {address} has the job {job}, and {unsure} is not loaded and may have it, too. {choose}"
+        )
+    if location in found.unloaded:
+        raise ConfigError(f"The code location {location} at {address} is not loaded. {look}")
+    if location:
+        raise ConfigError(f"No code location {location!r} at {address} has the job {job}. {choose if places else look}")
+    raise ConfigError(f"No code location at {address} has the job {job}{unsure and f'; not loaded: {unsure}'}. {look}")
+
+
+def _name_places(jobs: Sequence[PlacedJob]) -> list[str]:
+    """What `--location` calls each: its code location, with the key prefix if that has several of them."""
+    many = Counter(one.location for one in jobs)
+    return sorted("/".join((one.location, *one.prefix)) if many[one.location] > 1 else one.location for one in jobs)

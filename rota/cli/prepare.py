@@ -15,5 +15,6 @@ def command() -> None:
     from rota.prepare import prepare
 
     find_java()
-    made = prepare()
+    with view.show_wait("starting a Spark, and writing the archive of its classes: some 40 s"):
+        made = prepare()
     view.print_line(f"{made} ({made.stat().st_size / 1e6:.0f} MB): every Spark of this installation starts from it")

@@ -15,5 +15,6 @@ def command() -> None:
     from rota.coordination.protect import protect
     from rota.settings import Settings
 
-    with opened(Settings.from_environment()) as store:
-        view.print_parts(f"{protect(store)} znodes have the rights that ROTA_ZOOKEEPER_ACL gives")
+    with opened(Settings.from_environment()) as store, view.show_wait("setting the rights of every znode"):
+        count = protect(store)
+    view.print_parts(f"{count} znodes have the rights that ROTA_ZOOKEEPER_ACL gives")

@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from rota.cli import view
-from rota.cli.page import run_job
+from rota.cli.page import location_option, run_job
 from rota.errors import ConfigError
 
 UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -23,10 +23,11 @@ def parse_age(text: str) -> timedelta:
 @click.command("purge")
 @click.option("--older-than", default="7d", show_default=True, help="Remove runs that ended longer ago: 12h, 7d, 2w.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing. Say how many runs could go.")
-def command(older_than: str, dry_run: bool) -> None:
+@location_option
+def command(older_than: str, dry_run: bool, location: str | None) -> None:
     """Remove old consuming runs from Dagster's storage.
 
     Asks Dagster's page at ROTA_DAGSTER for the job rota__purge. The newest materialization of each partition stays.
     """
     days = parse_age(older_than) / timedelta(days=1)
-    view.print_line(run_job("rota__purge", "rota__remove", {"older_than_days": days, "dry_run": dry_run}))
+    view.print_line(run_job("rota", "purge", "remove", {"older_than_days": days, "dry_run": dry_run}, location))

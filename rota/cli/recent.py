@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rota.cli.group import load_catalog
-from rota.cli.standin import keep_pandas_out
+from rota.cli.standin import keep_out
 from rota.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ class RecentReader:
 
     def read(self, tree: "GroupState") -> Recent:
         """What they say now."""
+        pipelines = self._list_pipelines(tree.group)
         from rota import rewritten
         from rota.registry import open_source
 
         lags: dict[str, int] = {}
         bad: Counter[str] = Counter()
         changed: dict[str, str] = {}
-        for pipeline in self._list_pipelines(tree.group):
+        for pipeline in pipelines:
             with suppress(RotaError):
                 source = open_source(pipeline)
                 lags.update(read_lags(tree, pipeline, source))
@@ -61,7 +62,7 @@ class RecentReader:
         with suppress(ConfigError):
             if (stamps := read_stamps(folder)) != self._stamps or not stamps:
                 self._pipelines, self._stamps, self._logs = load_catalog().of_group(group), stamps, {}
-            keep_pandas_out()
+            keep_out()
             return self._pipelines
         return ()
 
@@ -89,13 +90,13 @@ def read_lags(tree: "GroupState", pipeline: "Pipeline", source: "Source") -> dic
 def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str | None]:
     """The partition's lag in offsets, and which of its files changed after they were consumed, all of them looked at. None
     where its source cannot be read here, and None where no file changed."""
-    from rota import rewritten
-    from rota.registry import open_source, open_tables
-
     lag = changed = None
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
-        keep_pandas_out()
+        keep_out()
+        from rota import rewritten
+        from rota.registry import open_source, open_tables
+
         for pipeline in pipelines:
             if tree.ids().get(partition) == pipeline.name:
                 source = open_source(pipeline)

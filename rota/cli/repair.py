@@ -25,7 +25,7 @@ def command(paths: tuple[str, ...], remove: bool, group: str, as_json: bool) -> 
 
     if bool(paths) != remove:
         raise ConfigError("Give --remove and the paths to remove, or neither to see which records cannot be read")
-    with open_group(group) as tree:
+    with open_group(group) as tree, view.show_wait("reading every record of the group"):
         removed = repair(tree, paths) if remove else ()
         left = find_unreadable(tree)
     if as_json:

@@ -67,7 +67,7 @@ def command(
         with progress.show_spinner():
             cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
-        click.secho(str(violation), fg="red", err=True)
+        view.print_error(str(violation))
         sys.exit(1)
     if as_json:
         view.print_document(compare.document(cells))

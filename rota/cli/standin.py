@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from rota.catalog import Catalog
 
 
+KEPT_OUT = ("numpy", "pandas")
 alone = False  # whether this process ends with the command
 
 
-class _NoPandas(MetaPathFinder):
-    """Finds no pandas."""
+class _Keeper(MetaPathFinder):
+    """Finds no numpy and no pandas."""
 
     def find_spec(self, name: str, _: Sequence[str] | None, __: ModuleType | None = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is kept out of this process", name=name)
+        if name in KEPT_OUT:
+            raise ModuleNotFoundError(f"{name} is kept out of this process", name=name)
 
 
-def keep_pandas_out() -> None:
-    """Pyarrow imports pandas only to ask whether a value is one of its frames: a quarter of what `rota status` takes. For a
-    process that ends with the command, and after its pipelines are loaded."""
-    _let_pandas_in()
-    if alone and "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas())
+def keep_out() -> None:
+    """Pyarrow imports numpy and pandas only to ask whether a value is one of theirs: half of what `rota status` takes. For a
+    process that ends with the command, and after its pipelines are loaded: what they imported stays."""
+    _let_in()
+    if alone:
+        sys.meta_path.insert(0, _Keeper())
 
 
-def _let_pandas_in() -> None:
-    """A pipeline file may use it."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _NoPandas)]
+def _let_in() -> None:
+    """A pipeline file may use them."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Keeper)]
 
 
 class StandIn:
@@ -100,7 +101,7 @@ def load_plainly(folder: Path) -> "Catalog":
     """What `rota.catalog.load` returns, as far as pipelines and groups go. Raises ConfigError."""
     from rota.catalog import load
 
-    _let_pandas_in()
+    _let_in()
     with _without_dagster():
         catalog = load(folder)
     return load(folder) if catalog.refused else catalog

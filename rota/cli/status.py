@@ -16,6 +16,7 @@ from rota.cli.group import group_option, json_option, open_group
 from rota.cli.recent import Recent, RecentReader
 from rota.errors import Unavailable
 from rota.ids import pipeline_of, quote, worker_of
+from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -39,39 +40,44 @@ def command(
     Of a partition: its owner, token, offset and lag, how many of its rows are in the quarantine (of the table's newest 500
     commits), its pin, why it is parked, and what a person has to do.
     """
+    from rota.coordination import overrides
+
     with open_group(group) as tree:
         reader = RecentReader()
 
         def read() -> dict[str, Any]:
             return _choose(read_status(tree, reader.read(tree)), pipeline, worker, trouble)
 
-        if watch:
-            _watch(read, as_json)
-            return
         with view.show_wait("reading the group, its sources and its tables"):
+            if pipeline is not None:
+                check_known("pipeline", pipeline, tree.pipelines())
+            if worker is not None:
+                check_known("worker", worker, overrides.workers(tree))
             now = read()
+        if watch:
+            _watch(now, read, as_json)
+            return
     view.print_document(now) if as_json else view.console.print(_draw(now), soft_wrap=False)
     if check and (now["needs"] or any(p["needs"] for p in now["partitions"])):
         sys.exit(1)
 
 
-def _watch(read: Callable[[], dict[str, Any]], as_json: bool) -> None:
-    """Shows each look: in place on a terminal, else whenever something changed."""
+def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    """Shows a look, and each that follows: in place on a terminal, else whenever something changed."""
     last: object = None
     in_place = view.console.is_terminal and not as_json
     with Live(console=view.console, auto_refresh=False) if in_place else nullcontext() as live:
         while True:
-            try:
-                now = read()
-                shown: RenderableType = _draw(now)
-            except Unavailable as error:
-                now, shown = {"error": str(error)}, Text(str(error), "red")
             if live is not None:
-                live.update(shown, refresh=True)
+                live.update(draw_watched(now, view.console.height), refresh=True)
             elif now != last:
-                view.print_document(now) if as_json else view.console.print(shown)
+                view.print_document(now) if as_json else view.console.print(_draw(now))
             last = now
             time.sleep(PAUSE)
+            try:
+                now = read()
+            except Unavailable as error:
+                now = {"error": str(error)}
 
 
 def read_status(tree: "GroupState", recent: Recent) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def list_needs(one: Mapping[str, Any], live: Mapping[str, object], unreadable: s
     if one["parked"] and one["retried_at"] is None:
         yield f"it is parked: mend what it says, then `rota retry {name}`"
     if one["rewritten"]:
-        yield "a file changed after it was consumed: replay it"
+        yield f"a file changed after it was consumed: `rota replay {name} --changed`"
     if one["pinned"] and one["pinned"] not in live:
         yield f"it is pinned to {one['pinned']}, which is not live: start that, or `rota pin {name} --clear`"
     elif live and not one["owner"] and not one["target"]:
@@ -173,7 +179,22 @@ def _describe_state(worker: str, one: Any, overrides: Mapping[str, Any]) -> str:
     return "active"
 
 
+def draw_watched(now: Mapping[str, Any], height: int) -> RenderableType:
+    """As much as there is room for: what needs a person comes first."""
+    if "error" in now:
+        return _draw(now)
+    room = max(1, height - len(now["workers"]) - len(now["needs"]) - len(now["unreadable"]) - 8)
+    first = sorted(now["partitions"], key=lambda p: not p["needs"])
+    left = len(first) - room
+    if left <= 0:
+        return _draw({**now, "partitions": first})
+    more = Text(f"{left} more. --trouble, --pipeline and --worker show fewer", "dim")
+    return Group(_draw({**now, "partitions": first[:room]}), more)
+
+
 def _draw(now: Mapping[str, Any]) -> RenderableType:
+    if "error" in now:
+        return Text(now["error"], "red")
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
     workers = view.make_table(
         "",

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from rota.errors import printable
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 BAR = 24
 PATIENCE = 1.0  # seconds without a word
-console = Console(highlight=False)
-errors = Console(highlight=False, stderr=True)
+_waits = threading.Lock()  # held while a wait is told
+console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
+errors = Console(highlight=False, emoji=False, stderr=True)
 
 
 def print_document(value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -35,12 +37,14 @@ def make_table(
 ) -> Table:
     """A plain table. The columns named in `right` are aligned to the right."""
     drawn = Table(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
-    )
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim",
+        show_header=any(columns),
+    )  # fmt: skip
+    for number, column in enumerate(columns):  # the first says of what the row is: it stays whole, to be copied
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        drawn.add_column(column, justify=justify, overflow="fold", no_wrap=not number)
     for row in rows:
-        drawn.add_row(*(escape(format_value(cell)) for cell in row))
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text(format_value(cell)) for cell in row))
     return drawn
 
 
@@ -50,7 +54,7 @@ def print_parts(*parts: object) -> None:
         if isinstance(part, Table):
             console.print(part)
         else:
-            console.print(escape(str(part)), soft_wrap=True)  # the terminal wraps: a line that is copied stays whole
+            console.print(Text(str(part)), soft_wrap=True)  # the terminal wraps: a line that is copied stays whole
 
 
 def format_value(cell: object) -> str:
@@ -68,10 +72,10 @@ def format_value(cell: object) -> str:
     return printable(str(cell))
 
 
-def draw_bar(share: float) -> str:
-    """A bar of fixed width for a share from 0 to 1."""
+def draw_bar(share: float) -> Text:
+    """A bar for a share from 0 to 1. It is cut where there is no room, and never takes a second line."""
     filled = round(max(0.0, min(1.0, share)) * BAR)
-    return "█" * filled + "·" * (BAR - filled)
+    return Text("█" * filled + "·" * (BAR - filled), no_wrap=True, overflow="crop")
 
 
 def format_time(at: float | None) -> str:
@@ -91,8 +95,9 @@ def describe_park(record: "Parked") -> str:
 
 @contextmanager
 def show_wait(text: str) -> Iterator[None]:
-    """On a terminal, says what the command waits for once it took longer than a second."""
-    if not errors.is_terminal:
+    """On a terminal, says what the command waits for once it took longer than a second. Of two, one in the other, the outer
+    one is told."""
+    if not errors.is_terminal or not _waits.acquire(blocking=False):
         yield
         return
     spinner = errors.status(f"[dim]{escape(text)}[/]")
@@ -105,11 +110,17 @@ def show_wait(text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         spinner.stop()
+        _waits.release()
 
 
 def print_line(text: str) -> None:
     """Prints the line of a command that changed something."""
     click.echo(text)
+
+
+def print_error(text: str) -> None:
+    """Prints one line to standard error, red where a terminal has colours and NO_COLOR is not set."""
+    errors.print(Text(text, "red"), soft_wrap=True)
 
 
 class Progress:

@@ -59,7 +59,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         "token": own.token if own else None,
         "target": target,
         "since_epoch": since.epoch if since else None,
-        "since": since.at if since else None,
+        "since": since.find_time(move) if since and move else None,
         "reason": move.reason if move else None,
         "offset": done.record.offset if done else None,
         "lag": lag,

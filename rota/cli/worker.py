@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 import time
 from datetime import UTC, datetime
 from types import FrameType
@@ -17,6 +16,7 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
+from rota.coordination.bell import Bell
 from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, hide, mask
 from rota.ids import checked_id
 from rota.machine import name_machine
@@ -166,12 +166,11 @@ class Process:
         self.settings, self.hosts, self.starting = settings, hosts, starting
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
-        self.wake = threading.Event()
+        self.bell = Bell()  # rings for a new target, and for what else ends a pause
         self.signals = 0  # how often it was asked to leave
         self._ready = False  # whether Spark was ready at the last look
         self._failures = 0
         self._launched = 0.0  # when, on the monotonic clock
-        self._watching = False
         self._steps = 0  # of the loop; together with what it asked the store, its progress
         self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
@@ -224,20 +223,19 @@ class Process:
             if (signals := self.signals) > obeyed:
                 agent.leave(hurry=signals > 1)
                 obeyed = signals
+            if store.active():
+                with contextlib.suppress(CoordinationError):  # without it a new target is seen after the pause
+                    self.bell.listen(store, agent.paths.assign(self.worker), anew=agent.state.suspended is not None)
             for _ in agent.cycle():
                 self._steps += 1
             if agent.done is not None:
                 self.say("ended", reason=agent.done.reason)
                 return 0 if agent.done.clean or self.signals else 2
-            if agent.state.suspended is not None:
-                self._watching = False  # a new connection knows nothing of former watches
-            self._watch(store, agent)
             self.watch_spark()
             if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
-            self.wake.wait(agent.find_pause(SOON, LATER))
-            self.wake.clear()
+            self.bell.wait(agent.find_pause(SOON, LATER))
 
     def _end_stalled_session(self, store: "Store", bound: float) -> None:
         """Ends the session of a loop that stands still: the worker counts as gone."""
@@ -245,25 +243,11 @@ class Process:
             store.renew()
         self.say("stalled", seconds=bound)
 
-    # --- signals, watches, words
+    # --- signals, words
 
     def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.signals += 1
-        self.wake.set()
-
-    def _watch(self, store: "Store", agent: "Agent") -> None:
-        """Watches the target, so that a change is seen before the next poll."""
-        if self._watching:
-            return
-        try:
-            store.watch(agent.paths.assign(self.worker), self._wake_up)
-        except CoordinationError:
-            return
-        self._watching = True
-
-    def _wake_up(self) -> None:
-        self._watching = False
-        self.wake.set()
+        self.bell.ring()
 
     def say(self, word: str, /, **facts: object) -> None:
         """Writes one decision as one line to standard error, without waiting for a reader."""
@@ -328,7 +312,7 @@ class Process:
 
     def _end(self, server: "SparkServer") -> None:
         server.kill()
-        self.wake.set()
+        self.bell.ring()
 
 
 def _quote(value: object) -> str:

@@ -45,12 +45,17 @@ def list_grabs(tree: GroupState) -> tuple[str, ...]:
     return tuple(n for n in tree.store.children(tree.paths.grabs) if is_partition(n) or is_id(n))
 
 
+def read_grabs(tree: GroupState) -> dict[str, str]:
+    """Name of a grab -> the incarnation that made it, of all that can be read. Raises Unavailable."""
+    paths = {tree.paths.grab(name): name for name in list_grabs(tree)}
+    return {paths[path]: read.record.incarnation for path, read in tree.read_many(list(paths), Grab).items()}
+
+
 def read_others(tree: GroupState, worker: str) -> Others:
     """The look of `worker`. Raises NoGroup, Unavailable, Undecodable."""
     meta, head, overrides = tree.meta(), tree.head().record.epoch, tree.overrides()
     partitions = list_partitions(tree.pipelines(), overrides.pins)
-    grabbed = list_grabs(tree)
-    grabs = {p.rpartition("/")[2]: r for p, r in tree.read_many([tree.paths.grab(n) for n in grabbed], Grab).items()}
+    grabs = read_grabs(tree)
     live, people, slots = tree.newest(tree.live()), tree.worker_overrides(), tree.assigns()
     _check_readable(tree, live)
     doubtful = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
@@ -68,7 +73,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
         overrides.paused,
         members,
         partitions,
-        {n: worker_of(r.record.incarnation) for n, r in grabs.items() if r.record.incarnation in here},
+        {name: worker_of(incarnation) for name, incarnation in grabs.items() if incarnation in here},
         mine.version if mine is not None else None,
         mine is not None and worker in live and mine.node.mzxid > live[worker].czxid,
     )

@@ -82,10 +82,8 @@ class ZooKeeperStore(Store):
         self.access = access
         self.unwelcome = False  # whether a server ended the connection over who we are
         self.negotiated = session_timeout
-        self._pid = os.getpid()
-        self._session = 0
-        self.proven_until = 0.0
-        self._closed = False
+        self._pid, self._session = os.getpid(), 0
+        self.proven_until, self._closed = 0.0, False
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self.client: Any = None
@@ -114,6 +112,11 @@ class ZooKeeperStore(Store):
         """The sorted names of the children."""
         checked_path(path)
         return tuple(sorted(self.ask(lambda c: c.get_children_async(path), "r", path, "list") or ()))
+
+    def stamp(self) -> tuple[int, int]:
+        """The session, and the zxid of the server's last change: each reply says it."""
+        self._read(lambda c: c.exists_async("/"))
+        return self._session, self.client.last_zxid
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         """All of `ops` or none; never sent twice."""

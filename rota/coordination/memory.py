@@ -186,6 +186,11 @@ class MemoryStore(Store):
         self._reach()
         return self.server.children(checked_path(path))
 
+    def stamp(self) -> tuple[int, int]:
+        """The session, and the zxid of the server's last change."""
+        self._reach()
+        return self._session, self.server.zxid
+
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         """All of `ops` or none; injected faults strike here."""
         checked(ops)

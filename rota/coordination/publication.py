@@ -69,7 +69,8 @@ class Publication:
     """What is to be current: worker -> partitions (everybody else gets none), what it was made from, and the audit.
 
     `observed`: who had what before, where nobody published that: the workers decided alone. Then only the audit is written,
-    and the head that says what it was made from; targets are the workers' own."""
+    and the head that says what it was made from; targets are the workers' own. `claimed` then says when each partition that
+    moved was claimed, in server seconds."""
 
     targets: Mapping[str, frozenset[str]]
     basis: str = ""
@@ -79,6 +80,7 @@ class Publication:
     members: tuple[str, ...] = ()
     audit: Audit = Audit()
     observed: Mapping[str, int] | None = None
+    claimed: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         total = sum(len(ids) for ids in self.targets.values())
@@ -323,7 +325,13 @@ class _Attempt:
             joined=audit.joined,
             left=audit.left,
             moves=tuple(
-                Moved(partition=m.partition, from_worker=m.from_worker, to_worker=m.to_worker, reason=m.reason[:300])
+                Moved(
+                    partition=m.partition,
+                    from_worker=m.from_worker,
+                    to_worker=m.to_worker,
+                    reason=m.reason[:300],
+                    at=self.publication.claimed.get(m.partition),
+                )
                 for m in moves[:MAX_MOVES]
             ),
             moved=len(moves),

@@ -259,7 +259,8 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`."""
+    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`. `at` is when the
+    other claimed it (server seconds), where nobody had given it to it before."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
@@ -267,6 +268,7 @@ class Moved(BaseModel):
     from_worker: Annotated[Id | None, Field(alias="from")]
     to_worker: Annotated[Id, Field(alias="to")]
     reason: Annotated[str, Field(max_length=300)]
+    at: Amount | None = None
 
 
 class Epoch(Record):
@@ -286,6 +288,11 @@ class Epoch(Record):
     measures: Mapping[str, JsonValue] = {}
     run_id: Annotated[str, Field(max_length=128)] = ""
     term: Whole = 0
+
+    def find_time(self, move: Moved) -> float:
+        """When the move happened, in server seconds: when it was claimed, where workers decide alone; else with the epoch,
+        which gave it."""
+        return self.at if move.at is None else move.at
 
 
 class Refusal(BaseModel):

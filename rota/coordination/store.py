@@ -100,6 +100,11 @@ class Store(Protocol):
         """The names of the children, sorted as bytes; () also where there is no such node. Raises Unavailable."""
         ...
 
+    def stamp(self) -> tuple[int, int]:
+        """What is another value once anybody changed anything in ZooKeeper: what was read after one stamp is still so if the
+        next one is equal. One request. Raises Unavailable."""
+        ...
+
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         """All of `ops` or none; the written node for each Create and Set, None for each Check and Delete."""
         ...

@@ -51,6 +51,7 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
 
     @dg.job(
         name=names.purge_job(),
+        tags=names.purge_tags(),
         executor_def=dg.in_process_executor,
         description="Removes old consuming runs. The newest materialization of each partition stays.",
     )

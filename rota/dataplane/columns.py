@@ -82,15 +82,6 @@ def find_added(table: str, batches: Iterable[str]) -> list[Field]:
     return list(fields.values())
 
 
-def find_missing(file: Path, wanted: Iterable[str]) -> tuple[str, ...]:
-    """The columns that a Parquet file has not, by name without case, as Spark reads it. None of what is no Parquet."""
-    try:
-        there = {name.lower() for name in pq.read_schema(file).names}
-    except (OSError, pa.ArrowInvalid):
-        return ()  # whoever reads it says what it is
-    return tuple(name for name in wanted if name.lower() not in there)
-
-
 def count_rows(files: Sequence[Path]) -> int:
     """The rows that Parquet files hold, by their footers; one of no bytes has none, as Spark reads it. Raises
     EnvironmentFailed for one that cannot be read."""

@@ -19,7 +19,7 @@ NEXT = "cp pipelines/flights.py pipelines/mine.py"
 
 @dataclass(frozen=True, slots=True)
 class EpochFigures:
-    """One epoch: imbalance before and after, moves, and those among them that had to be."""
+    """One epoch: imbalance before and after, its moves, and how many of them were unavoidable."""
 
     epoch: int
     at: float

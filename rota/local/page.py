@@ -1,7 +1,7 @@
 """Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job. Dagster is never imported.
 
-Law: it changes nothing but by launching jobs. A run counts as launched by a sensor only if Dagster's own
-run storage says so.
+Laws: it changes nothing but by launching jobs. A run counts as launched by a sensor only if Dagster's own run storage says
+so. A job of rota's is known by its tag: two deployments can have jobs of one name, and one pipeline jobs of two names.
 """
 
 import json
@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota.errors import ConfigError, EnvironmentFailed
+from rota.errors import EnvironmentFailed
+from rota.ids import dagster_name
 
 RUNS = """query Runs($limit: Int, $cursor: String) { runsOrError(limit: $limit, cursor: $cursor) {
   ... on Runs { results { runId jobName creationTime tags { key value } } }
   ... on PythonError { message } } }"""
 EVENTS = """query Events($run: ID!) { logsForRun(runId: $run) {
   ... on EventConnection { events { __typename ... on MessageEvent { message } } } } }"""
-JOBS = """query Jobs { repositoriesOrError { ... on RepositoryConnection { nodes {
-  name location { name } pipelines { name } } } } }"""
+JOBS = """query Jobs { workspaceOrError { ... on PythonError { message } ... on Workspace { locationEntries { name
+  locationOrLoadError { ... on RepositoryLocation { repositories { name pipelines { name } } } } } } } }"""
+TAGS = """query Tags($job: PipelineSelector!) { pipelineOrError(params: $job) {
+  ... on Pipeline { tags { key value } } } }"""  # of one job: for those of all, Dagster asks each code server for each
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on UnauthorizedError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }"""
@@ -39,6 +42,29 @@ class DagsterRun:
     job: str
     created: float
     sensor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJob:
+    """A job of rota's in a code location. `of` is the pipeline that it serves, or `rota`; `prefix` the key prefix."""
+
+    name: str
+    location: str
+    repository: str
+    prefix: tuple[str, ...]
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    """Every `<of>__<kind>` that the page at `address` has, whatever its key prefix. `unloaded` are the code locations that
+    are not loaded, so nobody knows whether they have it."""
+
+    address: str
+    of: str
+    kind: str
+    jobs: tuple[PlacedJob, ...]
+    unloaded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +95,36 @@ class DagsterPage:
         events = self._ask(EVENTS, run=run)["logsForRun"].get("events", [])
         return next((int(m[1]) for e in events if (m := PID.search(e.get("message") or ""))), None)
 
-    def launch(self, job: str, config: Mapping[str, object]) -> str:
-        """Launches the job as the launchpad does, and returns the run's id. Raises ConfigError where no code location or
-        more than one has it, EnvironmentFailed."""
-        nodes = self._ask(JOBS)["repositoriesOrError"]["nodes"]
-        having = [node for node in nodes if job in {one["name"] for one in node["pipelines"]}]
-        if len(having) != 1:
-            there = "No code location" if not having else "More than one code location"
-            raise ConfigError(
-                f"{there} at {self.address} has the job {job}. Launch it on the page, or set ROTA_DAGSTER"
-            )
-        place = {"repositoryName": having[0]["name"], "repositoryLocationName": having[0]["location"]["name"]}
-        params = {"selector": {**place, "jobName": job}, "runConfigData": config}
+    def find_jobs(self, of: str, kind: str) -> FoundJobs:
+        """The jobs that carry the tag `rota/<kind>` for this pipeline, in every code location. Raises EnvironmentFailed."""
+        name, found, unloaded = dagster_name(of, kind), [], []
+        for entry in self._ask(JOBS)["workspaceOrError"].get("locationEntries", []):
+            repositories = (entry["locationOrLoadError"] or {}).get("repositories")
+            if repositories is None:
+                unloaded.append(entry["name"])
+            for repository in repositories or []:
+                for job in repository["pipelines"]:
+                    if job["name"] == name or job["name"].endswith(f"__{name}"):
+                        place = job["name"], entry["name"], repository["name"]
+                        *prefix, whose = self._read_tags(*place).get(f"rota/{kind}", "").split("/")
+                        if whose == of:
+                            found.append(PlacedJob(*place, tuple(prefix), of))
+        return FoundJobs(self.address, of, kind, tuple(found), tuple(unloaded))
+
+    def _read_tags(self, job: str, location: str, repository: str) -> dict[str, str]:
+        """The job's tags; none if it is gone by now."""
+        where = {"pipelineName": job, "repositoryLocationName": location, "repositoryName": repository}
+        tags = self._ask(TAGS, job=where)["pipelineOrError"].get("tags", [])
+        return {tag["key"]: tag["value"] for tag in tags}
+
+    def launch(self, job: PlacedJob, config: Mapping[str, object]) -> str:
+        """Launches the job as the launchpad does, and returns the run's id. Raises EnvironmentFailed."""
+        place = {"repositoryName": job.repository, "repositoryLocationName": job.location}
+        params = {"selector": {**place, "jobName": job.name}, "runConfigData": config}
         made = self._ask(LAUNCH, params=params)["launchRun"]
         if made["__typename"] != "LaunchRunSuccess":
             why = made.get("message") or "; ".join(one["message"] for one in made.get("errors", []))
-            raise EnvironmentFailed(f"Dagster's page did not launch {job}: {why or made['__typename']}")
+            raise EnvironmentFailed(f"Dagster's page did not launch {job.name}: {why or made['__typename']}")
         return str(made["run"]["runId"])
 
     def read_status(self, run: str) -> str:

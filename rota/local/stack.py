@@ -42,8 +42,13 @@ def end_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# Sensors wait inside their ticks; both of `dagster dev`'s code servers need threads left to launch runs meanwhile.
-THREADS = {"DAGSTER_GRPC_MAX_WORKERS": "24", "DAGSTER_CODE_SERVER_MAX_WORKERS": "24"}
+# What Dagster takes from the environment alone. Sensors wait inside their ticks; both of `dagster dev`'s code servers need
+# threads left to launch runs meanwhile. Crashed runs, which are tried again, are looked for twice a minute, not every 5 s.
+DAGSTER = {
+    "DAGSTER_GRPC_MAX_WORKERS": "24",
+    "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
+    "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "30",
+}
 LEAST, OTHERS = 8, 4  # slots of consuming runs; slots beside them, of rebalances and clicks
 
 
@@ -67,7 +72,7 @@ class Stack(AbstractContextManager["Stack"]):
         self.root = find_checkout()
         self.children: dict[str, Child] = {}
         self.env = {
-            **THREADS,
+            **DAGSTER,
             **env,
             "ROTA_LANDING": str(state.landing.resolve()),
             "ROTA_TABLES": str(state.tables.resolve()),

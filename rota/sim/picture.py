@@ -86,7 +86,7 @@ def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str,
     if measure == "voluntary":
         axes.set_xscale("symlog", linthresh=10)
         axes.set_xlim(left=-1)
-        axes.set_xticks([0, 5, 10, 50, 100, 500], ["0", "5", "10", "50", "100", "500"])
+        axes.set_xticks([0, 5, 10, 30, 100, 300], ["0", "5", "10", "30", "100", "300"])
         axes.set_xticks([], minor=True)
 
 

@@ -96,6 +96,21 @@ def test_a_machine_has_one_name_in_all_its_processes() -> None:
     assert name_machine() == other != ""
 
 
+def test_a_worker_works_where_nobody_says_what_a_process_id_means(
+    memory: MemoryServer, tree: GroupState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS has no /proc: the worker began with a traceback."""
+
+    def read_link(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", read_link)
+    one = Supervised(memory, "here", os.getpid(), name_machine())
+    one.rounds()
+    assert one.said == ["joined None None", "claimed None None"]
+    assert takes(tree) == 1
+
+
 @pytest.mark.parametrize(
     ("host", "pid", "waits"),
     [

@@ -154,6 +154,27 @@ def test_a_watch_calls_back_on_data_children_and_creation(world: World, store: S
         assert called == ["called"]
 
 
+def test_a_stamp_is_another_one_once_anybody_changed_anything(world: World, store: Store, root: str) -> None:
+    """Whoever reads nothing while it is the same misses nothing: no write, no end of a session."""
+    other = world.connect()
+    changes = (
+        lambda: other.create(f"{root}/a", b"x"),
+        lambda: other.set(f"{root}/a", b"x", -1),
+        lambda: other.create(f"{root}/e", ephemeral=True),
+        lambda: other.delete(f"{root}/a"),
+        lambda: store.create(f"{root}/mine"),
+        other.close,
+    )
+    for change in changes:
+        wait_until(lambda: store.stamp() == store.stamp(), 10)  # no session of another test ended just now
+        before = store.stamp()
+        change()
+        assert store.stamp() != before
+    before = store.stamp()
+    store.renew()
+    assert store.stamp() != before
+
+
 @pytest.mark.parametrize(
     "ops",
     [

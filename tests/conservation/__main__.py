@@ -14,10 +14,10 @@ import click
 from rota.dataplane.spark import session
 from tests.conservation import play
 from tests.conservation.case import Case
-from tests.conservation.checker import Judged
-from tests.conservation.generate import FILES, case
-from tests.conservation.many import Many, spent
-from tests.conservation.shrink import shrunk
+from tests.conservation.checker import Judgement
+from tests.conservation.generate import FILES, draw_case
+from tests.conservation.many import Many, count_cpu
+from tests.conservation.shrink import shrink
 from tests.dataplane.world import kill, started
 
 
@@ -36,24 +36,24 @@ def main(schemas: int, seed: int, first: int, files: int) -> None:
         try:
             spark = session.open_session(endpoint)
 
-            def judge(one: Case) -> Judged:
-                return play.judged(one, Path(root) / str(next(numbers)), endpoint, spark)
+            def judge(one: Case) -> Judgement:
+                return play.judge_case(one, Path(root) / str(next(numbers)), endpoint, spark)
 
             for number in range(first, first + schemas):
-                one = case(seed, number, files)
+                one = draw_case(seed, number, files)
                 found = judge(one)
                 many.add(one, found)
                 if found.faults:
                     click.echo(
-                        f"case {number}: {_shown(found)}\n  {found.faults[0].name} {found.faults[0].detail[:1000]}"
+                        f"case {number}: {_describe(found)}\n  {found.faults[0].name} {found.faults[0].detail[:1000]}"
                     )
                 if list(many.failed) == [one.whence]:
                     click.echo(f"making it small ({one.format}, {len(one.files)} files) ...")
-                    small, why = shrunk(one, found, judge)
-                    click.echo(f"{written(small, why)}: {_shown(why)}\n  {why.faults[0].detail[:1000]}")
+                    small, why = shrink(one, found, judge)
+                    click.echo(f"{write_counterexample(small, why)}: {_describe(why)}\n  {why.faults[0].detail[:1000]}")
                 if many.schemas % 10 == 0:
                     click.echo(f"{many.schemas} schemas, {many.records.total():,} records, {_since(began)}")
-            cpu = spent(os.getpid(), server.pid)
+            cpu = count_cpu(os.getpid(), server.pid)
         finally:
             kill(server)
     click.echo("\n".join(("Drawn:", *many.kinds())))
@@ -67,7 +67,7 @@ def _since(began: float) -> str:
     return f"{time.monotonic() - began:.0f} s"
 
 
-def written(case: Case, found: Judged) -> Path:
+def write_counterexample(case: Case, found: Judgement) -> Path:
     """The folder that a person looks at: the pipeline, its files, and what is wrong."""
     folder = Path(tempfile.mkdtemp(prefix="counterexample-"))
     play.land(case, folder)
@@ -77,7 +77,7 @@ def written(case: Case, found: Judged) -> Path:
     return folder
 
 
-def _shown(found: Judged) -> str:
+def _describe(found: Judgement) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(found.counts().items()))
 
 

@@ -50,7 +50,7 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
     if pa.types.is_floating(kind):
         return [v if v is None or v == v else "NaN" for v in column.to_pylist()]
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return [folded(v) for v in column.to_pylist()]
+        return [fold(v) for v in column.to_pylist()]
     return list(column.to_pylist())
 
 
@@ -60,7 +60,7 @@ def text(raw: bytes) -> str:
     return LOST.sub("\ufffd", raw.decode(errors="replace"))
 
 
-def folded(value: Value) -> Value:
+def fold(value: Value) -> Value:
     """A text as `text` gives it, and bytes that were made of one."""
     if isinstance(value, str):
         return LOST.sub("\ufffd", value) if "\ufffd" in value else value

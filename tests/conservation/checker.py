@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.conservation.canonical import folded, values
+from tests.conservation.canonical import fold, values
 from tests.conservation.case import Case, File
-from tests.conservation.oracle import BAD, EITHER, GOOD, Broken, Record, read, torn
+from tests.conservation.oracle import BAD, EITHER, GOOD, Broken, Record, is_torn, read
 from tests.dataplane.conftest import log
 
 Place = tuple[str, int]  # of a file: partition and offset
@@ -49,7 +49,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     faults: tuple[Fault, ...]
     records: Mapping[str, int]  # good, bad, either
 
@@ -60,7 +60,7 @@ class Judged:
         return found
 
 
-def seen(table: Path, names: Sequence[str]) -> Tables:
+def read_tables(table: Path, names: Sequence[str]) -> Tables:
     """The tables as their logs and files tell; `names` are main's columns after the two of rota."""
     found, attempts = Tables(), {}
     if not (table / "main" / "_delta_log").exists():
@@ -88,7 +88,7 @@ def seen(table: Path, names: Sequence[str]) -> Tables:
     return found
 
 
-def judged(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: Mapping[str, str]) -> Judged:
+def judge(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: Mapping[str, str]) -> Judgement:
     """What is not as the law says. `partition_of` gives the partition of a key, `parked` the reason of one that stopped."""
     faults: list[Fault] = []
     records: Counter[str] = Counter()
@@ -105,19 +105,19 @@ def judged(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: 
                 faults.append(Fault("misread", 1, key, file.name, str(error)))
                 continue
             if offset >= end:
-                faults += _stopped(case, key, file, held, offset == end, parked.get(partition, ""))
+                faults += _judge_stop(case, key, file, held, offset == end, parked.get(partition, ""))
                 held = []
             elif isinstance(held, Broken):
                 faults.append(Fault("stopped", 1, key, file.name, f"consumed, and it is broken: {held.why}"))
                 continue
             records.update(r.verdict for r in held)
-            faults += _file(case, file, held, tables.main.get(place, Counter()), tables.aside.get(place, []))
+            faults += _judge_file(case, file, held, tables.main.get(place, Counter()), tables.aside.get(place, []))
     for place in {*tables.main, *tables.aside} - known:
         faults.append(Fault("doubled", 1, *map(str, place), "rows of an offset that is not"))
-    return Judged(tuple(faults), records)
+    return Judgement(tuple(faults), records)
 
 
-def _stopped(case: Case, key: str, file: File, held: list[Record] | Broken, here: bool, reason: str) -> list[Fault]:
+def _judge_stop(case: Case, key: str, file: File, held: list[Record] | Broken, here: bool, reason: str) -> list[Fault]:
     """A partition may stop before a broken file, one with too many bad records, or with a line that may hold two values."""
     if not here:
         return []
@@ -133,14 +133,16 @@ def _stopped(case: Case, key: str, file: File, held: list[Record] | Broken, here
     return [Fault("stopped", 1, key, file.name, f"parked without need: {reason}")]
 
 
-def _file(case: Case, file: File, records: Iterable[Record], main: Counter[Row], aside: list[Aside]) -> list[Fault]:
+def _judge_file(
+    case: Case, file: File, records: Iterable[Record], main: Counter[Row], aside: list[Aside]
+) -> list[Fault]:
     """One file's records against its rows in the two tables."""
     wanted: Counter[Row] = Counter()
     others: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if record.verdict == GOOD:
             for row in record.rows:
-                wanted.update(case.transform.rows(tuple(folded(v) for v in row)))
+                wanted.update(case.transform.rows(tuple(fold(v) for v in row)))
         else:
             others[_key(record.raw)].append(record)
     texts = Counter(_key(raw) for _, raw, _, _ in aside)
@@ -177,14 +179,14 @@ def _file(case: Case, file: File, records: Iterable[Record], main: Counter[Row],
         "doubled": aside_extra + main_extra - wrong,
     }
     faults = [Fault(kind, count, file.key, file.name, detail) for kind, count in counts.items() if count]
-    return faults + _mislaid(file, others, aside)
+    return faults + _find_mislaid(file, others, aside)
 
 
-def _mislaid(file: File, by_text: Mapping[str, list[Record]], aside: list[Aside]) -> list[Fault]:
+def _find_mislaid(file: File, by_text: Mapping[str, list[Record]], aside: list[Aside]) -> list[Fault]:
     """File, line and reason of what was set aside. A line may be unknown where records span lines, where the text is no
     UTF-8, and where not all agree what a line is."""
     wrong = []
-    unsure = bool(aside) and torn(file)
+    unsure = bool(aside) and is_torn(file)
     for position, raw, name, reason in aside:
         same = by_text.get(_key(raw), [])
         lines = {r.line for r in same}
@@ -200,4 +202,4 @@ def _mislaid(file: File, by_text: Mapping[str, list[Record]], aside: list[Aside]
 
 def _key(raw: str) -> str:
     """Of the ends of the lines that a record spans Spark folds some."""
-    return str(folded(raw)).replace("\r\n", "\n").rstrip("\r\n")
+    return str(fold(raw)).replace("\r\n", "\n").rstrip("\r\n")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tests.conservation import pools, transforms
 from tests.conservation.case import Case, File
 from tests.conservation.draw import Draw
-from tests.conservation.shape import Column, Schema, Type, drawn
+from tests.conservation.shape import Column, Schema, Type, draw_schema
 
 FILES = 23
 POOL = 40
@@ -40,7 +40,7 @@ ARROW = {
 NARROW = {"int": (pa.int8(), pa.int16(), pa.uint8()), "long": (pa.int32(), pa.int16()), "short": (pa.int8(),)}
 
 
-def case(seed: int, number: int, files: int = FILES) -> Case:
+def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     """The case of this number. Some 210 records a file. In one case of eight a partition may stop; it has few files, since
     whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it."""
     draw = Draw(f"{seed} {number}")
@@ -49,7 +49,7 @@ def case(seed: int, number: int, files: int = FILES) -> Case:
         format, stop = STOPS[number // 8 % len(STOPS)]
         draw.note("stop", f"{format} {stop}")
         files = min(files, 6)
-    schema = drawn(
+    schema = draw_schema(
         draw, format != "csv", "byte" if format == "json" else ""
     )  # that is refused: Spark takes 200 for -56
     for column in schema:
@@ -62,20 +62,20 @@ def case(seed: int, number: int, files: int = FILES) -> Case:
     suffix = {"csv": ".csv", "json": draw.choice((".json", ".jsonl", "")), "parquet": ".parquet"}[format]
     keys = ["a", "b=1", "ü c", "d%"][: draw.randint(2, 4)]
     trailing = stop in ("joined", "trailing")
-    made = {"csv": _csv, "json": partial(_json, trailing=trailing), "parquet": _parquet}[format](draw, schema, options)
+    make = {"csv": _csv, "json": partial(_json, trailing=trailing), "parquet": _parquet}[format](draw, schema, options)
     broken = draw.randrange(files) if stop in ("compression", "joined", "header", "bytes", "column", "type") else -1
     found = []
     for n in range(files):
         hurt = stop if n == broken else ""
-        data = made(_count(draw), hurt)
+        data = make(_count(draw), hurt)
         name = f"{n:03}{suffix}"
         if hurt in ("compression", "bytes"):
-            data, name = _broken(draw, format, data, name)
+            data, name = _break(draw, format, data, name)
         elif format != "parquet":
-            data, name = _packed(draw, data, name)
+            data, name = _pack(draw, data, name)
         found.append(File(draw.choice(keys), name, data))
     ratio = draw.choice((0.0, 0.02, 0.1)) if stop == "ratio" else 1.0
-    transform = transforms.drawn(draw, schema)
+    transform = transforms.draw_transform(draw, schema)
     draw.note("transform", transform.kind)
     engine = "interpreted" if number % 5 else "compiled"
     draw.note("engine", f"{format} {engine}")
@@ -94,7 +94,7 @@ def _count(draw: Draw) -> int:
     return draw.choice((0, 1, 2, 3)) if draw.random() < 0.1 else draw.randint(50, 420)
 
 
-def _packed(draw: Draw, data: bytes, name: str) -> tuple[bytes, str]:
+def _pack(draw: Draw, data: bytes, name: str) -> tuple[bytes, str]:
     chance = draw.random()
     kind = "gz" if chance < 0.1 else "bz2" if chance < 0.13 else "none"
     draw.note("compression", kind)
@@ -103,7 +103,7 @@ def _packed(draw: Draw, data: bytes, name: str) -> tuple[bytes, str]:
     return (bz2.compress(data, 1), f"{name}.bz2") if kind == "bz2" else (data, name)
 
 
-def _broken(draw: Draw, format: str, data: bytes, name: str) -> tuple[bytes, str]:
+def _break(draw: Draw, format: str, data: bytes, name: str) -> tuple[bytes, str]:
     """A file that fails as a whole."""
     if format == "parquet":
         return draw.choice((b"no parquet at all", data[: len(data) // 2] + b"PAR1", b"PAR1")), name
@@ -112,7 +112,7 @@ def _broken(draw: Draw, format: str, data: bytes, name: str) -> tuple[bytes, str
     return draw.choice((whole[: len(whole) // 2], whole[:-30], data[:9] + b"no gzip")), f"{plain}.gz"
 
 
-def _sprinkled(draw: Draw, count: int, rate: float) -> list[int]:
+def _sprinkle(draw: Draw, count: int, rate: float) -> list[int]:
     return draw.sample(range(count), min(count, int(count * rate) + (draw.random() < 0.5)))
 
 
@@ -167,15 +167,15 @@ def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, 
     first = [[t for t in one if "\r" not in t and "\n" not in t] for one in columns]  # tells where lines end
     header = sep.join(field(c.name) for c in schema)
 
-    def made(count: int, stop: str) -> bytes:
+    def make(count: int, stop: str) -> bytes:
         rows = [list(row) for row in zip(*(draw.choices(one, k=count) for one in columns), strict=True)]
         if rows and spans:
             rows[0] = [draw.choice(one) for one in first]
-        for n in _sprinkled(draw, count, 0.02):
+        for n in _sprinkle(draw, count, 0.02):
             at = draw.randrange(len(schema))
             rows[n][at] = odd(schema[at])
             draw.note("odd value", f"csv {schema[at].type.kind}")
-        for n in _sprinkled(draw, count, 0.01):
+        for n in _sprinkle(draw, count, 0.01):
             fields = {
                 "too few": rows[n][:-1] or ["", ""],
                 "one more": [*rows[n], "more"],
@@ -192,8 +192,8 @@ def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, 
             lines.insert(draw.randint(0, len(lines)), "")
             draw.note("blank line", "csv")
         if not spans:
-            for n in _sprinkled(draw, len(lines), 0.004):
-                lines[n] = _scarred(draw, lines[n], quote)
+            for n in _sprinkle(draw, len(lines), 0.004):
+                lines[n] = _scar(draw, lines[n], quote)
         if "header" in options:
             lines.insert(0, header + sep + "more" if stop == "header" else header)
         end = draw.choice(("\n", "\n", "\r\n"))
@@ -206,10 +206,10 @@ def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, 
             data = _hurt(draw, data)
         return data
 
-    return made
+    return make
 
 
-def _scarred(draw: Draw, line: str, quote: str) -> str:
+def _scar(draw: Draw, line: str, quote: str) -> str:
     """A line that another grammar might read."""
     at = draw.randint(0, len(line))
     scar = draw.choice((quote, "\0", "   ", "\t", "\ufffd", "\r"))
@@ -248,13 +248,13 @@ def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -
     def odd(at: int) -> str:
         return f"{names[at]}: {pools.odd_literal(schema[at].type, draw)}"
 
-    def made(count: int, stop: str) -> bytes:
+    def make(count: int, stop: str) -> bytes:
         rows = [list(row) for row in zip(*(draw.choices(one, k=count) for one in columns), strict=True)]
-        for n in _sprinkled(draw, count, 0.02):
+        for n in _sprinkle(draw, count, 0.02):
             at = draw.randrange(len(schema))
             rows[n][at] = odd(at)
             draw.note("odd value", f"json {schema[at].type.kind}")
-        for n in _sprinkled(draw, count, 0.03):
+        for n in _sprinkle(draw, count, 0.03):
             change = draw.choice(
                 ("in another order", "without a field", "with another field", "twice", "odd and then right")
             )
@@ -274,7 +274,7 @@ def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -
             rows[draw.randrange(count)][at] = f'{names[at]}: "{_large(draw)}"'
             draw.note("huge", "json")
         lines = ["{" + ", ".join(row) + "}" for row in rows]
-        for n in _sprinkled(draw, count, 0.006):
+        for n in _sprinkle(draw, count, 0.006):
             lines[n] = _no_object(draw, lines[n], lines[draw.randrange(count)], trailing)
         if stop == "joined":
             between = draw.choice(("", " ", ","))
@@ -286,7 +286,7 @@ def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -
             draw.note("byte order mark", "json")
         return _hurt(draw, data)
 
-    return made
+    return make
 
 
 def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
@@ -326,7 +326,7 @@ def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
 def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, str], bytes]:
     columns = [pa.array([pools.arrow(c.type, draw) for _ in range(POOL)], _arrow(c.type)) for c in schema]
 
-    def made(count: int, stop: str) -> bytes:
+    def make(count: int, stop: str) -> bytes:
         picked = [one.take(pa.array(draw.choices(range(POOL), k=count), pa.int32())) for one in columns]
         names = [c.name for c in schema]
         for at, column in enumerate(schema):
@@ -367,7 +367,7 @@ def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[i
             return b""
         return sink.getvalue()
 
-    return made
+    return make
 
 
 def _arrow(kind: Type) -> pa.DataType:

@@ -157,9 +157,9 @@ def _real(single: bool) -> Callable[[object], Value]:
         if isinstance(value, Number):
             if len(value.text) > LONGEST_NUMBER:
                 raise Bad("too long")
-            return rules.rounded(INFINITE.get(value.text, value.text), single)
+            return rules.round_text(INFINITE.get(value.text, value.text), single)
         if type(value) is str and value in INFINITE:
-            return rules.rounded(INFINITE[value], single)
+            return rules.round_text(INFINITE[value], single)
         raise Bad("of another type")
 
     return rule
@@ -194,12 +194,12 @@ def _string(value: object) -> Value:
 
 
 def _text(rule: Callable[[str], Value]) -> Callable[[object], Value]:
-    def checked(value: object) -> Value:
+    def check(value: object) -> Value:
         if type(value) is not str:
             raise Bad("of another type")
         return rule(value)
 
-    return checked
+    return check
 
 
 def _timestamp(value: object) -> Value:

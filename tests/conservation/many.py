@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from tests.conservation.case import Case
-from tests.conservation.checker import Judged
+from tests.conservation.checker import Judgement
 from tests.conservation.oracle import BAD, EITHER, GOOD
 
 
@@ -19,9 +19,9 @@ class Many:
     records: Counter[str] = field(default_factory=Counter)  # by verdict
     faults: Counter[str] = field(default_factory=Counter)
     drawn: Counter[str] = field(default_factory=Counter)
-    failed: dict[str, Judged] = field(default_factory=dict)
+    failed: dict[str, Judgement] = field(default_factory=dict)
 
-    def add(self, case: Case, found: Judged) -> None:
+    def add(self, case: Case, found: Judgement) -> None:
         self.schemas += 1
         self.files += len(case.files)
         self.records.update(found.records)
@@ -46,7 +46,7 @@ class Many:
         return [f"{what}: {', '.join(kinds)}" for what, kinds in found.items()]
 
 
-def spent(*pids: int) -> float:
+def count_cpu(*pids: int) -> float:
     """Seconds of CPU of these processes and of those that they started."""
     roots = [psutil.Process(pid) for pid in pids]
     tree = {*roots, *(child for root in roots for child in root.children(recursive=True))}

@@ -60,10 +60,10 @@ def read(case: Case, file: File) -> list[Record] | Broken:
         except Joined:
             return Broken("a line with more than one value")
     csv = _Csv(case)
-    return csv.spanning(data) if case.options.get("multiLine") == "true" else csv.lines(data)
+    return csv.read_spanning(data) if case.options.get("multiLine") == "true" else csv.read_lines(data)
 
 
-def torn(file: File) -> bool:
+def is_torn(file: File) -> bool:
     """Whether a carriage return stands alone: for some that ends a line."""
     return bool(re.search(rb"\r(?!\n)", _plain(file)))
 
@@ -125,7 +125,7 @@ class _Csv:
         self.memos: list[dict[str, Value | Exception]] = [{} for _ in case.schema]
         self.rules = [rules.of_csv(c.type) for c in case.schema]
 
-    def lines(self, data: bytes) -> list[Record] | Broken:
+    def read_lines(self, data: bytes) -> list[Record] | Broken:
         records: list[Record] = []
         headed = not self.header
         for number, line, _ in _lines(data):
@@ -139,7 +139,7 @@ class _Csv:
             records.append(self._record(number, line, self._fields(line)))
         return records
 
-    def spanning(self, data: bytes) -> list[Record] | Broken:
+    def read_spanning(self, data: bytes) -> list[Record] | Broken:
         """Records that may span lines: their ends are those outside of quotes. Raises ValueError for another grammar."""
         text = data.decode(errors="replace")
         ends = re.search("\r\n|\n|\r", text)
@@ -152,7 +152,7 @@ class _Csv:
                 found = self.field.match(text, at)
                 if not found:
                     raise ValueError(f"no CSV at {at}: {text[at : at + 40]!r}")
-                said.append(self._said(found, folded))
+                said.append(self._unquote(found, folded))
                 at, mark = found.end(), found[3]
             raw = text[start : found.start(3)]
             if not raw:
@@ -166,7 +166,7 @@ class _Csv:
             records.append(self._record(0, raw, fields))
         return records
 
-    def _said(self, found: "re.Match[str]", folded: str = "\n") -> str | None:
+    def _unquote(self, found: "re.Match[str]", folded: str = "\n") -> str | None:
         """A field's text; None for one that is not there."""
         if found[1] is None:
             return found[2] or None
@@ -185,7 +185,7 @@ class _Csv:
             found = self.field.match(line, at)
             if not found or found[3] not in (self.sep, ""):
                 return None
-            fields.append(self._said(found))
+            fields.append(self._unquote(found))
             at, mark = found.end(), found[3]
         return fields
 

@@ -1,6 +1,7 @@
 """Lets rota's own path consume a case: a declared pipeline, the verb `consume`, Spark, Delta tables."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import names
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
-from tests.conservation.checker import Fault, Judged
+from tests.conservation.checker import Fault, Judgement
 from tests.conservation.engines import ENGINES
 from tests.conservation.shape import ddl
 from tests.dataplane.world import World
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Played:
-    """A case whose files were consumed as far as that goes; `parked` says why a partition went no further."""
+class Play:
+    """A case whose files were consumed into `table` as far as that goes. `partitions` has the partition of each key, and
+    `parked` why a partition went no further."""
 
     case: Case
-    world: World
-    parked: dict[str, str]
+    table: Path
+    partitions: Mapping[str, str]
+    parked: Mapping[str, str]
 
-    def judged(self) -> Judged:
+    def judge(self) -> Judgement:
         """What its tables are now, against the oracle."""
         columns = self.case.transform.names or tuple(c.name for c in self.case.schema)
-        tables = checker.seen(self.world.table, columns)
-        partitions = {key: self.world.pipeline.partition(names.key(key)) for key in self.case.by_key()}
-        return checker.judged(self.case, tables, partitions, self.parked)
+        return checker.judge(self.case, checker.read_tables(self.table, columns), self.partitions, self.parked)
 
 
 def pipeline(case: Case) -> str:
@@ -51,25 +52,26 @@ def land(case: Case, folder: Path) -> None:
         path.write_bytes(file.data)
 
 
-def played(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Played:
+def consume_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Play:
     """All of it is consumed that can be."""
     land(case, folder)
     world = World(folder, endpoint, text=pipeline(case), spark=spark)
-    keys = [names.key(key) for key in case.by_key()]
-    world.give(*keys)
+    keys = {key: names.key(key) for key in case.by_key()}
+    world.give(*keys.values())
     parked: dict[str, str] = {}
     while True:
-        events = world.run(*keys, settings=ENGINES[case.engine])
+        events = world.run(*keys.values(), settings=ENGINES[case.engine])
         parked |= {e.partition: e.reason for e in events if isinstance(e, ParkedPartition)}
         if not any(isinstance(e, CommittedBatch) for e in events):
-            return Played(case, world, parked)
+            partitions = {key: world.pipeline.partition(name) for key, name in keys.items()}
+            return Play(case, world.table, partitions, parked)
 
 
-def judged(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Judged:
+def judge_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Judgement:
     """Consumes the case in `folder`, which is taken away then, and judges it. What it raises is a fault, too."""
     try:
-        return played(case, folder, endpoint, spark).judged()
+        return consume_case(case, folder, endpoint, spark).judge()
     except Exception as error:
-        return Judged((Fault("stopped", 1, "", "", f"raised {type(error).__name__}: {error}"[:2000]),), {})
+        return Judgement((Fault("stopped", 1, "", "", f"raised {type(error).__name__}: {error}"[:2000]),), {})
     finally:
         shutil.rmtree(folder, ignore_errors=True)

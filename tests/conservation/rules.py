@@ -77,10 +77,10 @@ def real(text: str, single: bool) -> Value:
         raise Unclear
     if not JAVA.fullmatch(text):
         raise Bad("no number")
-    return rounded(text.rstrip("fFdD") if text[-1] in "fFdD" else text, single)
+    return round_text(text.rstrip("fFdD") if text[-1] in "fFdD" else text, single)
 
 
-def rounded(text: str, single: bool) -> Value:
+def round_text(text: str, single: bool) -> Value:
     value = float(text)
     if single and value - value == 0:
         try:

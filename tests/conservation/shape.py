@@ -27,7 +27,7 @@ class Type:
             case "decimal":
                 return f"decimal({self.precision},{self.scale})"
             case "struct":
-                return f"struct<{', '.join(f'{quoted(n)}: {t.ddl()}' for n, t in self.parts)}>"
+                return f"struct<{', '.join(f'{quote(n)}: {t.ddl()}' for n, t in self.parts)}>"
             case "array":
                 return f"array<{self.parts[0][1].ddl()}>"
             case "map":
@@ -44,15 +44,15 @@ class Column:
 Schema = tuple[Column, ...]
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
 def ddl(schema: Schema) -> str:
-    return ", ".join(f"{quoted(c.name)} {c.type.ddl()}" for c in schema)
+    return ", ".join(f"{quote(c.name)} {c.type.ddl()}" for c in schema)
 
 
-def drawn(draw: random.Random, nested: bool, without: str = "") -> Schema:
+def draw_schema(draw: random.Random, nested: bool, without: str = "") -> Schema:
     """1 to 12 columns; every type but `without` may come anywhere, and one name in three is odd."""
     flat = [kind for kind in (*FLAT, "string", "int", "long") if kind != without]
     count = min(draw.randint(1, 12), draw.randint(1, 12))

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from tests.conservation.case import Case, File
-from tests.conservation.checker import Judged
+from tests.conservation.checker import Judgement
 from tests.conservation.transforms import Transform
 
 TRIES = 40
 
 
-def shrunk(case: Case, first: Judged, judge: Callable[[Case], Judged]) -> tuple[Case, Judged]:
+def shrink(case: Case, first: Judgement, judge: Callable[[Case], Judgement]) -> tuple[Case, Judgement]:
     """A smaller case with a fault of the same kind, after at most `TRIES` judgements."""
     fault = first.faults[0]
     best, why, left = case, first, TRIES
@@ -39,7 +39,7 @@ def shrunk(case: Case, first: Judged, judge: Callable[[Case], Judged]) -> tuple[
     if best.transform.text:
         smaller(replace(best, transform=Transform()))
     if len(best.files) == 1:
-        _fewer_records(lambda: best, smaller)
+        _drop_records(lambda: best, smaller)
     if best.format != "csv" and not best.transform.text:
         for column in best.schema:
             if len(best.schema) > 1:
@@ -47,12 +47,12 @@ def shrunk(case: Case, first: Judged, judge: Callable[[Case], Judged]) -> tuple[
     return best, why
 
 
-def _fewer_records(best: Callable[[], Case], smaller: Callable[[Case], bool]) -> None:
+def _drop_records(best: Callable[[], Case], smaller: Callable[[Case], bool]) -> None:
     """Takes pieces of the records away, halves first."""
     pieces = 2
     while True:
         case = best()
-        found = list(_without(case, pieces))
+        found = list(_list_cuts(case, pieces))
         if any(smaller(other) for other in found):
             pieces = max(2, pieces - 1)
             continue
@@ -77,7 +77,7 @@ def _pieces(data: bytes) -> list[bytes]:
     return re.findall(rb"[^\n]*\n|[^\n]+$", data)
 
 
-def _without(case: Case, pieces: int) -> Iterator[Case]:
+def _list_cuts(case: Case, pieces: int) -> Iterator[Case]:
     """The case without each of so many pieces of its records."""
     (file,) = case.files
     count = _count(case)

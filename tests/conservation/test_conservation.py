@@ -2,8 +2,10 @@
 
 import io
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +20,12 @@ from rota.dataplane.spark.spark_source import CORRUPT
 from tests.conservation import play, transforms
 from tests.conservation.case import Case, File
 from tests.conservation.engines import ENGINES
-from tests.conservation.generate import STOPS, case
+from tests.conservation.generate import STOPS, draw_case
 from tests.conservation.many import Many
+from tests.conservation.play import Play
 from tests.conservation.shape import FLAT, NESTED, Column, Type
-from tests.conservation.shrink import shrunk
-from tests.conservation.transforms import made
+from tests.conservation.shrink import shrink
+from tests.conservation.transforms import make_transform
 from tests.dataplane.conftest import log
 
 SCHEMAS = 100
@@ -57,8 +60,8 @@ def test_every_record_is_in_exactly_one_table(tmp_path: Path, endpoint: str, spa
     """A case that fails: `python -m tests.conservation --first <its number> --schemas 1` makes it small."""
     found = Many()
     for number in range(SCHEMAS):
-        one = case(0, number)
-        found.add(one, play.judged(one, tmp_path / str(number), endpoint, spark))
+        one = draw_case(0, number)
+        found.add(one, play.judge_case(one, tmp_path / str(number), endpoint, spark))
     assert not {whence: one.faults[:2] for whence, one in found.failed.items()}
     assert found.files >= 2_000
     assert found.records.total() >= 400_000
@@ -67,8 +70,8 @@ def test_every_record_is_in_exactly_one_table(tmp_path: Path, endpoint: str, spa
 
 def test_the_same_number_makes_the_same_bytes() -> None:
     for number in range(5):
-        assert case(3, number).files == case(3, number).files
-    assert case(3, 1).files != case(4, 1).files
+        assert draw_case(3, number).files == draw_case(3, number).files
+    assert draw_case(3, 1).files != draw_case(4, 1).files
 
 
 def two_rows() -> bytes:
@@ -94,8 +97,8 @@ ONCE_FOUND = {
 @pytest.mark.parametrize("what", ONCE_FOUND)
 def test_what_the_differential_once_found(what: str, tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
     format, files = ONCE_FOUND[what]
-    transform = made(random.Random(0), NUMBER, "nothing" if "nothing" in what else "none")
-    found = play.judged(Case("by hand", format, NUMBER, {}, 1.0, files, transform), tmp_path, endpoint, spark)
+    transform = make_transform(random.Random(0), NUMBER, "nothing" if "nothing" in what else "none")
+    found = play.judge_case(Case("by hand", format, NUMBER, {}, 1.0, files, transform), tmp_path, endpoint, spark)
     assert not found.faults
     assert sum(found.records.values()) == 2
 
@@ -124,14 +127,25 @@ def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
     ]
     schema = (Column("n", Type("long")), Column("word", Type("string")), Column("amount", Type("int")))
     files = (File("a", "0.json", "\n".join(lines).encode()),)
-    found = play.judged(Case("by hand", "json", schema, {}, 1.0, files), tmp_path, endpoint, spark)
+    found = play.judge_case(Case("by hand", "json", schema, {}, 1.0, files), tmp_path, endpoint, spark)
     assert found.counts() == ({} if guarded else {"lost": 1})
 
 
 # --- planted damage -------------------------------------------------------------------------------------------------
 
 
-def rewritten(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+@pytest.fixture(scope="module")
+def consumed(tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession) -> Play:
+    return play.consume_case(PLAIN, tmp_path_factory.mktemp("plain"), endpoint, spark)
+
+
+@pytest.fixture
+def plain(consumed: Play, tmp_path: Path) -> Play:
+    """PLAIN as it was consumed, in tables that a test may damage."""
+    return replace(consumed, table=shutil.copytree(consumed.table, tmp_path / "tables"))
+
+
+def rewrite(table: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """The newest file of the table with other rows in it, as a faulty engine might have written them."""
     file = log(table).files[-1]
     rows = pq.ParquetFile(file).read()
@@ -179,44 +193,35 @@ def first_on_another_line(rows: pa.Table) -> pa.Table:
     ids=lambda v: getattr(v, "__name__", None),
 )
 def test_the_checker_counts_each_planted_damage(
-    table: str,
-    change: Callable[[pa.Table], pa.Table] | None,
-    counted: dict[str, int],
-    tmp_path: Path,
-    endpoint: str,
-    spark: SparkSession,
+    table: str, change: Callable[[pa.Table], pa.Table] | None, counted: dict[str, int], plain: Play
 ) -> None:
-    played = play.played(PLAIN, tmp_path, endpoint, spark)
     if change:
-        rewritten(played.world.table / table, change)
-    found = played.judged()
+        rewrite(plain.table / table, change)
+    found = plain.judge()
     assert found.counts() == Counter(counted), found.faults
     assert found.records == {"good": 43, "bad": 2}
 
 
-def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(
-    tmp_path: Path, endpoint: str, spark: SparkSession
-) -> None:
-    played = play.played(PLAIN, tmp_path, endpoint, spark)
-    main, aside = played.world.table / "main", played.world.table / "quarantine"
+def test_a_bad_record_in_main_is_misplaced_and_one_in_both_tables_is_doubled(plain: Play) -> None:
+    main, aside = plain.table / "main", plain.table / "quarantine"
 
     def with_a_bad_one(rows: pa.Table) -> pa.Table:
         bad = {"_partition": ["p:a"], "_offset": [0], "n": [None], "word": ["bad"]}
         return pa.concat_tables([rows, pa.table(bad, schema=rows.schema)])
 
-    rewritten(main, with_a_bad_one)
-    assert played.judged().counts() == {"doubled": 1}
-    rewritten(aside, without_first)
-    assert played.judged().counts() == {"misplaced": 1}
+    rewrite(main, with_a_bad_one)
+    assert plain.judge().counts() == {"doubled": 1}
+    rewrite(aside, without_first)
+    assert plain.judge().counts() == {"misplaced": 1}
 
 
 def test_a_counterexample_is_made_small() -> None:
     """Judged by a rule of its own: a file is at fault that holds the word."""
 
-    def judge(one: Case) -> play.Judged:
+    def judge(one: Case) -> play.Judgement:
         bad = [f for f in one.files if b"many" in f.data]
-        return play.Judged(tuple(play.Fault("lost", 1, f.key, f.name, "") for f in bad), {})
+        return play.Judgement(tuple(play.Fault("lost", 1, f.key, f.name, "") for f in bad), {})
 
-    small, why = shrunk(PLAIN, judge(PLAIN), judge)
+    small, why = shrink(PLAIN, judge(PLAIN), judge)
     assert [f.data for f in small.files] == [b"many,bad too"]
     assert why.counts() == {"lost": 1}

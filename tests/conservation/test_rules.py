@@ -14,7 +14,7 @@ from tests.conservation.shape import Column, Type
 DAY = 86_400_000_000
 
 
-def said(kind: Type, text: str) -> object:
+def read_value(kind: Type, text: str) -> object:
     try:
         return rules.of_csv(kind)(text)
     except Bad:
@@ -57,7 +57,7 @@ def said(kind: Type, text: str) -> object:
     ],
 )  # fmt: skip
 def test_a_csv_field(kind: str, text: str, value: object) -> None:
-    assert said(Type(kind), text) == value
+    assert read_value(Type(kind), text) == value
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_csv_field(kind: str, text: str, value: object) -> None:
      (" 1", BAD), ("+1.5", "1.5"), ("1,5", EITHER), ("1d", BAD), ("0.1e1", "1")],
 )  # fmt: skip
 def test_a_decimal_is_rounded_half_up_and_bad_when_it_does_not_fit(text: str, value: str) -> None:
-    found = said(Type("decimal", 5, 2), text)
+    found = read_value(Type("decimal", 5, 2), text)
     assert found == (value if value in (BAD, EITHER) else Decimal(value))
 
 

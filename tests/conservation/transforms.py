@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.conservation.rules import Value
-from tests.conservation.shape import WHOLE, Schema, quoted
+from tests.conservation.shape import WHOLE, Schema, quote
 
 Row = tuple[Value, ...]
 KINDS = ("none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal", "udf")
@@ -23,12 +23,12 @@ class Transform:
     counted: bool = True
 
 
-def drawn(draw: random.Random, schema: Schema) -> Transform:
+def draw_transform(draw: random.Random, schema: Schema) -> Transform:
     kind = "udf" if draw.random() < 0.03 else draw.choice(("none", "none", *KINDS[:-1]))
-    return made(draw, schema, kind)
+    return make_transform(draw, schema, kind)
 
 
-def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
+def make_transform(draw: random.Random, schema: Schema, kind: str) -> Transform:
     """One of this kind; none where the schema has no column for it."""
     names = tuple(c.name for c in schema)
     places = range(len(schema))
@@ -40,7 +40,7 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
             kept = sorted(draw.sample(places, draw.randint(1, len(schema) - 1)))
             out = [i for i in places if i not in kept]
             body = (
-                f"df.select('_partition', '_offset', *{[quoted(names[i]) for i in kept]!r})"
+                f"df.select('_partition', '_offset', *{[quote(names[i]) for i in kept]!r})"
                 if kind == "select"
                 else f"df.drop(*{[names[i] for i in out]!r})"
             )
@@ -50,7 +50,7 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
             name = schema[at].type.parts[0][0]
             return Transform(
                 kind,
-                f"df.select('_partition', '_offset', F.col({quoted(names[at])!r}).getField({name!r}).alias('part'))",
+                f"df.select('_partition', '_offset', F.col({quote(names[at])!r}).getField({name!r}).alias('part'))",
                 ("part",),
                 lambda row: [(None if row[at] is None else row[at][0],)],  # type: ignore[index]
             )
@@ -60,18 +60,18 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
             return Transform(kind, f"df.withColumnRenamed({names[at]!r}, 'renamed')", renamed)
         case "filter":
             at = draw.choice(whole) if whole and draw.random() < 0.7 else draw.choice(places)
-            name = quoted(names[at])
+            name = quote(names[at])
             if at in whole:
                 return Transform(
                     kind,
-                    f'df.where("""{name} > 0""")',
+                    f"df.where({f'{name} > 0'!r})",
                     names,
                     lambda row: [row] if row[at] is not None and row[at] > 0 else [],  # type: ignore[operator]
                     False,
                 )
             return Transform(
                 kind,
-                f'df.where("""{name} is not null""")',
+                f"df.where({f'{name} is not null'!r})",
                 names,
                 lambda row: [row] if row[at] is not None else [],
                 False,
@@ -82,7 +82,7 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
             at = draw.choice(lists)
             return Transform(
                 kind,
-                f"df.withColumn('exploded', F.explode({quoted(names[at])!r}))",
+                f"df.withColumn('exploded', F.explode({quote(names[at])!r}))",
                 (*names, "exploded"),
                 lambda row: [(*row, one) for one in row[at] or ()],  # type: ignore[attr-defined]
                 False,
@@ -106,7 +106,7 @@ def made(draw: random.Random, schema: Schema, kind: str) -> Transform:
             at = draw.choice(whole)
             return Transform(
                 kind,
-                f"df.withColumn('halved', F.udf(lambda v: None if v is None else v // 2, 'long')({quoted(names[at])!r}))",
+                f"df.withColumn('halved', F.udf(lambda v: None if v is None else v // 2, 'long')({quote(names[at])!r}))",
                 (*names, "halved"),
                 lambda row: [(*row, None if row[at] is None else row[at] // 2)],  # type: ignore[operator]
             )

@@ -12,6 +12,16 @@ from rota.core import Partition, Worker
 from rota.core.protocols.observation import Decision, Member, Observation
 from rota.core.protocols.registry import check_protocol, find_protocol
 
+EVEN: list[tuple[str, dict[str, Any]]] = [
+    ("claim", {}),
+    ("race", {}),
+    ("ordinal", {"slices": "spread"}),
+    ("ordinal", {"slices": "sticky"}),
+]
+PUBLISHED: list[tuple[str, dict[str, Any]]] = [("claim", {"steal": "published"}), ("ordinal", {})]
+HOPPING: tuple[str, dict[str, Any]] = ("race", {"decide": "fastest"})
+EVERY = [*EVEN, *PUBLISHED, HOPPING]
+
 
 @dataclass
 class Town:
@@ -26,6 +36,7 @@ class Town:
     owners: dict[str, str] = field(default_factory=dict)
     memories: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     replicas: dict[str, int] = field(default_factory=dict)
+    paused: bool = False
     changes: int = 0  # of hands
     now: float = 0.0
     draw: float = 0.5
@@ -55,7 +66,9 @@ class Town:
         """What the worker sees."""
         mine, members = self.targets[name], {w: Member(self.workers[w], t) for w, t in self.targets.items()}
         theirs = {p for p in mine if (o := self.owners.get(p, name)) != name and p in self.targets[o]}
-        seen = Observation(name, members, self.partitions, dict(self.grabs), now=self.now, draw=self.draw)
+        seen = Observation(
+            name, members, self.partitions, dict(self.grabs), paused=self.paused, now=self.now, draw=self.draw
+        )
         owned = frozenset(p for p in mine if self.owners.get(p) == name)
         return replace(seen, owned=owned, contested=frozenset(theirs) - seen.asks, replicas=self.replicas.get(name))
 
@@ -93,6 +106,13 @@ class Town:
             if not any(changed):
                 return number
         raise AssertionError(f"not settled after {rounds} rounds: {self.targets}")
+
+    def run(self, seconds: int) -> None:
+        """Everybody decides twice a second."""
+        for _ in range(2 * seconds):
+            self.now += 0.5
+            for name in sorted(self.workers):
+                self.step(name)
 
     @property
     def counts(self) -> list[int]:

@@ -1,6 +1,7 @@
 """The laws of the protocols in which workers decide alone, on decisions only."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -8,13 +9,11 @@ from hypothesis import strategies as st
 
 from rota.core import Partition, Worker
 from rota.core.assignors.baselines.memoryless import deal_sticky
+from rota.core.protocols import race
 from rota.core.protocols.observation import Observation
 from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.errors import ConfigError
-from tests.core.protocol_town import Town, town
-
-EVEN = [("claim", {}), ("race", {}), ("ordinal", {"slices": "spread"}), ("ordinal", {"slices": "sticky"})]
-EVERY = [*EVEN, ("claim", {"steal": "published"}), ("race", {"decide": "fastest"}), ("ordinal", {})]
+from tests.core.protocol_town import EVEN, EVERY, Town, town
 
 
 def fewest(counts: list[int], partitions: int) -> int:
@@ -239,30 +238,22 @@ def test_workers_that_count_differently_never_own_one_partition_together() -> No
 # --- race
 
 
-def run(group: Town, seconds: int) -> None:
-    """Everybody decides twice a second."""
-    for _ in range(2 * seconds):
-        group.now += 0.5
-        for name in sorted(group.workers):
-            group.step(name)
-
-
 def test_the_author_s_tests_a_newcomer_is_balanced_within_a_lease_time_one_partition_stays_a_dead_nodes_are_spread() -> (
     None
 ):
-    group = town("race", 10, decide="fastest", delay=5.0)
+    group = town("race", 10, decide="fastest", delay=0.5)
     group.hold({"w0": 5, "w1": 5})
     group.join("w2")
-    run(group, 60)
+    group.run(60)
     assert group.counts == [4, 3, 3]
     changes = group.changes
     group.kill("w0")
-    run(group, 90)  # challenged within a lease time, answered within five delays
+    group.run(70)  # challenged within a lease time, answered within five delays
     assert group.counts == [5, 5]
     assert changes == 3
-    alone = town("race", 1, decide="fastest", delay=5.0)
+    alone = town("race", 1, decide="fastest", delay=0.5)
     alone.hold({"w0": 1, "w1": 0, "w2": 0})
-    run(alone, 180)
+    alone.run(180)
     assert (alone.owners, alone.changes) == ({"p:0": "w0"}, 0)
 
 
@@ -281,8 +272,42 @@ def test_who_answers_late_loses_although_he_holds_no_more() -> None:
     assert group.changes > 2
     cured = town("race", 2)
     cured.hold({"w0": 1, "w1": 1})
-    run(cured, 300)
+    cured.run(300)
     assert cured.changes == 0
+
+
+def test_a_worker_answers_by_what_it_held_when_it_heard_of_the_challenge() -> None:
+    """As published: it counts once, and then waits. It lost two partitions while it waited, and answers no sooner."""
+    group = town("race", 4, decide="fastest", delay=10.0)
+    group.hold({"w0": 4, "w1": 0, "w2": 0})
+    group.grabs = {"challenge-0": "w1"}
+    group.step("w0")
+    assert group.memories["w0"]["heard"] == {"p:0": (0.0, 30.0)}
+    group.targets |= {"w0": frozenset({"p:0", "p:1"}), "w2": frozenset({"p:2", "p:3"})}
+    group.now = 20.0
+    group.step("w0")
+    assert "p:0" not in group.grabs
+    group.now = 30.0
+    group.step("w0")
+    assert group.grabs["p:0"] == "w0"
+
+
+@pytest.mark.parametrize(("decide", "moves"), [("fastest", [20, 20, 20, 20]), ("announced", [4, 0, 0, 0])])
+def test_challenges_at_one_moment_move_everything_for_ever(
+    decide: str, moves: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All answer by the same counts: who holds nothing wins every partition, and at the next challenge loses them all."""
+    monkeypatch.setattr(race, "find_turn", lambda _, lease, after: (after // lease + 1) * lease)
+    group = town("race", 20, decide=decide, delay=1.0)
+    group.hold({"w0": 5, "w1": 5, "w2": 5, "w3": 5})
+    group.run(90)
+    assert group.changes == 0
+    group.join("w4")
+    counted = [0]
+    for _ in moves:
+        group.run(60)
+        counted.append(group.changes)
+    assert [after - before for before, after in pairwise(counted)] == moves
 
 
 def test_replicas_leave_the_slice_of_a_missing_ordinal_to_it() -> None:

@@ -20,7 +20,7 @@ def ledger(folder: Path, **more: Any) -> FencedTable:
 
 
 def batch(
-    table: FencedTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: str
+    table: FencedTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any
 ) -> Batch:
     """One row an offset, written as Spark would; two offsets a partition."""
     ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
@@ -47,11 +47,9 @@ def expected(**offsets: int) -> dict[str, dict[int, int]]:
     return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
 
 
-def again(table: FencedTable, start: int, end: int) -> object:
-    from rota.dataplane.ports import TableClaim
-
+def again(table: FencedTable, start: int, end: int, **extra: Any) -> Batch:
     stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
-    return batch(table, stand_in, ends={"p": end})
+    return batch(table, stand_in, ends={"p": end}, **extra)
 
 
 def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> FencedTable:

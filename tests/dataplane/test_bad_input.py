@@ -163,15 +163,16 @@ def set_aside(world: World) -> list[tuple[object, ...]]:
 
 def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
     world.give("a", "b")
-    world.rows("b", "0", 3)
     good = [f'{{"n": {i}, "word": "w"}}' for i in range(20)]
+    world.land("b", "0", ['\ufeff{"n": "x", "word": "w"}', *good])  # Spark takes the file's mark for none of its text
     world.land("a", "0", [*good, '{"n": 1, "wo', *good, '{"n": "x", "word": "w"}', '{"n": 1, "wo'])
     events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch)}
-    assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p:a": (40, 3), "p:b": (3, 0)}
+    assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p:a": (40, 3), "p:b": (20, 1)}
     assert set_aside(world) == [
         ("p:a", 0, 21, "a/0.json", '{"n": 1, "wo'),
         ("p:a", 0, 42, "a/0.json", '{"n": "x", "word": "w"}'),
         ("p:a", 0, 43, "a/0.json", '{"n": 1, "wo'),
+        ("p:b", 0, 1, "b/0.json", '{"n": "x", "word": "w"}'),
     ]
     reasons = {r["_position"]: r["_reason"] for r in log(world.table / "quarantine").rows()}
     assert reasons[21].startswith("no JSON: ")

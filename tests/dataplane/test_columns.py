@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane import columns, footers, names
+from rota.dataplane.delta import replacement
 from rota.errors import BadTransform, EnvironmentFailed
-from tests.dataplane.delta_tables import batch, ledger, spark_schema
+from tests.dataplane.delta_tables import again, batch, ledger, spark_schema
 
 
 def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
@@ -19,6 +21,30 @@ def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed, **extra))
     assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
+
+
+TYPES = ("byte", "short", "integer", "long", "float", "double", "boolean", "string", "binary", "date", "timestamp",
+         "timestamp_ntz", "decimal(38,10)")  # fmt: skip
+IN_A_MAP: dict[str, Any] = {"type": "map", "keyType": "string", "valueType": "timestamp_ntz", "valueContainsNull": True}
+
+
+@pytest.mark.parametrize("declared", TYPES)
+def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declared: str) -> None:
+    array = {"type": "array", "elementType": declared, "containsNull": True}
+    whole: dict[str, Any] = {
+        "alone": declared,
+        "array": array,
+        "value": IN_A_MAP | {"valueType": declared},
+        "key": IN_A_MAP | {"keyType": declared, "valueType": "string"},
+        "struct": {"type": "struct", "fields": [{"name": "x", "type": declared, "nullable": True, "metadata": {}}]},
+        "deep": array | {"elementType": IN_A_MAP | {"valueType": array}},
+    }
+    for name, kind in whole.items():
+        table = ledger(tmp_path / name)
+        claimed = table.claim({"p": 1}, {"p": 0})
+        table.commit(claimed, batch(table, claimed, a=kind))
+        replacement.replace_rows(table, again(table, 0, 1, a=kind, b=kind))
+        assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
 
 
 @pytest.mark.parametrize(

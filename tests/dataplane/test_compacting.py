@@ -39,7 +39,7 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
         most = max(most, files(table.path))
     assert most <= EVERY + FEW
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
-    replacement.replace_rows(table, again(table, 3, 41))  # type: ignore[arg-type]
+    replacement.replace_rows(table, again(table, 3, 41))
     assert damage(table.path, expected(p=80)) == NO_DAMAGE
     assert not table.find_foreign_commits(["p"])
 
@@ -90,7 +90,7 @@ def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pyte
     table, real = fill(tmp_path, 10, token=5), compaction.choose_target
 
     def meanwhile(sizes: Any) -> int:
-        replacement.replace_rows(table, again(table, 1, 4))  # type: ignore[arg-type]
+        replacement.replace_rows(table, again(table, 1, 4))
         return real(sizes)
 
     monkeypatch.setattr(compaction, "choose_target", meanwhile)

@@ -1,5 +1,6 @@
 """The index says the same whatever its files look like: appended, put together, renewed, sorted or not."""
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -116,7 +117,7 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     assert not groups
     index.files({"p:a": (118, 120), "p:b": (0, 1)})
     assert len(groups) == 2, "of 240 row groups"
-    assert not any(file.kept for file in file_index.READ[index.path].values())
+    assert not any(file.kept for file in file_index.READ[index.path].files.values())
 
 
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +219,51 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
     assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
-    assert sum(file.rows for file in file_index.READ[one.index.path].values()) == 90
+    assert sum(file.rows for file in file_index.READ[one.index.path].files.values()) == 90
     assert len(seen) == len(set(seen))
+
+
+def test_a_look_opens_no_log_that_did_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sensors look once a second and runs twice, and opening the table was half of each look."""
+    one, opened, real = source(tmp_path), list[Path](), file_index.open_table
+    for name in ("x/1.json", "x/2.json"):
+        land(tmp_path, name)
+        one.assign_offsets(("p:x",))
+    monkeypatch.setattr(file_index, "open_table", lambda path: opened.append(path) or real(path))
+    land(tmp_path, "x/3.json")
+    assert [one.read_ends(("p:x",)) for _ in range(5)] == [{"p:x": 3}] * 5
+    assert len(opened) <= 1
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_an_index_that_went_on_or_was_brought_back_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(file_index, "stamp_version", lambda *_: (0, 0, 0))
+    one, seen = source(tmp_path), list[int]()
+    index, copy = one.index.path, tmp_path / "copy"
+
+    def look() -> None:
+        seen.append(one.read_assigned_ends(("p:x",))["p:x"])
+
+    def give(name: str) -> None:
+        land(tmp_path, name)
+        one.assign_offsets(("p:x",))
+
+    give("x/1.json")
+    look()
+    shutil.copytree(index, copy)
+    give("x/2.json")
+    look()
+    shutil.rmtree(index)
+    shutil.copytree(copy, index)
+    look()
+    give("x/3.json")  # and x/2.json again
+    look()
+    shutil.rmtree(index)
+    look()
+    assert (seen == [1, 2, 1, 3, 0]) == guarded, seen
 
 
 @pytest.mark.parametrize(

@@ -163,9 +163,11 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json", text='{"a": 1}\r\n{"a"\n')
     with gzip.open(tmp_path / "land/x/2.json.gz", "wt") as file:
         file.write("one\ntwo")
+    land(tmp_path, "x/3.json", text='\ufeff{"a"\n')
     one.assign_offsets(("p:x",))
     assert list(one.read_records("p:x", 0)) == ['{"a": 1}', '{"a"']
     assert list(one.read_records("p:x", 1)) == ["one", "two"]
+    assert list(one.read_records("p:x", 2)) == ['{"a"']
     assert one.explain_bad('{"a"').startswith("no JSON: ")
     assert one.explain_bad('{"a": "x"}') == "a field is not of its declared type"
 

@@ -23,7 +23,7 @@ from rota.history import (
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
-    made = tuple(HistoryMove(p, giver, taker, f"epoch {number}") for p, giver, taker in moves)
+    made = tuple(HistoryMove(p, giver, taker, f"epoch {number}", at) for p, giver, taker in moves)
     return EpochSeen(number, at, f"Epoch {number}.", moves=made, moved=len(made), run_id=f"run{number}")
 
 

@@ -27,7 +27,7 @@ FAMILY = (
 )
 
 
-def gone(process: psutil.Process) -> bool:
+def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
@@ -39,7 +39,7 @@ def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
     assert child.running
     child.end(patience=5)
     assert not child.running
-    wait_until(lambda: gone(grandchild), 5)
+    wait_until(lambda: is_gone(grandchild), 5)
 
 
 @pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
@@ -62,7 +62,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
         parent.wait(10)
-    wait_until(lambda: gone(child), 10)
+    wait_until(lambda: is_gone(child), 10)
 
 
 @pytest.mark.parametrize(("workers", "pipelines", "slots"), [(2, 1, 8), (8, 1, 8), (9, 1, 9), (8, 3, 24), (0, 0, 8)])

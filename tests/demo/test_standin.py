@@ -89,31 +89,31 @@ def test_what_a_pipeline_takes_from_dagster_is_dagsters(tmp_path: Path, value: s
     assert "StandIn" not in said
 
 
-PANDAS = """
+BOTH = """
 import sys
 from pathlib import Path
 from rota.cli import standin
 folder = Path(sys.argv[1])
 standin.load_plainly(folder)
-standin.keep_pandas_out()
+standin.keep_out()
 standin.alone = sys.argv[2] == "True"
-standin.keep_pandas_out()
+standin.keep_out()
 import pyarrow
 pyarrow.array([1])
-print("pandas" in sys.modules)
-(folder / "q.py").write_text("import pandas\\n" + (folder / "p.py").read_text().replace("/table", "/other"))
+print({"numpy", "pandas"} <= sys.modules.keys(), {"numpy", "pandas"} & sys.modules.keys() == set())
+(folder / "q.py").write_text("import numpy, pandas\\n" + (folder / "p.py").read_text().replace("/table", "/other"))
 print(*standin.load_plainly(folder).pipelines)
 """
 
 
 @pytest.mark.parametrize("guard", [True, False])
-def test_pandas_stays_out_of_a_process_that_ends_with_the_command_but_for_pipeline_files(
+def test_numpy_and_pandas_stay_out_of_a_process_that_ends_with_the_command_but_for_pipeline_files(
     tmp_path: Path, guard: bool
 ) -> None:
     text = FILE.replace("from dagster.some.module import anything\n", "").replace(
         'group = Group("g", assignor="pulsar")\n', ""
     )
     (tmp_path / "p.py").write_text(text)
-    command = [sys.executable, "-c", PANDAS, str(tmp_path), str(guard)]
+    command = [sys.executable, "-c", BOTH, str(tmp_path), str(guard)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert said.split() == [str(not guard), "p", "q"]
+    assert said.split() == [str(not guard), str(guard), "p", "q"]

@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 import rota
 from rota.catalog import load
 from rota.coordination import overrides
@@ -16,6 +18,7 @@ from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
+from rota.errors import RotaError
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import wait_until
 
@@ -67,14 +70,56 @@ def test_why_and_status_tell_of_a_file_that_grew_after_it_was_consumed(group: Gr
     assert "replay" in ua["needs"]
 
 
+SPARE = """
+import atexit, sys
+atexit.register(lambda: print("\\n" + " ".join(sys.modules)))
+sys.argv = ["rota", *sys.argv[1:]]
+from rota.cli import main
+main()
+"""
+HEAVY = {"dagster", "grpc", "matplotlib", "numpy", "ortools", "pandas", "pika", "psutil", "pyspark"}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["status"], "flights:UA w2 w2"),
+        (["why", "flights:UA"], "changed after being consumed"),
+        (["history"], "by run r"),
+    ],
+)
+def test_a_reader_imports_nothing_heavy_though_it_reads_sources_and_tables(
+    group: Group, tmp_path: Path, words: list[str], shown: str
+) -> None:
+    """A command answers within a second; each of these takes a tenth to two seconds."""
+    commit_and_change(group, tmp_path)
+    file = tmp_path / "flights.py"
+    file.write_text(f"import dagster as dg\n\n\n@dg.asset\ndef below(): ...\n\n\n{file.read_text()}")
+    environ = {
+        "PYTHONPATH": str(ROOT),
+        "ROTA_ZOOKEEPER": group.hosts,
+        "ROTA_PIPELINES": str(tmp_path),
+        "COLUMNS": "200",
+    }
+    command = [sys.executable, "-c", SPARE, *words]
+    said = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, text=True, check=True).stdout
+    *lines, modules = said.splitlines()
+    assert shown in " ".join("\n".join(lines).split())
+    assert "pyarrow" in modules.split(), "the table was read"
+    assert not {name.split(".")[0] for name in modules.split()} & HEAVY
+
+
 def test_status_filters_by_pipeline_worker_and_trouble(group: Group, run: Run) -> None:
     def ids(*words: str) -> list[str]:
         return [p["id"] for p in run.json("status", *words)["partitions"]]
 
     assert ids("--pipeline", "flights") == ["flights:AA", "flights:B6", "flights:UA"]
-    assert ids("--pipeline", "flight") == []
+    with pytest.raises(RotaError, match=r"Unknown pipeline 'flight'\. Known: flights\. Did you mean flights\?"):
+        ids("--pipeline", "flight")
     assert ids("--worker", "w2") == ["flights:UA"]
     assert [w["id"] for w in run.json("status", "--worker", "w2")["workers"]] == ["w2"]
+    with pytest.raises(RotaError, match=r"Unknown worker 'w7'\. Known: w1, w2\.$"):
+        ids("--worker", "w7", "--check")
     assert ids("--trouble") == ["flights:B6"], "it is parked"
 
 

@@ -25,14 +25,14 @@ pipeline = Pipeline(
 """
 
 
-def rows(main: Path) -> list[int]:
+def read_rows(main: Path) -> list[int]:
     """What the table holds; read past all of rota."""
     if not DeltaTable.is_deltatable(str(main)):
         return []
     return sorted(n for file in DeltaTable(str(main)).file_uris() for n in pq.ParquetFile(file).read()["n"].to_pylist())
 
 
-def carrying(mark: str) -> list[psutil.Process]:
+def list_carrying(mark: str) -> list[psutil.Process]:
     """Every process that inherited the mark, whoever its parent is now."""
     found = []
     for process in psutil.process_iter():
@@ -71,7 +71,7 @@ def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: 
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         )  # fmt: skip
 
-    def said(words: str) -> bool:
+    def has_said(words: str) -> bool:
         assert up.poll() is None, log.read_text()
         return words in log.read_text()
 
@@ -79,15 +79,15 @@ def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: 
         folder = state / "landing" / "mine" / "x"
         folder.mkdir(parents=True)
         (folder / "0.json").write_text("".join(json.dumps({"n": n}) + "\n" for n in (1, 2, 3)))
-        wait_until(lambda: said(f"Dagster's page is at http://127.0.0.1:{port}"), 180, pause=0.2)
+        wait_until(lambda: has_said(f"Dagster's page is at http://127.0.0.1:{port}"), 180, pause=0.2)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=30) as page:
             assert page.status == 200
-        wait_until(lambda: said("") and rows(state / "tables" / "mine" / "main") == [1, 2, 3], 180, pause=0.5)
-        assert len(carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
+        wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3], 180, pause=0.5)
+        assert len(list_carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
         up.send_signal(signal.SIGINT)
         assert up.wait(60) == 0, log.read_text()
-        wait_until(lambda: not carrying(mark), 10)
+        wait_until(lambda: not list_carrying(mark), 10)
     finally:
         up.kill()
-        for process in carrying(mark):
+        for process in list_carrying(mark):
             process.kill()

@@ -57,7 +57,7 @@ class Bench:
             (self.folder / "p" / key).mkdir(parents=True, exist_ok=True)
             (self.folder / "p" / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": number}) + "\n")
 
-    def settled(self) -> dict[str, list[str]]:
+    def settle(self) -> dict[str, list[str]]:
         """Looks, rebalances, and lets each worker own what it should; incarnation -> partitions."""
         seen = observe(self.stores[0], self.catalog, self.group)
         name = str(names.partition_set("p").name)
@@ -106,7 +106,7 @@ class Bench:
             failed = seen.deserialize_failed_partition_subsets(definition).get_partition_keys()
         return sorted(made), sorted(failed)
 
-    def shown(self, asset: dg.AssetKey, partition: str) -> dict[str, Any]:
+    def read_shown(self, asset: dg.AssetKey, partition: str) -> dict[str, Any]:
         """The metadata of the newest materialization of one partition."""
         filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
         record = self.instance.fetch_materializations(filters, limit=1).records[0]
@@ -120,7 +120,7 @@ class Bench:
         assert made is not None
         return (made.tags or {})["dagster/data_version"]
 
-    def skipped(self, result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    def list_skipped(self, result: dg.ExecuteInProcessResult) -> dict[str, str]:
         """partition -> why it was skipped."""
         events = [e for e in result.all_events if e.event_type_value == "ASSET_OBSERVATION"]
         observed = [e.event_specific_data.asset_observation for e in events]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,10 @@ class DagsterDev:
         )
         return list(found["runsOrError"]["results"])
 
+    def find_status(self, run: str) -> str:
+        """The status of one run."""
+        return str(next(one["status"] for one in self.runs() if one["runId"] == run))
+
     def materializations(self, *key: str, limit: int = 50) -> list[dict[str, Any]]:
         """The asset's materializations, newest first: partition, run id, and metadata by label."""
         found = self.query(
@@ -121,14 +125,15 @@ class DagsterDev:
             for m in found["assetOrError"].get("assetMaterializations", [])
         ]
 
-    def launch(self, job: str, config: Mapping[str, Any] | None = None, **tags: str) -> str:
-        """Launches a job as its Launchpad does; its run id."""
+    def launch(self, job: str, config: Mapping[str, Any] | None = None, assets: Sequence[str] = (), **tags: str) -> str:
+        """Launches a job, or these assets of Dagster's own job, as a Launchpad does; its run id."""
+        chosen: dict[str, Any] = {"assetSelection": [{"path": [name]} for name in assets]} if assets else {}
         found = self.query(
             """mutation L($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
                  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
                  ... on RunConfigValidationInvalid { errors { message } } } }""",
             params={
-                "selector": self._selector(jobName=job),
+                "selector": {**self._selector(jobName=job), **chosen},
                 "runConfigData": config or {},
                 "executionMetadata": {"tags": [{"key": k.replace("__", "/"), "value": v} for k, v in tags.items()]},
             },
@@ -195,37 +200,25 @@ class DagsterDev:
         )
         return str(found["partitionBackfillOrError"]["status"])
 
-    def turn(self, kind: str, name: str, on: bool) -> None:
-        """The switch beside a sensor or a schedule: `kind` is "Sensor" or "Schedule"."""
-        low = kind.lower()
-        selector = self._selector(**{f"{low}Name": name})
-        if on:
-            said = self.query(
-                f"""mutation T($s: {kind}Selector!) {{ start{kind}({low}Selector: $s) {{ __typename
-                      ... on PythonError {{ message }} }} }}""",
-                s=selector,
-            )[f"start{kind}"]
-        else:
-            state = self.query(
-                f"""query Q($s: {kind}Selector!) {{ {low}OrError({low}Selector: $s) {{
-                      ... on {kind} {{ {low}State {{ id }} }} }} }}""",
-                s=selector,
-            )[f"{low}OrError"][f"{low}State"]
-            stop = f"stop{'Running' if kind == 'Schedule' else ''}{kind}"
-            said = self.query(
-                f"mutation T($id: String) {{ {stop}(id: $id) {{ __typename ... on PythonError {{ message }} }} }}",
-                id=state["id"],
-            )[stop]
-        assert said["__typename"] in ("Sensor", "StopSensorMutationResult", "ScheduleStateResult"), said
-
-    def ticking(self, sensor: str) -> bool:
-        """Whether a tick of the sensor is in progress: one that was started is ended, also after a stop."""
-        state = self.query(
-            """query Q($s: SensorSelector!) { sensorOrError(sensorSelector: $s) {
-                 ... on Sensor { sensorState { ticks(limit: 1) { status } } } } }""",
+    def read_ticks(self, sensor: str) -> list[dict[str, Any]]:
+        """The sensor's latest ticks, newest first: when each began and ended (None: it goes on), its status, and its error
+        as the page shows it."""
+        found = self.query(
+            """query T($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState {
+                 ticks(limit: 5) { timestamp endTimestamp status
+                   error { message className stack cause { message } } } } } } }""",
             s=self._selector(sensorName=sensor),
-        )["sensorOrError"]["sensorState"]
-        return any(tick["status"] == "STARTED" for tick in state["ticks"])
+        )
+        return list(found["sensorOrError"]["sensorState"]["ticks"])
+
+    def read_failures(self, run: str) -> list[dict[str, Any]]:
+        """The errors of the run's steps, as the page shows them."""
+        found = self.query(
+            """query F($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events {
+                 ... on ExecutionStepFailureEvent { error { message className stack cause { message } } } } } } }""",
+            id=run,
+        )
+        return [e["error"] for e in found["logsForRun"]["events"] if e.get("error")]
 
     def reload(self) -> None:
         """The button "Reload definitions"."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterRunStatus as Status
 
+from rota.agent import Agent
 from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
@@ -19,6 +20,7 @@ from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.ids import dagster_name
 from rota.rebalance import rebalance
+from tests.sim.alone_group import rounds
 
 names = Names()
 
@@ -59,6 +61,12 @@ class Desk:
     def join(self, worker: str) -> str:
         self.stores.append(connect(self.hosts, 5))
         return join(GroupState(self.stores[-1], self.group), worker, Live())
+
+    def start(self, worker: str) -> None:
+        """An agent of the worker takes what its group's protocol gives it."""
+        self.stores.append(connect(self.hosts, 5))
+        tree = GroupState(self.stores[-1], self.group)
+        rounds(Agent(tree, worker, Live(), lambda _, **__: None, max_shutdown=60, session_timeout=5))
 
     def own(self, incarnation: str) -> None:
         """What the agent would claim by its target."""

@@ -137,7 +137,7 @@ def read_rows(file: str, column: str) -> list[tuple[str, Any]]:
     return list(zip(table["_partition"], table[column], strict=True))
 
 
-def newest(line: Line, *key: str) -> dict[str, dict[str, object]]:
+def find_newest(line: Line, *key: str) -> dict[str, dict[str, object]]:
     """partition -> the metadata of its newest materialization."""
     found: dict[str, dict[str, object]] = {}
     for one in line.dev.materializations(*key):

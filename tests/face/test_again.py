@@ -10,14 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from tests.face.line import PIPELINE, Line, newest
+from tests.face.line import PIPELINE, Line, find_newest
 from tests.waiting import wait_until
 
 BELOW = """
 import dagster as dg
 
 
-@dg.asset(deps=[["again", "records"]], partitions_def=dg.DynamicPartitionsDefinition(name="again/partitions"))
+@dg.asset(
+    deps=[["again", "records"]],
+    partitions_def=dg.DynamicPartitionsDefinition(name="again/partitions"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
 def below() -> None: ...
 """
 KEYS = ("k1", "k2", "k3", "k4")
@@ -33,10 +37,9 @@ def again(line: Line) -> Iterator[Line]:
         line.land("again", key, 1, 2)
         line.land("again", key, 3)
     line.holds("again", {key: [1, 2, 3] for key in KEYS}, 150)
-    wait_until(lambda: set(newest(line, "again", "checkpoints")) == set(ALL), 60, pause=0.5)
+    wait_until(lambda: set(find_newest(line, "again", "checkpoints")) == set(ALL), 60, pause=0.5)
     yield line
-    (line.pipelines / "again.py").unlink()
-    line.dev.reload()
+    (line.pipelines / "again.py").unlink()  # the next reload takes it away
 
 
 def change(line: Line, key: str, name: int, *numbers: int) -> None:
@@ -64,11 +67,9 @@ def is_synced(line: Line, partition: str) -> str:
 def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_runs_are_purged(again: Line) -> None:
     line, dev = again, again.dev
 
-    def ends(backfill: str) -> str:
-        wait_until(lambda: dev.backfill_status(backfill) != "REQUESTED", 150, pause=0.5)
-        return dev.backfill_status(backfill)
-
-    assert ends(dev.backfill([["below"]], ALL)) == "COMPLETED_SUCCESS"
+    stretch = {"dagster/asset_partition_range_start": ALL[0], "dagster/asset_partition_range_end": ALL[-1]}
+    made = dev.launch("__ASSET_JOB", assets=["below"], **stretch)
+    wait_until(lambda: dev.find_status(made) == "SUCCESS", 60, pause=0.5)
     assert {is_synced(line, p) for p in ALL} == {"FRESH"}
 
     for key in ("k1", "k2", "k3"):
@@ -94,18 +95,19 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     run = dev.launch("again__replay", filled, dagster__partition="again:k4")
     change(line, "k1", 3, 31, 32)
     backfill = dev.backfill_job("again__replay", ["again:k1", "again:k2"])  # of k2 nothing changed since
-    assert ends(backfill) == "COMPLETED_SUCCESS"
-    wait_until(lambda: next(r["status"] for r in dev.runs() if r["runId"] == run) == "SUCCESS", 90, pause=0.5)
+    wait_until(lambda: dev.backfill_status(backfill) != "REQUESTED", 150, pause=0.5)
+    assert dev.backfill_status(backfill) == "COMPLETED_SUCCESS"
+    wait_until(lambda: dev.find_status(run) == "SUCCESS", 90, pause=0.5)
     line.holds("again", {"k1": [10, 20, 30, 31, 32], "k2": [3, 10, 20, 30], "k4": [3, 11, 12, 13]})
-    assert newest(line, "again", "checkpoints")["again:k1"]["offset"] == 2, "nothing moved"
+    assert find_newest(line, "again", "checkpoints")["again:k1"]["offset"] == 2, "nothing moved"
 
     first = {str(r["runId"]) for r in dev.runs(rota__consume="again")}
     wait_until(lambda: {r["status"] for r in dev.runs(rota__consume="again")} <= {"SUCCESS"}, 60, pause=0.5)
     for key in KEYS:
         line.land("again", key, 50)
-    wait_until(lambda: {m["offset"] for m in newest(line, "again", "checkpoints").values()} == {3}, 90, pause=0.5)
-    before = {kind: newest(line, "again", kind) for kind in ("ownership", "records", "checkpoints")}
+    wait_until(lambda: {m["offset"] for m in find_newest(line, "again", "checkpoints").values()} == {3}, 90, pause=0.5)
+    before = {kind: find_newest(line, "again", kind) for kind in ("ownership", "records", "checkpoints")}
     removed = int(rota(line, "purge", "--older-than", "0h").split()[0])
     assert removed >= len(first) > 0
     assert not first & {str(r["runId"]) for r in dev.runs(rota__consume="again")}
-    assert {kind: newest(line, "again", kind) for kind in before} == before
+    assert {kind: find_newest(line, "again", kind) for kind in before} == before

@@ -30,13 +30,13 @@ def bench(
             store.close()
 
 
-def passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+def list_results(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
 
 
 def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observation(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3)
-    bench.settled()
+    bench.settle()
     record = bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records
     assert len(record) == 1
     made = record[0].asset_materialization
@@ -51,7 +51,7 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
     assert round(shown["imbalance by count"], 2) == 1.33
     again = bench.materialize("assignment")
     assert again.success
-    assert passed(again) == {"one_owner_each": True, "balance_within_bound": True}
+    assert list_results(again) == {"one_owner_each": True, "balance_within_bound": True}
     assert len(bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records) == 1
     observed = bench.instance.fetch_observations(names.assignment(bench.group), limit=5).records
     assert len(observed) == 1
@@ -59,14 +59,14 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
 
 def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4)
-    held = bench.settled()
+    held = bench.settle()
     incarnation, keys = next(iter(held.items()))
     result = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert result.success
     assert {p for p, _, _ in bench.rows()} == set(keys)
     for asset in names.consumed("p"):
         assert bench.status(asset) == (keys, [])
-    owner, batch, at = (bench.shown(asset, keys[0]) for asset in names.consumed("p"))
+    owner, batch, at = (bench.read_shown(asset, keys[0]) for asset in names.consumed("p"))
     assert (owner["incarnation"], owner["epoch"]) == (incarnation, 1)
     assert owner["token"] == batch["token"] == at["token"] == bench.offsets()[keys[0]][1]
     assert (batch["rows"], batch["quarantined rows"], batch["offsets"]) == (1, 0, "[0, 1)")
@@ -75,7 +75,7 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     place = f"{key}/{file.name} (offset 0)"
     assert (at["offset"], at["lag"], at["last read"], batch["read from"]) == (1, 0, place, place)
     assert "|n|&#95;offset|" in batch["first rows"]
-    assert passed(result) == {}, "runs are many, and the sensor looks at the whole"
+    assert list_results(result) == {}, "runs are many, and the sensor looks at the whole"
     assert all(bench.look().values())
     file.write_text(json.dumps({"n": 12345}) + "\n")
     (bench.folder / "p" / "in_no_folder.json").write_text("{}")
@@ -83,23 +83,23 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert (again.success, again.get_asset_materialization_events()) == (True, []), "nothing new is no event"
     assert [check for check, right in bench.look().items() if not right] == ["none_rewritten", "none_left_out"]
     clicked = bench.materialize("pages", partition_key=keys[0])
-    assert passed(clicked) == bench.look(), "a click on the page evaluates the checks, also where nothing is new"
+    assert list_results(clicked) == bench.look(), "a click on the page evaluates the checks, also where nothing is new"
 
 
 def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench) -> None:
     bench.land(a=1, b=2)
-    held = bench.settled()
+    held = bench.settle()
     (one, mine), (_, others) = held.items()
     result = bench.materialize("batch", {"incarnation": one, "partitions": mine + others})
     assert result.success
-    assert list(bench.skipped(result)) == others
-    assert "owns it" in bench.skipped(result)[others[0]]
+    assert list(bench.list_skipped(result)) == others
+    assert "owns it" in bench.list_skipped(result)[others[0]]
     assert {p for p, _, _ in bench.rows()} == set(mine)
 
 
 def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
-    held = bench.settled()
+    held = bench.settle()
     park(bench.tree, "p:a", "the user's transform raised")
     run = register_run(bench.tree, "another-run", _owner(held, "p:b"), ["p:b"])
     bench.instance.add_dynamic_partitions("p/partitions", ["p:nowhere"])
@@ -107,7 +107,7 @@ def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Ben
     freed.start()
     result = bench.materialize("batch")  # no config and no selection: all there is
     freed.join()
-    why = bench.skipped(result)
+    why = bench.list_skipped(result)
     assert set(why) == {"p:a", "p:nowhere"}
     assert "parked: the user's transform raised" in why["p:a"]
     assert "nobody owns it" in why["p:nowhere"]
@@ -115,21 +115,21 @@ def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Ben
     assert bench.status(names.records("p")) == (["p:b", "p:c", "p:d", "p:e", "p:f"], ["p:a", "p:nowhere"])
     assert not bench.look()["none_parked"]
     assert {p for p, _, _ in bench.rows()} == {"p:b", "p:c", "p:d", "p:e", "p:f"}, "what a run works on is waited for"
-    assert {bench.shown(names.ownership("p"), f"p:{key}")["incarnation"] for key in "cdef"} == set(held)
-    owners = {p: bench.shown(names.ownership("p"), p)["incarnation"] for p in ("p:c", "p:d", "p:e", "p:f")}
+    assert {bench.read_shown(names.ownership("p"), f"p:{key}")["incarnation"] for key in "cdef"} == set(held)
+    owners = {p: bench.read_shown(names.ownership("p"), p)["incarnation"] for p in ("p:c", "p:d", "p:e", "p:f")}
     assert owners == {p: _owner(held, p) for p in owners}
 
 
 def test_a_backfill_of_a_range_answers_for_every_key_also_where_nothing_is_new(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3)
-    held = bench.settled()
+    held = bench.settle()
     tags = {"dagster/asset_partition_range_start": "p:b", "dagster/asset_partition_range_end": "p:c"}
     assert bench.materialize("batch", tags=tags).success
     assert bench.status(names.checkpoints("p")) == (["p:b", "p:c"], [])
     rows = bench.rows()
     assert bench.materialize("batch", partition_key="p:b").success
     assert bench.rows() == rows
-    idle = bench.shown(names.records("p"), "p:b")
+    idle = bench.read_shown(names.records("p"), "p:b")
     assert (idle["rows"], idle["offsets"], idle["nothing new"]) == (1, "[0, 1)", True), "the last real numbers stay"
     assert sum(map(len, held.values())) == 3
 
@@ -137,18 +137,18 @@ def test_a_backfill_of_a_range_answers_for_every_key_also_where_nothing_is_new(b
 def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench: Bench) -> None:
     bench.land(a=1)
     bench.land(a=2)
-    held = bench.settled()
+    held = bench.settle()
     assert bench.materialize("batch", {"incarnation": next(iter(held)), "partitions": ["p:a"]}).success
     before, rows = bench.offsets(), bench.rows()
     result = bench.materialize("replay", {"partitions": ["p:a"], "replay": {"from": 0, "to": 1}})
     assert result.success
     assert (bench.offsets(), bench.rows()) == (before, rows)
-    owner, batch, at = (bench.shown(asset, "p:a") for asset in names.consumed("p"))
+    owner, batch, at = (bench.read_shown(asset, "p:a") for asset in names.consumed("p"))
     assert owner["replayed"] == batch["replayed"] == at["replayed"] == "[0, 1)"
     assert at["offset"] == 2
     beyond = bench.materialize("replay", {"partitions": ["p:a"], "replay": {"from": 1, "to": 9}})
     assert not beyond.success
-    assert "only offsets below 2 were consumed" in bench.skipped(beyond)["p:a"]
+    assert "only offsets below 2 were consumed" in bench.list_skipped(beyond)["p:a"]
     assert bench.rows() == rows
 
 
@@ -174,7 +174,7 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
     for number in (1, 2, 3):
         bench.land(a=number)
     bench.land(b=7)
-    held = bench.settled()
+    held = bench.settle()
     for incarnation, partitions in held.items():
         assert bench.materialize("batch", {"incarnation": incarnation, "partitions": partitions}).success
     offset_of = {n: offset for p, offset, n in bench.rows() if p == "p:a"}
@@ -192,7 +192,7 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
     assert bench.rows() == [("p:a", 0, 10), ("p:a", 1, middle), ("p:a", 2, 30), ("p:b", 0, 7)]
     assert bench.look()["none_rewritten"]
     assert bench.offsets() == at
-    assert bench.shown(names.records("p"), "p:b")["nothing to replay"] is True
+    assert bench.read_shown(names.records("p"), "p:b")["nothing to replay"] is True
     mine, records, checkpoints = (bench.version(asset, "p:a") for asset in names.consumed("p"))
     assert (mine, checkpoints) == (versions[0], versions[2])
     assert records != versions[1]
@@ -214,7 +214,7 @@ def read(file: Path) -> int:
 
 def test_a_run_that_fails_shows_its_keys_as_failed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.land(a=1, b=2)
-    held = bench.settled()
+    held = bench.settle()
     incarnation, keys = next(iter(held.items()))
 
     def gone(*_: object) -> None:
@@ -232,7 +232,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.land(a=1)
-    held = bench.settled()
+    held = bench.settle()
     config = {"incarnation": next(iter(held)), "partitions": ["p:a"]}
 
     def cut(*_: object) -> None:
@@ -244,7 +244,7 @@ def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
     assert bench.status(names.records("p"))[0] == []
     assert len(bench.rows()) == 1
     assert bench.materialize("batch", config).success
-    shown = bench.shown(names.records("p"), "p:a")
+    shown = bench.read_shown(names.records("p"), "p:a")
     assert (shown["healed"], shown["committed by"]) == (True, first.run_id)
     assert len(bench.rows()) == 1
 
@@ -254,22 +254,22 @@ def test_after_consuming_a_partition_is_fresh_and_after_a_new_epoch_its_ownershi
     from dagster._core.loader import LoadingContextForTest
 
     bench.land(a=1)
-    held = bench.settled()
+    held = bench.settle()
     incarnation = next(iter(held))
     assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["p:a"]}).success
 
-    def stale() -> list[bool]:
+    def list_stale() -> list[bool]:
         context = LoadingContextForTest(bench.instance)
         seen = CachingStaleStatusResolver(bench.instance, bench.defs.asset_graph, context)
         return [seen.get_status(asset, "p:a") == StaleStatus.STALE for asset in names.consumed("p")]
 
-    assert stale() == [False, False, False]
+    assert list_stale() == [False, False, False]
     bench.land(z=1)
-    bench.settled()
-    assert stale()[0]
+    bench.settle()
+    assert list_stale()[0]
     bench.land(a=2)
     assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["p:a"]}).success
-    assert stale() == [False, False, False]
+    assert list_stale() == [False, False, False]
 
 
 def _owner(held: Mapping[str, list[str]], partition: str) -> str:

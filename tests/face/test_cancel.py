@@ -49,16 +49,16 @@ def held(line: Line, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Line, held: Path) -> None:
-    def beating() -> set[Path]:
+    def find_beating() -> set[Path]:
         return {beat for beat in held.parent.glob("beat-*") if time.time() - beat.stat().st_mtime < 3}
 
     line.land("held", "k", 1, 2)
-    first = wait_until(beating, 90)
+    first = wait_until(find_beating, 90)
     (run,) = [r["runId"] for r in line.dev.runs() if r["jobName"].startswith("held__") and r["status"] == "STARTED"]
     line.dev.cancel(run)
-    wait_until(lambda: next(r["status"] for r in line.dev.runs() if r["runId"] == run) == "CANCELED", 60, pause=1)
-    wait_until(lambda: not beating() & first, 60)
-    wait_until(beating, 90)  # the sensor found that the work is left and launched another
+    wait_until(lambda: line.dev.find_status(run) == "CANCELED", 60, pause=1)
+    wait_until(lambda: not find_beating() & first, 60)
+    wait_until(find_beating, 90)  # the sensor found that the work is left and launched another
     assert not line.rows("held")
     with line.tree("night") as tree:
         assert run not in {view.run_id for view in tree.runs()}

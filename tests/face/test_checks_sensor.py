@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from rota.coordination.parking import park
+from rota.coordination.alone import found_own_records
+from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dataplane.delta.fenced_table import FencedTable
@@ -47,6 +48,32 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
     assert told == {}, "a hand-over has its time"
     monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
+
+
+def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_it_is_well_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody publishes a target: who owns what is what the agents did."""
+    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
+    desk.land("a", "b")
+    desk.tree.found(protocol="claim")
+    desk.tree.grow("p", ["a", "b"])
+    found_own_records(desk.tree, ("p:a", "p:b"))
+    told, cursor = report(desk)
+    assert told["all_owned"] == (False, "ERROR")
+    desk.start("w1")
+    told, cursor = report(desk, cursor)
+    assert told == {"all_owned": (True, "ERROR")}
+    park(desk.tree, "p:a", "somebody has to look")
+    assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR")}
+    unpark(desk.tree, "p:a")
+    assert report(desk, cursor)[0] == {"none_parked": (True, "WARN")}
+    desk.stores.pop().close()
+    told, cursor = report(desk, cursor)
+    assert told == {"all_owned": (False, "ERROR")}
+    desk.start("w2")
+    assert report(desk, cursor)[0] == {"all_owned": (True, "ERROR")}
+    assert desk.tree.head().record.epoch == 0
 
 
 def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(

@@ -20,8 +20,7 @@ def feed(line: Line) -> Iterator["Feed"]:
     """Pipeline `fed` of group `day`, which is gone after the tests; each has keys of its own."""
     feed = Feed(line)
     yield feed
-    (line.pipelines / "fed.py").unlink()
-    line.dev.reload()
+    (line.pipelines / "fed.py").unlink()  # the next reload takes it away
 
 
 class Feed:
@@ -38,24 +37,24 @@ class Feed:
             self.line.land("fed", key, number)
             self.landed.setdefault(key, []).append(number)
 
-    def consumed(self) -> None:
+    def wait_consumed(self) -> None:
         self.line.holds("fed", self.landed, 90)
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """The consuming runs by id."""
         return {r["runId"]: r for r in self.line.dev.runs() if r["jobName"] == "fed__consume"}
 
-    def told(self, key: str) -> list[dict[str, Any]]:
+    def list_told(self, key: str) -> list[dict[str, Any]]:
         """What was told of a partition, oldest first."""
         shown = self.line.dev.materializations("fed", "records", limit=200)
         return [one for one in reversed(shown) if one["partition"] == f"fed:{key}"]
 
-    def owner(self, key: str) -> str:
+    def find_owner(self, key: str) -> str:
         with self.line.tree("day") as tree:
             own = tree.owned((f"fed:{key}",)).get(f"fed:{key}")
         return own.incarnation or "" if own else ""
 
-    def going(self, incarnation: str) -> str:
+    def find_serving(self, incarnation: str) -> str:
         """The run that serves the incarnation now; empty without one."""
         runs = self.runs().values()
         mine = (r for r in runs if {"key": "rota/incarnation", "value": incarnation} in r["tags"])
@@ -64,62 +63,62 @@ class Feed:
 
 def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing_comes(feed: Feed) -> None:
     feed.land("a", "b")
-    feed.consumed()
-    incarnation = wait_until(lambda: feed.owner("a"), 30)
-    run = wait_until(lambda: feed.going(incarnation), 60)
+    feed.wait_consumed()
+    incarnation = wait_until(lambda: feed.find_owner("a"), 30)
+    run = wait_until(lambda: feed.find_serving(incarnation), 60)
     began = time.time()
     for _ in range(8):
         feed.land("a")
-        feed.consumed()
-    assert run in {one["runId"] for one in feed.told("a")}
-    assert feed.going(incarnation) == run, "no launch for what came"
+        feed.wait_consumed()
+    assert run in {one["runId"] for one in feed.list_told("a")}
+    assert feed.find_serving(incarnation) == run, "no launch for what came"
 
     taker = "w1" if worker_of(incarnation) == "w2" else "w2"
     with feed.line.tree("day") as tree:
         overrides.pin(tree, "fed:a", taker)
 
-        def handed_over() -> bool:
-            feed.land("b") if feed.owner("b") == incarnation else feed.land("a")  # the run does not end meanwhile
-            return worker_of(feed.owner("a")) == taker
+        def has_handed_over() -> bool:
+            feed.land("b") if feed.find_owner("b") == incarnation else feed.land("a")  # the run does not end meanwhile
+            return worker_of(feed.find_owner("a")) == taker
 
-        wait_until(handed_over, 60, pause=2)
+        wait_until(has_handed_over, 60, pause=2)
         assert feed.runs()[run]["status"] == "STARTED", "a hand-over waits for no run"
         overrides.unpin(tree, ["fed:a"])
     feed.land("a")
-    feed.consumed()
+    feed.wait_consumed()
     wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
     wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), 60, pause=1)
     assert "the run ends: nothing came for " in feed.line.dev.messages(run)
     for key, numbers in feed.landed.items():
-        told = feed.told(key)
+        told = feed.list_told(key)
         assert sum(one["metadata"]["rows"] for one in told) == len(numbers), "a sum of what it covers"
         ranges = [tuple(map(int, one["metadata"]["offsets"][1:-1].split(", "))) for one in told]
         assert ranges[0][0] == 0
         assert ranges[-1][1] == len(numbers), "and always the last"
         assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
-    mine = [float(one["timestamp"]) / 1000 for one in feed.told("a") if one["runId"] == run]
+    mine = [float(one["timestamp"]) / 1000 for one in feed.list_told("a") if one["runId"] == run]
     assert len(mine) <= 2 + (time.time() - began) / REPORT
     assert all(later - sooner > REPORT - 1 for sooner, later in itertools.pairwise(mine[:-1]))
 
 
 def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_to_tell(feed: Feed) -> None:
     feed.land("c")
-    feed.consumed()
-    incarnation = feed.owner("c")
-    run = wait_until(lambda: feed.going(incarnation), 60)
+    feed.wait_consumed()
+    incarnation = feed.find_owner("c")
+    run = wait_until(lambda: feed.find_serving(incarnation), 60)
     feed.land("c", "c")
-    feed.consumed()
+    feed.wait_consumed()
     feed.line.dev.cancel(run)
     wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=1)
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.told("c")) == 3, 60, pause=1)
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == 3, 60, pause=1)
     feed.land("c")
-    feed.consumed()
+    feed.wait_consumed()
 
 
 def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one(feed: Feed) -> None:
     feed.land("d")
-    feed.consumed()
-    run = wait_until(lambda: feed.going(feed.owner("d")), 60)
+    feed.wait_consumed()
+    run = wait_until(lambda: feed.find_serving(feed.find_owner("d")), 60)
     more = "pipeline = Pipeline(\n    transform=lambda df: df.withColumn('n', df.n + 1000),"
     text = PIPELINE.format(name="fed", group="day").replace("pipeline = Pipeline(", more)
     (feed.line.pipelines / "fed.py").write_text(text)
@@ -127,4 +126,4 @@ def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one
     wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
     assert "the run ends: the file of pipeline fed changed" in feed.line.dev.messages(run)
     feed.landed["d"][-1] += 1000
-    feed.consumed()
+    feed.wait_consumed()

@@ -3,10 +3,15 @@
 Each test lands keys of its own and leaves both groups at rest, so that it holds alone and in any order.
 """
 
+import time
+from typing import Any
+
 import psutil
 
+from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
-from tests.face.line import Line, newest
+from rota.dagster.sensors import polling
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -28,12 +33,14 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     assert max(day.after.values()) - min(day.after.values()) <= 1
     assert line.epoch("night").after["n1"] >= 1
     seen = wait_until(
-        lambda: (c := newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c, 30, pause=0.5
+        lambda: (c := find_newest(line, "a", "checkpoints")) and set(c) >= {f"a:{key}" for key in A} and c,
+        30,
+        pause=0.5,
     )
     assert {p: (seen[p]["offset"], seen[p]["lag"], seen[p]["rows"]) for p in ("a:x", "a:y", "a:z")} == {
         "a:x": (1, 0, 2), "a:y": (1, 0, 1), "a:z": (1, 0, 3),
     }  # fmt: skip
-    owners = newest(line, "a", "ownership")
+    owners = find_newest(line, "a", "ownership")
     assert {o["worker"] for o in owners.values()} <= {"w1", "w2"}
     assert all(o["epoch"] and o["token"] for o in owners.values())
     shown = line.dev.materializations("day", "assignment")[0]
@@ -41,6 +48,32 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     launched = {str(seen[f"a:{key}"]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
+
+
+def test_a_reload_ends_the_ticks_of_the_code_before_it(line: Line) -> None:
+    """The tick of a new pipeline's group went on with the old code for up to its window, and nobody saw the new folder."""
+    young = polling.WINDOW / 2
+    went_on = wait_until(
+        lambda: [
+            tick for tick in line.dev.read_ticks("night__membership")[:1] if not tick["endTimestamp"]
+            and time.time() - tick["timestamp"] < young
+        ],
+        60,
+        pause=1,
+    )  # fmt: skip
+    began = went_on[0]["timestamp"]
+    line.dev.reload()
+    reloaded = time.time()
+    ended = wait_until(
+        lambda: [
+            tick["endTimestamp"] for tick in line.dev.read_ticks("night__membership")
+            if tick["timestamp"] == began and tick["endTimestamp"]
+        ],
+        60,
+        pause=0.5,
+    )  # fmt: skip
+    assert ended[0] - began < polling.WINDOW - 5, "by itself"
+    assert ended[0] - reloaded < 5
 
 
 def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(line: Line) -> None:
@@ -67,7 +100,7 @@ def test_a_new_folder_is_a_new_partition(line: Line) -> None:
     grown = line.epoch_where("night", lambda e: e.epoch > before)
     assert "1 partition had nobody. 1 of " in grown.sentence
     line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "c:new" in newest(line, "c", "checkpoints"), 30, pause=1)
+    wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), 30, pause=1)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:
@@ -88,7 +121,7 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) ->
 def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: Line) -> None:
     before = line.epoch_where("day", lambda e: set(e.after) == {"w1", "w2"})
     run = line.dev.launch("day__rebalance")
-    wait_until(lambda: status(line, run) == "SUCCESS", 60, pause=1)
+    wait_until(lambda: line.dev.find_status(run) == "SUCCESS", 60, pause=1)
     assert line.epoch("day").epoch == before.epoch
     assert run not in {m["runId"] for m in line.dev.materializations("day", "assignment")}
 
@@ -107,6 +140,35 @@ def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
     line.holds("c", {"failed": [9]}, 90)
 
 
+def test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_and_then_go_on(
+    line: Line, zookeeper: EmbeddedZooKeeper
+) -> None:
+    sensors = ("day__membership", "a__backlog")
+
+    def find_ticks(since: float, *statuses: str) -> dict[str, dict[str, Any]]:
+        """The newest tick of each sensor that began since then and ended so."""
+        found = {s: [t for t in line.dev.read_ticks(s) if t["timestamp"] > since] for s in sensors}
+        return {s: t[0] for s, ticks in found.items() if (t := [t for t in ticks if t["status"] in statuses])}
+
+    zookeeper.kill()
+    gone = time.time()
+    try:
+        run = line.dev.launch("day__rebalance")
+        failed = wait_until(lambda: len(t := find_ticks(gone, "FAILURE")) == len(sensors) and t, 90, pause=0.5)
+        errors = [tick["error"] for tick in failed.values()]
+        errors += wait_until(lambda: line.dev.read_failures(run), 60, pause=0.5)
+    finally:
+        zookeeper.start()
+    back = time.time()
+    for error in errors:
+        assert error["message"].startswith(f"No ZooKeeper at {zookeeper.hosts} after 5 s (")
+        assert "Start one with `rota up`" in error["message"]
+        assert (len(error["message"].splitlines()), error["stack"], error["cause"]) == (1, [], None)
+    wait_until(lambda: len(find_ticks(back, "SKIPPED", "SUCCESS")) == len(sensors), 90, pause=0.5)
+    line.land("a", "outage", 1)
+    line.holds("a", {"outage": [1]}, 90)
+
+
 def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: Line) -> None:
     line.join("n3", "night")
     before = line.epoch_where("night", lambda e: "n3" in e.after).epoch
@@ -119,10 +181,6 @@ def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: 
     line.dev.start()
     line.epoch_where("night", lambda e: e.epoch > before and "n3" in e.left)
     line.holds("c", {"dead": [10, 11]}, 90)
-
-
-def status(line: Line, run: str) -> str:
-    return next(r["status"] for r in line.dev.runs() if r["runId"] == run)
 
 
 def test_runs_are_forks_of_one_warm_process(line: Line) -> None:

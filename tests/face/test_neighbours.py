@@ -3,7 +3,9 @@
 Both have a pipeline `p` in a group `default` with a worker `w1`. One has a `key_prefix`; each has its own ZooKeeper.
 """
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +64,7 @@ class Neighbour(Line):
 def shared(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, starting: SparkServer, installed: Path
 ) -> Iterator[tuple[DagsterDev, dict[str, Neighbour]]]:
+    """Both, with files that landed before they began: each run is a process that imports everything, and costs 5 s."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as another, Postgres() as postgres:
         hosts = {"staging": another.hosts, "production": zookeeper.hosts}
         both = {name: Neighbour(name, tmp_path / name, hosts[name], starting) for name in NAMES}
@@ -70,6 +73,9 @@ def shared(
         environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "20"}
         environ |= {f"{name.upper()}_ZOOKEEPER": hosts[name] for name in NAMES}
         dev = DagsterDev(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
+        both["staging"].land("p", "x", 1, 2)
+        both["production"].land("p", "x", 3)
+        both["production"].land("p", "y", 4, 5)
         for one in both.values():
             one.join("w1", "default")
         try:
@@ -82,14 +88,19 @@ def shared(
             dev.stop(kill=True)
 
 
+def rota(dev: DagsterDev, *words: str) -> str:
+    """What a command says that asks the page."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "ROTA_DAGSTER": dev.url}
+    command = [sys.executable, "-m", "rota", *words]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=150)
+    return done.stdout or done.stderr
+
+
 def test_two_deployments_on_one_instance_do_not_touch_each_other(
     shared: tuple[DagsterDev, dict[str, Neighbour]],
 ) -> None:
     dev, both = shared
     staging, production = both["staging"], both["production"]
-    staging.land("p", "x", 1, 2)
-    production.land("p", "x", 3)
-    production.land("p", "y", 4, 5)
     staging.holds("p", {"x": [1, 2]}, 150)
     production.holds("p", {"x": [3], "y": [4, 5]}, 60)
     with dg.DagsterInstance.from_config(str(dev.home)) as instance:
@@ -105,6 +116,15 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
             assert {run.job_name for run in list_runs(location)} >= {job}
         shown = {str(m["partition"]) for m in dev.materializations("staging", "p", "checkpoints")}
         assert shown <= {"p:x"}
+        for asked, job in (("replay", "p:x", "--from", "0", "--to", "1"), "p__replay"), (("purge",), "rota__purge"):
+            refused = rota(dev, *asked)
+            assert f"2 deployments at {dev.url} have the job {job}: production, staging. Give --location" in refused
+        replay = "replay", "p:x", "--from", "0", "--to", "1", "--location", "staging"
+        assert rota(dev, *replay) == "p:x: 1 offsets replayed\n"
+        assert "runs can be removed" in rota(dev, "purge", "--dry-run", "--location", "staging")
+        asked_for = {"staging__p__replay", "staging__rota__purge"}
+        assert {run.job_name for run in list_runs("staging")} > asked_for
+        assert {run.job_name for run in list_runs("production")} == {"default__rebalance", "p__consume"}
         serving = list_runs("production", dg.DagsterRunStatus.STARTED)
         staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
         going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)

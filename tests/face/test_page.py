@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.face.line import Line, newest
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
@@ -34,8 +34,8 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> 
     wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=1)
     epoch = line.epoch("day")
     offset = len(list((line.landing / "a" / "x").glob("*.json")))
-    wait_until(lambda: newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=1)
-    wait_until(lambda: newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=1)
+    wait_until(lambda: find_newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=1)
+    wait_until(lambda: find_newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=1)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()

@@ -21,14 +21,14 @@ own = dg.AssetSpec("own", automation_condition=dg.AutomationCondition.eager())
 """
 
 
-def listed(table: str) -> set[str]:
+def list_keys(table: str) -> set[str]:
     """The first column of the table whose heading starts so, names in backquotes."""
     section = (ROOT / "docs" / "protocol.md").read_text().split("\n## Dagster\n")[1].split("\n## ")[0]
     rows = section.split(f"\n| {table}")[1].split("\n\n")[0].splitlines()[2:]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
-def shown(name: str) -> str:
+def put_placeholders(name: str) -> str:
     return re.sub(r"\bP(?=$|/|__)", "<pipeline>", re.sub(r"\bG(?=$|/|__)", "<group>", name))
 
 
@@ -36,7 +36,9 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     (tmp_path / "P.py").write_text(FILE)
     repository = compose(load(tmp_path)).get_repository_def()
     graph = repository.asset_graph
-    assert {shown(key.to_user_string()) for key in graph.get_all_asset_keys()} - {"own"} == listed("asset key")
+    assert {put_placeholders(key.to_user_string()) for key in graph.get_all_asset_keys()} - {"own"} == list_keys(
+        "asset key"
+    )
     sets = {d.name for n in graph.asset_nodes if isinstance(d := n.partitions_def, dg.DynamicPartitionsDefinition)}
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
     names = {
@@ -45,14 +47,14 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
         *(n.name for n in repository.get_job("P__consume").nodes),
         *sets,
     }
-    assert {shown(str(name)) for name in names} == listed("name")
-    assert {key.name for key in graph.asset_check_keys} == listed("check")
-    assert set(Batch.model_fields) == listed("config of")
+    assert {put_placeholders(str(name)) for name in names} == list_keys("name")
+    assert {key.name for key in graph.asset_check_keys} == list_keys("check")
+    assert set(Batch.model_fields) == list_keys("config of")
     assert {field.alias or name for name, field in Replay.model_fields.items()} == {
         *("from", "to", "files", "since", "until", "changed"),
     }
     tags = {tag for job in jobs for tag in job.tags if not tag.startswith("dagster/")}
-    assert tags == listed("run tag") - {"rota/incarnation", "rota/worker"}
+    assert tags == list_keys("run tag") - {"rota/incarnation", "rota/worker"}
 
 
 def test_what_a_pipeline_says_of_itself_stands_on_its_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ class Page:
         for _, batch in of.take_all() if last else of.take_due():
             self.told[batch.partition].append((self.now, batch))
 
-    def shown(self, partition: str = "p:a") -> list[tuple[int, int, int, int]]:
+    def read_page(self, partition: str = "p:a") -> list[tuple[int, int, int, int]]:
         """Start, end, rows and bad rows of what was told."""
         return [(b.start, b.end, b.rows, b.bad_rows) for _, b in self.told[partition]]
 
@@ -104,7 +104,7 @@ def test_the_first_is_told_at_once_then_one_sum_in_a_span_and_the_last_always() 
         page.tell(mine)
     page.tell(mine, last=True)
     assert [at for at, _ in page.told["p:a"]] == [0.0, 30.0, 60.0, 90.0, 99.0]
-    assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4), (5, 9, 30, 4), (9, 13, 46, 4), (13, 15, 29, 2)]
+    assert page.read_page() == [(0, 1, 1, 1), (1, 5, 14, 4), (5, 9, 30, 4), (9, 13, 46, 4), (13, 15, 29, 2)]
     assert sum(b.seconds for _, b in page.told["p:a"]) == 0.5 * 15
     assert page.log.asked == 0, "the log is read only where something is missing"
 
@@ -123,14 +123,14 @@ def tell_after_a_kill() -> Page:
 
 def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None:
     page = tell_after_a_kill()
-    assert page.shown() == [(0, 1, 1, 1), (1, 5, 14, 4)]
+    assert page.read_page() == [(0, 1, 1, 1), (1, 5, 14, 4)]
     assert page.told["p:a"][-1][1].healed
     assert page.told["p:a"][-1][1].run_id == "killed"
 
 
 def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "find_untold", lambda batch, *_: batch)
-    assert tell_after_a_kill().shown() == [(0, 1, 1, 1), (4, 5, 5, 1)]
+    assert tell_after_a_kill().read_page() == [(0, 1, 1, 1), (4, 5, 5, 1)]
 
 
 def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_says_it_not_again() -> None:
@@ -145,7 +145,7 @@ def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_
     click.add("w1@1", untold)
     page.tell(click, last=True)
     page.tell(going, last=True)
-    assert page.shown() == [(0, 1, 1, 1), (1, 3, 5, 2)]
+    assert page.read_page() == [(0, 1, 1, 1), (1, 3, 5, 2)]
     assert find_untold_before(IdlePartition("p:a", 3, 1, 1), page.read_shown("p:a"), page.log) is None
 
 
@@ -159,7 +159,7 @@ def test_a_table_that_was_restored_is_told_of_again() -> None:
     after = page.report()
     after.add("w1@1", page.log.commit_one("after", 9))
     page.tell(after, last=True)
-    assert page.shown() == [(0, 5, 15, 5), (2, 3, 3, 1)]
+    assert page.read_page() == [(0, 5, 15, 5), (2, 3, 3, 1)]
 
 
 def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_whoever_works_and_however_runs_end_the_page_has_each_offset_once(steps:
     mine.add("w@1", page.log.commit_one(run, token))
     for _, _, other in reversed(going):
         page.tell(other, last=True)
-    covered = [(start, end) for start, end, _, _ in page.shown()]
+    covered = [(start, end) for start, end, _, _ in page.read_page()]
     assert [start for start, _ in covered] == [0, *(end for _, end in covered[:-1])]
     n = len(page.log.entries)
     assert covered[-1][1] == n
-    assert sum(rows for _, _, rows, _ in page.shown()) == n * (n + 1) // 2
+    assert sum(rows for _, _, rows, _ in page.read_page()) == n * (n + 1) // 2

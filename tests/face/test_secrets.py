@@ -92,10 +92,10 @@ def test_what_a_line_leaves_behind_holds_no_secret(
                 env=os.environ | environment(guarded, "worker", tmp_path), stdout=out, stderr=out,
             )  # fmt: skip
             try:
-                runs(GroupState(store, "g"), catalog, instance, tmp_path)
-                listed(worker)
-                resource(guarded, "g")
-                said = commands(guarded, tmp_path)
+                consume(GroupState(store, "g"), catalog, instance, tmp_path)
+                check_arguments(worker)
+                check_resource(guarded, "g")
+                said = run_commands(guarded, tmp_path)
                 scratch = Path(log.read_text().partition("log=")[2].split()[0]).parent
                 seen = {"spark.log": (scratch / "spark.log").read_bytes()}
                 assert stat.S_IMODE((scratch / "spark.properties").stat().st_mode) == 0o600
@@ -105,15 +105,17 @@ def test_what_a_line_leaves_behind_holds_no_secret(
         with client.opened(
             Settings.from_environment({**os.environ, **environment(guarded, "person", tmp_path)})
         ) as store:
-            seen |= znodes(store, "/rota")
+            seen |= read_znodes(store, "/rota")
     assert {
         f"/rota/g/{name}" for name in ("meta", "own/p:a", "checkpoints/p:a", "assign/w1", "epochs/0000000001")
     } <= set(seen)
     seen |= {f"what {name} said": text for name, text in said.items()}
     seen |= {
-        str(path): path.read_bytes() for part in ("dagster", "tables", "pipelines") for path in files(tmp_path / part)
+        str(path): path.read_bytes()
+        for part in ("dagster", "tables", "pipelines")
+        for path in list_files(tmp_path / part)
     }
-    seen |= {"worker.log": log.read_bytes(), "rows": rows(tmp_path / "tables")}
+    seen |= {"worker.log": log.read_bytes(), "rows": read_rows(tmp_path / "tables")}
     marks = [*MARKS.values(), *map(password, ROLES)]
     marks += [coded for mark in marks if (coded := quote(mark, safe="")) != mark]  # as an address has it
     assert not [(name, mark) for name, text in seen.items() for mark in marks if mark.encode() in text]
@@ -122,7 +124,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
     )
 
 
-def resource(guarded: Guarded, group: str) -> None:
+def check_resource(guarded: Guarded, group: str) -> None:
     """Credentials by Dagster's way: in a process whose environment calls them otherwise."""
     given = {**environment(guarded, "controller", Path()), "ROTA_ZOOKEEPER_HOSTS": guarded.secure}
     fields = ("hosts", "auth", "ca_file", "cert_file", "key_file", "key_password")
@@ -137,7 +139,7 @@ def resource(guarded: Guarded, group: str) -> None:
             assert tree.exists()
 
 
-def runs(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:
+def consume(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder: Path) -> None:
     """A rebalance, a run with a bad record, and one that fails with a line that names where it read."""
     repository = compose(catalog).get_repository_def()  # type: ignore[arg-type]
     for name in ("p", "q"):
@@ -155,7 +157,7 @@ def runs(tree: GroupState, catalog: object, instance: dg.DagsterInstance, folder
     assert not consume["q"].execute_in_process(instance=instance, partition_key="q:a", raise_on_error=False).success
 
 
-def listed(worker: "subprocess.Popen[bytes]") -> None:
+def check_arguments(worker: "subprocess.Popen[bytes]") -> None:
     """What everybody on the machine reads: the argument lists."""
     family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
     words = ""
@@ -166,7 +168,7 @@ def listed(worker: "subprocess.Popen[bytes]") -> None:
     assert not [mark for mark in MARKS.values() if mark in words]
 
 
-def commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
+def run_commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
     (folder / "pipelines" / "typo.py").write_text(FILE.format(folder=folder, name="typo").replace("n int", "n itn"))
     said = {}
     for words in (
@@ -191,19 +193,19 @@ def commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
     return said
 
 
-def znodes(store: client.ZooKeeperStore, path: str) -> dict[str, bytes]:
+def read_znodes(store: client.ZooKeeperStore, path: str) -> dict[str, bytes]:
     node = store.get(path)
     found = {path: node.data if node is not None else b""}
     for name in store.children(path):
-        found |= znodes(store, f"{path}/{name}")
+        found |= read_znodes(store, f"{path}/{name}")
     return found
 
 
-def files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
-def rows(tables: Path) -> bytes:
+def read_rows(tables: Path) -> bytes:
     """What is compressed in the files."""
     found = [path.parent for path in tables.rglob("_delta_log")]
     return repr([DeltaTable(str(path)).to_pyarrow_table().to_pylist() for path in found]).encode()

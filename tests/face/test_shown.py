@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster_shared.serdes import serialize_value
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -27,6 +29,7 @@ from rota.dagster.assets.group import make_assignment
 from rota.dagster.assets.metadata import describe_batch, describe_epoch
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.picture import draw_picture
+from rota.dagster.assets.pipeline import make_specs
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
@@ -55,6 +58,24 @@ def parse(text: str) -> list[list[str]]:
             assert {child.type for child in children} <= {"text", "text_special"}, token.content
             lines[-1].append("".join(child.content for child in children))
     return lines
+
+
+def test_the_asset_itself_lists_the_columns_of_its_table(tmp_path: Path) -> None:
+    """The tab Columns was empty wherever the newest materialization was a replay, or not the first of its run."""
+    pipeline = replace(Pipeline(files("x", format="csv", schema="n int"), delta(str(tmp_path))), name="p")
+
+    def list_columns() -> list[tuple[str, str]]:
+        _, records, _ = make_specs(pipeline, Names())
+        shown = records.metadata.get("dagster/column_schema")
+        return [(one.name, one.type) for one in shown.columns] if shown else []
+
+    assert list_columns() == [], "there is no table yet"
+    (tmp_path / "main").mkdir()
+    assert list_columns() == [], "nor there"
+    write_deltalake(tmp_path / "main", pa.table({"_offset": [1], "word": ["a"]}))
+    assert list_columns() == [("_offset", "long"), ("word", "string")]
+    (tmp_path / "main" / "_delta_log" / f"{0:020}.json").write_text("?")
+    assert list_columns() == [], "a table that cannot be read stops no code location"
 
 
 def test_a_few_rows_are_a_table_with_the_columns_that_fit() -> None:
@@ -168,7 +189,7 @@ def test_lags_are_those_of_the_sources_that_can_be_asked_and_of_no_very_large_gr
     assert backlog.read_group_lags(tree, pipelines) == {}
 
 
-def listed(table: str) -> set[str]:
+def list_keys(table: str) -> set[str]:
     """The first column of a table of metadata in docs/protocol.md."""
     rows = PROTOCOL.read_text().split(f"\n| metadata of {table} |")[1].split("\n\n")[0].splitlines()[2:]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
@@ -178,12 +199,12 @@ def test_the_protocol_lists_what_an_epoch_and_a_batch_show() -> None:
     lags, pictured = {"p:k00000": 0}, {"picture": dg.MetadataValue.md("")}
     epoch = set(describe_epoch(publish(2, 3), pictured, lags, {}))
     shown = {re.sub(r" of w\d+$", " of <worker>", re.sub(r" of p:.*$", " of <partition>", key)) for key in epoch}
-    assert listed("`<group>/assignment`") - shown == {"why no more moved", "look again at", "unreadable"}
-    assert shown <= listed("`<group>/assignment`")
+    assert list_keys("`<group>/assignment`") - shown == {"why no more moved", "look again at", "unreadable"}
+    assert shown <= list_keys("`<group>/assignment`")
     batch = CommittedBatch("p:a", 0, 2, 5, 1, 3, 9, 4, 7, 0.5, "r", "c", healed=True)
     seen = BatchSample(("a/1.csv (offset 0)", "a/2.csv (offset 1)"), ({"n": 1},), 50)
     made = {key for one in describe_batch(batch, "w1@1", seen, {"n": "integer"}) for key in one}
-    said = listed("a pipeline's assets")
+    said = list_keys("a pipeline's assets")
     assert said - made == {
         "dagster/table_name", "dagster/uri", "nothing new", "nothing to replay", "replayed",
     }  # fmt: skip

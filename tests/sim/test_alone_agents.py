@@ -2,11 +2,12 @@
 
 import pytest
 
-from rota.coordination import membership
+from rota.coordination import membership, overrides
 from rota.coordination.alone import grab, write_target
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.eligibility import judge, read_facts
+from rota.ids import worker_of
 from tests.sim.ablations import Wanted
 from tests.sim.alone_group import Said, found, rounds, start
 
@@ -97,3 +98,27 @@ def test_what_a_former_life_wrote_counts_only_for_who_comes_back(protocol: str) 
         )
         rounds(w2, 1)
     assert len(again.state.held) == len(w2.state.held - again.state.held) == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [("claim", {}), ("claim", {"steal": "published", "interval": 0.1}), ("race", {}), ("ordinal", {})],
+)
+def test_what_is_pinned_to_a_worker_that_is_full_comes_to_it(protocol: str, options: dict[str, object]) -> None:
+    server, tree = found(protocol, 5)
+    tree.found(protocol=protocol, options=options)
+    w1, w2 = start(server, "w1"), start(server, "w2")
+    rounds(w1, 1)
+    overrides.override(tree, "w1", max_partitions=1)
+
+    def settle() -> dict[str, str]:
+        for _ in range(60):
+            for agent in (w1, w2):
+                rounds(agent, 1)
+        return {p: worker_of(v.incarnation) for p, v in tree.owned().items() if v.incarnation}
+
+    owners = settle()
+    theirs = min(p for p, worker in owners.items() if worker == "w2")
+    overrides.pin(tree, theirs, "w1")
+    assert settle()[theirs] == "w1"
+    assert len(settle()) == 5

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.hopping import RACES, Hops, count_hops, draw, format_hops, play
+from benchmarks.hopping import LATENESS, LONG, RACES, Hops, compute_share, count_hops, draw, format_hops, play
 from benchmarks.tally import Change, Phase, count_taken, judge
 from benchmarks.virtual import Case, measure
 
@@ -10,37 +10,49 @@ LATE = (0.0, 1.0, 5.0)
 
 
 @pytest.fixture(scope="module")
-def hops() -> dict[tuple[str, float], Hops]:
-    return {
-        (how, late): play(how, late, partitions=30, workers=4, lease=60.0, periods=2) for how in RACES for late in LATE
-    }
+def hops() -> list[Hops]:
+    small = {"partitions": 30, "workers": 5, "lease": 60.0}
+    played = [play(how, late, **small) for how in RACES for late in LATE]  # type: ignore[arg-type]
+    return played + [play(how, together=True, **small) for how in RACES]  # type: ignore[arg-type]
 
 
-def test_the_later_workers_are_the_more_partitions_hop_and_none_where_counts_are_announced(
-    hops: dict[tuple[str, float], Hops],
-) -> None:
-    shares = [hops["fastest", late].share for late in LATE]
-    assert shares == sorted(set(shares))
-    assert shares[0] == 0
-    assert shares[-1] > 0.3
-    assert [hops["announced", late].jumps for late in LATE] == [((0.0, 0),)] * len(LATE)
+def test_the_later_answers_are_the_more_partitions_hop_and_none_where_counts_are_announced(hops: list[Hops]) -> None:
+    shares = {how: [one.share for one in hops if one.decide == how and not one.together] for how in RACES}
+    assert shares["fastest"] == sorted(set(shares["fastest"]))
+    assert shares["fastest"][0] == 0
+    assert shares["fastest"][-1] > 0.5
+    assert [one.jumps for one in hops if one.decide == "announced"] == [((0.0, 0),)] * (len(LATE) + 1)
 
 
-def test_the_table_and_the_picture_show_both(hops: dict[tuple[str, float], Hops], tmp_path) -> None:  # type: ignore[no-untyped-def]
-    shown = format_hops(list(hops.values()), [Hops("fastest", 5.0, 0.625, ())]).splitlines()
-    assert shown[0] == "| mean lateness / d | fastest | announced | fastest, real server | announced, real server |"
-    assert shown[2] == "| 0 | 0 % | 0 % |  |  |"
-    assert shown[-1].endswith("| 0 % | 62 % |  |")
-    draw(list(hops.values()), [], tmp_path / "race.png", 5.0)
+def test_challenges_at_one_moment_move_every_partition_in_each_lease_time(hops: list[Hops]) -> None:
+    assert [one.share for one in hops if one.together] == [1, 0]
+
+
+def test_the_rule_alone_gives_the_figures_that_were_published_beside_it() -> None:
+    """100 partitions, 10 workers: 0, 35, 62, 74, 84 % at 0, 1, 2.5, 5, 15 delays, and all at one moment."""
+    shares = [compute_share(late) for late in LATENESS]
+    assert [round(100 * share) for share in shares] == pytest.approx([0, 35, 62, 74, 84], abs=1.5)
+    assert compute_share(0, together=True) > 0.98
+
+
+def test_the_table_and_the_picture_show_both(hops: list[Hops], tmp_path) -> None:  # type: ignore[no-untyped-def]
+    shown = format_hops(hops, [Hops("fastest", 5.0, 0.625)]).splitlines()
+    assert shown[0].split(" | ")[1:] == [
+        *("by the rule alone", LONG, "fastest", "announced", "fastest, real server", "announced, real server |"),
+    ]
+    assert shown[2] == "| 0 | 0 % |  | 0 % | 0 % |  |  |"
+    assert shown[-2].endswith("| 0 % | 62 % |  |")
+    assert shown[-1].endswith("all challenged at once | 99 % |  | 100 % | 0 % |  |  |")
+    draw(hops, [], tmp_path / "race.png", 5.0)
     assert (tmp_path / "race.png").stat().st_size > 10_000
 
 
 def test_what_changes_owner_and_comes_back_within_a_lease_time_is_a_jump_and_no_hop() -> None:
     owners = ((1, "a@1"), (12, None), (13, "b@1"), (17, "a@1"), (25, "b@1"))
     changes = [Change(at, "p", owner, version) for version, (at, owner) in enumerate(owners)]
-    found = count_hops("fastest", 1.0, changes, ["p", "q"], 10.0, 2, 10.0)
-    assert found.share == 0.25
-    assert found.jumps == ((0.0, 0), (3.0, 1), (7.0, 2), (15.0, 3))
+    share, jumps = count_hops(changes, ["p", "q"], 10.0, 2, 10.0)
+    assert share == 0.25
+    assert jumps == ((0.0, 0), (3.0, 1), (7.0, 2), (15.0, 3))
 
 
 def test_a_phase_counts_moves_and_the_time_without_a_living_owner() -> None:
@@ -72,4 +84,5 @@ def test_a_row_holds_what_a_protocol_does() -> None:
     assert (row.join.moves, row.kill.moves) == row.fewest == (2, 3)
     assert (row.idle, row.late, row.doubly) == (0, 0, 0)
     assert 10 < row.kill.seconds < 15
+    assert row.asked[0] < 15 * 60, "an idle worker reads less than 15 nodes a second"
     assert row.asked[1] == 0

@@ -6,11 +6,14 @@ from rota.catalog import Catalog
 from rota.cli.recent import Recent
 from rota.cli.status import read_status
 from rota.cli.why import explain
-from rota.coordination import overrides
+from rota.coordination import membership, overrides
+from rota.coordination.alone import grab, list_grabs
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
+from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
+from rota.history import find_spans, read_story
 from rota.observed import find_unsettled
 from rota.pipeline import Group
 from rota.rebalance import observe, preview, rebalance
@@ -46,7 +49,7 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
     assert (done.published, done.doubles, len(done.plan.moves)) == (True, {}, 5)
     assert list(shown.moves) == list(done.plan.moves)
     assert {m.reason for m in done.plan.moves} == {"w2 claimed it from w1, which held 10 while the quota is 5"}
-    assert done.sentence == "Epoch 2: w2 joined. 5 of 10 partitions moved, none had to. Imbalance 1.00."
+    assert done.sentence == "Epoch 2: w2 joined. 5 of 10 partitions moved (0 unavoidable). Imbalance 1.00."
     again = rebalance(tree, "run")
     assert not again.published
     assert not read_basis(tree).moved, "nothing is left to be noted"
@@ -62,6 +65,59 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
     assert {m.reason for m in last.plan.moves} == {"w1 left"}
     assert tree.epochs()[-1].before == {"w1": 5, "w2": 5}
     assert tree.epochs()[-1].after == {"w2": 10}
+
+
+def test_a_ribbon_changes_its_colour_when_the_partition_was_claimed_not_when_that_was_noted() -> None:
+    """The epoch is noted a tick later: until then a worker consumed what the picture gave to another."""
+    server, tree = found(count=4)
+    clock = [100.0]
+    server.clock = lambda: clock[0]
+    w1 = start(server, "w1")
+    settle(tree, w1)
+    clock[0] = 103.0
+    rebalance(tree, "run")
+    clock[0] = 200.0
+    w2 = start(server, "w2")
+    settle(tree, w1, w2)
+    clock[0] = 230.0
+    taken = {move.partition for move in rebalance(tree, "run").plan.moves}
+    story = read_story(tree, ())
+    assert [epoch.at for epoch in story.epochs] == [103, 230]
+    assert {spans[0].start for spans in find_spans(story).values()} == {100}
+    assert {p: spans[1].start for p, spans in find_spans(story).items() if len(spans) > 1} == dict.fromkeys(taken, 200)
+    assert [(moment.at, moment.text) for moment in story.moments] == [(100, "w1 joined"), (200, "w2 joined")]
+    assert [move.at for epoch in story.epochs for move in epoch.moves] == [100] * 4 + [200] * 2
+    assert explain(tree, min(taken))["since"] == 200
+    overrides.drain(tree, "w1")
+    rounds(w1)
+    clock[0] = 300.0  # until then nobody owned what w1 let go
+    settle(tree, w1, w2)
+    done = rebalance(tree, "run")
+    assert {move.at for move in tree.epochs()[-1].moves} == {300}
+    assert len(done.plan.moves) == 2
+
+
+def test_under_assigned_the_epoch_gives_a_partition_when_it_is_published() -> None:
+    server, tree = found("assigned")
+    clock = [100.0]
+    server.clock = lambda: clock[0]
+    w1 = start(server, "w1")
+    rounds(w1, 1)
+    rebalance(tree, "run")
+    clock[0] = 105.0
+    rounds(w1)
+    assert {(spans[0].owner, spans[0].start) for spans in find_spans(read_story(tree, ())).values()} == {("w1", 100)}
+
+
+def test_a_grab_that_outlives_the_claim_holds_up_no_epoch() -> None:
+    """Where partitions are raced for there is always one, and the page showed no epoch at all."""
+    server, tree = found("race", 4)
+    w1 = start(server, "w1")
+    rounds(w1)
+    assert len(list_grabs(tree)) == 4
+    assert not find_unsettled(tree, read_basis(tree))
+    grab(tree, membership.join(GroupState(server.connect(), "g"), "w2", Live(protocol="race")), ["p:9"])
+    assert find_unsettled(tree, read_basis(tree)) == "1 partition(s) are asked for"
 
 
 def test_a_drained_worker_gives_its_partitions_one_owner_each(group: tuple[MemoryServer, GroupState]) -> None:

@@ -8,19 +8,20 @@ cordons and drains hold as under `assigned`.
 Laws of `steal="published"`, which is there to be compared: once in `interval` x (1 + U[0, 0.2)) seconds a worker counts
 those that own something and itself, N; min = P // N, max = ceil(P / N). Below max it takes one random partition that nobody
 has (`strategy="greedy"`: as many as it lacks). Only if there is none and it holds less than min, it asks for one random
-partition of the richest. So 4, 2, 2, 2 stays, who owns nothing is not seen, and a fill is one a round.
+partition of the richest. So 4, 2, 2, 2 stays, who owns nothing is not seen, and a fill is one a round. The text knows no
+labels, pins, caps and cordons: what it would leave to nobody because of them is taken as in `rota.core.protocols.stranded`,
+once a round too, and min and max are never above the own cap.
 
 In both there is no clock that lets a claim expire: an owner whose incarnation is gone owns nothing.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from random import Random
 from typing import Any
 
-from rota.core.planner import plan
 from rota.core.protocols.observation import Decision, Observation
-from rota.core.values import Policy, Snapshot
+from rota.core.protocols.stranded import plan_together, rescue_stranded
 
 SPREAD = 0.2  # of the published interval, by which two rounds of two workers part
 
@@ -34,8 +35,7 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
 
 def _decide_evenly(seen: Observation) -> Decision:
     holders = seen.find_holders()
-    snapshot = Snapshot.of([m.worker for m in seen.members.values()], seen.partitions, holders)
-    planned = plan(snapshot, policy=Policy(budget=0 if seen.paused else None))
+    planned = plan_together(seen, holders, 0 if seen.paused else None)
     part = frozenset(planned.assignment.as_dict().get(seen.me, ()))
     asks = {p for p in part - seen.owned if holders.get(p) not in (None, seen.me) or p in seen.asks}
     asks = {p for p in asks if seen.grabs.get(p, seen.me) == seen.me}
@@ -50,30 +50,43 @@ def _decide_published(seen: Observation, options: Mapping[str, Any], memory: Map
     me, random = seen.mine.worker, Random(seen.draw)
     if me.state == "draining":
         return Decision(frozenset())
-    may = {p.id: p for p in seen.partitions if seen.may_hold(p)}
+    may = {p.id for p in seen.partitions if seen.may_hold(p)}
     cap = len(may) if me.max_partitions is None else me.max_partitions
-    asks = seen.asks - seen.owned
-    kept = sorted((seen.kept & may.keys()) | asks)[: max(cap, 0)]
+    asks = (seen.asks - seen.owned) & may
+    kept = set(sorted((seen.kept & may) - asks, key=lambda p: (p not in seen.owned, p))[:cap])
+    asks = frozenset(sorted(asks)[: cap - len(kept)])
     due = float(memory.get("due", seen.now))
-    if seen.now < due or me.state == "cordoned" or seen.paused:
-        return Decision(frozenset(kept), frozenset(asks), {"due": due}, due, bool(asks))
+    if seen.now < due or me.state == "cordoned":
+        return Decision(frozenset(kept | asks), asks, {"due": due}, due, bool(asks))
     due = seen.now + options["interval"] * (1 + SPREAD * seen.draw)
     holders = seen.find_holders()
     counts = Counter(holders.values())
-    owners = len(counts.keys() | {seen.me})
-    least, most = len(seen.partitions) // owners, min(cap, -(-len(seen.partitions) // owners))
-    target = set(kept)
-    free = sorted(seen.find_free(may, holders))
-    lacks = most - len(kept)
+    rescue = rescue_stranded(seen, holders, {name: _find_most(seen, counts, name) for name in seen.members})
+    kept, asks = (kept - rescue.drops) | rescue.takes, asks - rescue.drops
+    least = min(cap, len(seen.partitions) // len(counts.keys() | {seen.me}))
+    lacks = _find_most(seen, counts, seen.me) - len(kept | asks)
+    free = sorted(seen.find_free(may, holders) - kept)
     if lacks > 0 and free:
-        target |= set(random.sample(free, min(lacks, len(free)) if options["strategy"] == "greedy" else 1))
-    elif len(kept) < least and not asks and (rich := _find_richest(counts, seen.me)) is not None:
-        theirs = sorted(p for p, holder in holders.items() if holder == rich and p in may and p not in seen.grabs)
-        asks = frozenset([random.choice(theirs)]) if theirs else asks
-    return Decision(frozenset(target | asks), frozenset(asks), {"due": due}, due, bool(asks))
+        kept |= set(random.sample(free, min(lacks, len(free)) if options["strategy"] == "greedy" else 1))
+    elif len(kept) < least and not asks and not seen.paused:
+        asks = _ask_the_richest(seen, holders, may, random)
+    return Decision(frozenset(kept | asks), asks, {"due": due}, due, bool(asks))
 
 
-def _find_richest(counts: Mapping[str, int], me: str) -> str | None:
-    """Who holds most, of those that are not this worker; None if nobody else holds anything."""
-    others = [(-count, worker) for worker, count in counts.items() if worker != me]
-    return min(others)[1] if others else None
+def _find_most(seen: Observation, counts: Mapping[str, int], worker: str) -> int:
+    """Up to how many the worker takes: max, or its cap if that is less."""
+    most = -(-len(seen.partitions) // len(counts.keys() | {worker}))
+    cap = seen.members[worker].worker.max_partitions
+    return most if cap is None else min(cap, most)
+
+
+def _ask_the_richest(seen: Observation, holders: Mapping[str, str], may: Set[str], random: Random) -> frozenset[str]:
+    """One random partition of who holds most of the others; none if that one holds less than two more: then a steal would
+    only change the roles. There is always such a one where every worker may hold everything."""
+    counts = Counter(holders.values())
+    others = [(-count, worker) for worker, count in counts.items() if worker != seen.me]
+    if not others or -min(others)[0] - counts[seen.me] < 2:
+        return frozenset()
+    rich = min(others)[1]
+    theirs = sorted(p for p, holder in holders.items() if holder == rich and p in may and p not in seen.grabs)
+    return frozenset([random.choice(theirs)] if theirs else ())

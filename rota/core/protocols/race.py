@@ -1,35 +1,40 @@
 """`race`, the lease race: whoever holds least answers a challenge first and wins the partition.
 
 Laws of the published race, `decide="fastest"`:
-1. Once in `lease` seconds a worker challenges each partition that it does not hold and that nobody grabs, each at a moment
-   of its own.
+1. Once in `lease` seconds a worker challenges each partition that it does not hold and that nobody grabs. Each partition
+   has a moment of its own; workers whose clocks agree challenge it together, which is one challenge.
 2. To a challenge the holder of a partitions answers after (a - head_start) x delay seconds, another worker that holds b
-   after (b + 0.5) x delay. The first that makes the grab wins. The grab stays until the winner owns the partition, and for
-   `min_grab` seconds at least.
+   after (b + 0.5) x delay. Each counts what it holds when it hears of the challenge, and keeps to that time. The first that
+   makes the grab wins. The grab stays until the winner owns the partition, and for `min_grab` seconds at least.
 3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for that, `ROTA_MAX_SHUTDOWN` at
    most (`reconcile.assigned`). The maximum lease time is not needed: grabs and holders are gone with their sessions.
 
 Who is late, answers late: a challenger wins if and only if a - b > head_start + 0.5 - (the holder's lateness - its
-own) / delay. So partitions hop where answers take longer than `delay`.
+own) / delay. So partitions hop where answers take longer than `delay`. Challenges that are made at one moment are all
+answered by the same counts: who holds least wins them all.
 
 Laws of the cure, `decide="announced"`: nobody challenges. A worker grabs by the counts that all announce: what nobody holds,
 while it has less than its share, or nobody who may take it has less than itself; and of one who holds two more than itself.
 So where nothing changes nothing moves, however late anybody is.
 
-In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it.
+In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it. What this
+would leave to nobody, because all who may hold it are at their caps, is taken as in `rota.core.protocols.stranded`.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 from typing import Any
 from zlib import crc32
 
 from rota.core.protocols.observation import Decision, Observation
+from rota.core.protocols.stranded import rescue_stranded
 from rota.core.values import Partition
 
 NAME = "challenge-"  # and the place of the partition among all
+
+_Heard = tuple[float, float]  # when it heard of a challenge, and when it answers that
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,12 @@ class _Race:
     def held(self) -> int:
         """How many it holds, with what it takes now."""
         return self.counts[self.seen.me]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Up to how many each worker takes: its cap."""
+        caps = {name: member.worker.max_partitions for name, member in self.seen.members.items()}
+        return {name: inf if cap is None else cap for name, cap in caps.items()}
 
     def is_full(self) -> bool:
         """Whether it may hold no more."""
@@ -88,24 +99,33 @@ class _Race:
         lots = {worker: crc32(f"{worker} {partition}".encode()) for worker in self.seen.members}
         return sum(lot < lots[self.seen.me] for lot in lots.values()), lots[self.seen.me]
 
-    def find_turn(self, partition: str, after: float) -> float:
-        """When it challenges the partition next: once in each lease time."""
-        lease = float(self.options["lease"])
-        phase = crc32(f"{self.seen.me} {partition}".encode()) / 2**32
-        return (floor(after / lease - phase) + 1 + phase) * lease
+    def find_wait(self, partition: str) -> float:
+        """How many seconds it waits until it answers a challenge that it hears of now."""
+        mine = self.holders.get(partition) == self.seen.me
+        count = max(0.0, self.held - self.options["head_start"]) if mine else self.held + 0.5
+        return float(count * self.options["delay"])
+
+
+def find_turn(partition: str, lease: float, after: float) -> float:
+    """When a worker challenges the partition next: once in each lease time."""
+    phase = crc32(partition.encode()) / 2**32
+    return (floor(after / lease - phase) + 1 + phase) * lease
 
 
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:
-    """See the laws of the module. It remembers when it heard of each challenge, and when it won each grab."""
+    """See the laws of the module. It remembers when it heard of each challenge and when it answers that, and when it
+    won each grab."""
     if seen.mine.worker.state == "draining":
         return Decision(frozenset())
     race = _Race.of(seen, options)
-    kept = race.fit(seen.kept | seen.asks)
+    rescue = rescue_stranded(seen, race.holders, race.limits)
+    kept = race.fit(seen.kept | seen.asks) - rescue.drops
     won = _keep_grabs(race, kept & seen.asks, memory.get("won", {}))
     if options["decide"] == "announced":
-        answers, names, heard, times = _grab_by_counts(race), frozenset[str](), dict[str, float](), list[float]()
+        answers, names, heard, times = _grab_by_counts(race), frozenset[str](), dict[str, _Heard](), list[float]()
     else:
         answers, names, heard, times = _answer(race, memory)
+    answers |= rescue.takes
     times += [at + options["min_grab"] for p, at in won.items() if p in seen.owned]
     return Decision(
         kept | answers,
@@ -146,13 +166,14 @@ def _grab_by_counts(race: _Race) -> frozenset[str]:
 
 def _answer(
     race: _Race, memory: Mapping[str, Any]
-) -> tuple[frozenset[str], frozenset[str], dict[str, float], list[float]]:
-    """The challenges that it answers now, those that it makes or keeps, when it heard of each that is open, and when it has
-    something to do again."""
-    seen, options = race.seen, race.options
+) -> tuple[frozenset[str], frozenset[str], dict[str, _Heard], list[float]]:
+    """The challenges that it answers now, those that it makes or keeps, when it heard of each that is open and when it
+    answers that, and when it has something to do again."""
+    seen, lease = race.seen, float(race.options["lease"])
     names = {one.id: f"{NAME}{number}" for number, one in enumerate(seen.partitions)}
+    known: Mapping[str, _Heard] = memory.get("heard", {})
     heard = {
-        p: float(memory.get("heard", {}).get(p, seen.now))
+        p: known.get(p) or (seen.now, seen.now + race.find_wait(p))
         for p, name in names.items()
         if name in seen.grabs and p not in seen.grabs
     }
@@ -161,15 +182,14 @@ def _answer(
         mine = race.holders.get(partition) == seen.me
         if not mine and (partition not in race.may or race.is_full()):
             continue
-        wait = max(0.0, race.held - options["head_start"]) if mine else race.held + 0.5
-        if (at := heard[partition] + wait * options["delay"]) > seen.now:
+        if (at := heard[partition][1]) > seen.now:
             times.append(at)
             continue
         answers.add(partition)
         if not mine:
             race.take(partition)
     last = float(memory.get("last", seen.now))
-    asked = {p for p in race.may - heard.keys() if race.find_turn(p, last) <= seen.now}
-    asked |= {p for p, at in heard.items() if seen.grabs[names[p]] == seen.me and seen.now - at < options["lease"]}
-    times += [race.find_turn(p, seen.now) for p in race.may]
+    asked = {p for p in race.may - heard.keys() if find_turn(p, lease, last) <= seen.now}
+    asked |= {p for p, (at, _) in heard.items() if seen.grabs[names[p]] == seen.me and seen.now - at < lease}
+    times += [find_turn(p, lease, seen.now) for p in race.may]
     return frozenset(answers), frozenset(names[p] for p in asked - answers), heard, times

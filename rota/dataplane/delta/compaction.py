@@ -9,7 +9,6 @@ puts together the smallest files alone, as far as rewriting them takes some 5 % 
 import logging
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -50,6 +49,8 @@ def compact(table: Path) -> int:
 
 def choose_target(sizes: pa.ChunkedArray) -> int:
     """The size up to which files are put together, into files of that size; 0: they stay as they are."""
+    import numpy as np  # `rota status` opens tables, and does without
+
     small = np.sort(sizes.filter(pc.less_equal(sizes, LARGE)).to_numpy())
     much = np.cumsum(small) > ONCE + EACH * np.arange(1, len(small) + 1)
     size = int(small[much.argmax()]) - 1 if much.any() else LARGE

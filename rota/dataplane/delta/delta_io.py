@@ -6,13 +6,13 @@ as a URL (`local` gives the path), and has no history of a folder with `#` or `?
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Field, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from rota.dataplane.delta.transactions import read_transactions
@@ -73,6 +73,16 @@ def open_table(path: Path) -> DeltaTable | None:
         ) from error
 
 
+def stamp_version(path: Path, version: int) -> tuple[int, int, int] | None:
+    """What is another value once the table at `path` has a newer version than this, or another log. None: it has already."""
+    log = path / "_delta_log"
+    try:
+        seen = (log / f"{version:020}.json").stat()
+    except OSError:
+        return None
+    return None if (log / f"{version + 1:020}.json").exists() else (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+
+
 def create_table(path: Path, schema: Schema, configuration: Mapping[str, str | None] | None = None) -> DeltaTable:
     """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
     _opens(path)
@@ -85,6 +95,17 @@ def create_table(path: Path, schema: Schema, configuration: Mapping[str, str | N
             f"{path} cannot be made ({describe_error(error)}). Check the disk and its rights"
         ) from error
     return TableHandle(path)
+
+
+def add_columns(table: DeltaTable, added: Sequence[Field]) -> None:
+    """Adds these columns in a commit of their own. Raises as deltalake does.
+
+    A `timestamp_ntz` inside a map is one that deltalake's own look does not find: without the feature it refuses the column.
+    """
+    known = table.protocol().writer_features or ()
+    if "timestampNtz" not in known and any('"timestamp_ntz"' in one.to_json() for one in added):
+        table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+    table.alter.add_columns(added)
 
 
 def _read_commit_info(log: Path, version: int) -> dict[str, Any]:

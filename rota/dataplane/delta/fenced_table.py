@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.delta.commit_info import describe_commit, parse_entries
-from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, read_entry
+from rota.dataplane.delta.delta_io import add_columns, create_table, describe_error, open_table, read_entry
 from rota.dataplane.delta.foreign_commits import ForeignCommit, find_foreign_commit, join_ranges
 from rota.dataplane.delta.identity import Identity, belongs_to, count_adoptions
 from rota.dataplane.ports import Batch, DataFile, LogEntry, Position, TableClaim
@@ -326,7 +326,7 @@ class FencedTable:
         if not (added := columns.find_added(claimed.columns, (f.columns for f in batch.files))):
             return claimed
         try:
-            claimed.snapshot.alter.add_columns(added)
+            add_columns(claimed.snapshot, added)
         except (DeltaError, OSError) as error:
             check_lost_race(self.path, error)
         return self._widen(self.renew(claimed, tuple(batch.ranges)), batch)

@@ -25,6 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import columns, footers
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
+from rota.dataplane.delta.delta_io import add_columns
 from rota.dataplane.delta.fenced_table import FencedTable, check_lost_race, make_add_action
 from rota.dataplane.ports import Batch, DataFile
 from rota.errors import EnvironmentFailed, OffsetGap
@@ -107,7 +108,7 @@ def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> Delta
     if not added:
         return table
     try:
-        table.alter.add_columns(added)
+        add_columns(table, added)
     except (DeltaError, OSError) as error:
         check_lost_race(ledger.path, error)
     return _fitting(ledger, batch, follow=follow)

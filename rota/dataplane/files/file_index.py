@@ -26,7 +26,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path
+from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path, stamp_version
 from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, name_files, read_between, read_file
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
@@ -36,7 +36,6 @@ RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
-READ: dict[Path, dict[str, IndexFile]] = {}  # index -> its files as read; only those that the table still names
 Ranges = Mapping[str, tuple[int, int]]
 New = Callable[[str, frozenset[str]], "list[LandedFile] | None"]
 
@@ -48,6 +47,18 @@ class LandedFile:
     path: str
     size: int
     modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIndex:
+    """The files of an index as this process read them last, by name: those that the table names at this version."""
+
+    version: int
+    stamp: tuple[int, int, int] | None
+    files: Mapping[str, IndexFile]
+
+
+READ: dict[Path, ReadIndex] = {}  # by the path of the index
 
 
 class IndexedFiles(Sequence[LandedFile]):
@@ -85,7 +96,7 @@ class FileIndex:
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
         ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
-        there = self._read_files(open_table(self.path))
+        there = self._read_newest()
         counts = self._count_files(there, ranges)
         found: dict[str, dict[int, LandedFile]] = {p: {} for p in ranges}
         for rows in self._read_between(there, ranges, SCHEMA.names):
@@ -100,11 +111,11 @@ class FileIndex:
 
     def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
         """How many files of each partition have an ordinal."""
-        return self._count_files(self._read_files(open_table(self.path)), partitions)
+        return self._count_files(self._read_newest(), partitions)
 
     def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
         """What `extend` would give; nothing is written."""
-        counts, found = self._look(open_table(self.path), partitions, new)
+        counts, found = self._look(self._read_newest(), partitions, new)
         return {p: counts[p] + len(files) for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
@@ -117,7 +128,7 @@ class FileIndex:
                 table = create_table(
                     self.path, SCHEMA
                 )  # and read below, on this very handle: somebody may have been faster
-            counts, found = self._look(table, partitions, new)
+            counts, found = self._look(self._read_files(table), partitions, new)
             if not any(found.values()):
                 return {p: counts[p] for p in found}
             if self._append(table, counts, found):
@@ -165,11 +176,10 @@ class FileIndex:
         return zip(pa.table(table.get_add_actions()).to_pylist(), self._read_files(table), strict=True)
 
     def _look(
-        self, table: DeltaTable | None, partitions: tuple[str, ...], new: New
+        self, there: Sequence[IndexFile], partitions: tuple[str, ...], new: New
     ) -> tuple[dict[str, int], dict[str, list[LandedFile]]]:
         """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
         are read for some partitions after the other: no look holds them all."""
-        there = self._read_files(table)
         counts = self._count_files(there, partitions)
         seen: dict[str, list[LandedFile] | None] = {}
         for some in _portions(counts):
@@ -178,15 +188,24 @@ class FileIndex:
             seen |= {p: new(p, frozenset(chain.from_iterable(known.pop(p)))) for p in some}
         return counts, {p: files for p, files in seen.items() if files is not None}
 
+    def _read_newest(self) -> list[IndexFile]:
+        """The files of the index at its newest version. The log is read where it went on since this process read it."""
+        last = READ.get(self.path)
+        if last is not None and last.stamp is not None and last.stamp == stamp_version(self.path, last.version):
+            return list(last.files.values())
+        return self._read_files(open_table(self.path))
+
     def _read_files(self, table: DeltaTable | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
-        known = READ.get(self.path, {})
+        known = READ[self.path].files if self.path in READ else {}
+        version = table.version() if table else -1
+        stamp = stamp_version(self.path, version)
         names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
         try:
             found = {name: known[name] if name in known else read_file(resolve_path(self.path, name)) for name in names}
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
-        READ[self.path] = found
+        READ[self.path] = ReadIndex(version, stamp, found)
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:

@@ -19,9 +19,9 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.columns import count_rows, find_missing
+from rota.dataplane.columns import count_rows
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files import lines, listing, staging, texts
+from rota.dataplane.files import lines, listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
@@ -216,11 +216,12 @@ class FilesSource:
         try:
             files = self.index.files(ranges)
             staging.link_files(stage, self.root, files, ranges)
+            self._refuse(staging.explain_misnamed, files, ranges)
             if self.corruptible:
                 yield self._read_text(spark, stage, files, ranges)
             else:  # whoever counts its records notices what Spark does not see
                 frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
-                self._check_columns(frame.columns, ranges)
+                self._check_columns(json.loads(frame.schema.json()), files, ranges)
                 yield Records(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -240,8 +241,7 @@ class FilesSource:
             frame = mark()
             self.check_one_a_line(spark, staging.escape(stage), paths)
             return Records(frame)
-        frame = staging.load_links(spark, stage, self.declared, options | GOOD_ALONE)
-        return Records(mark()) if CORRUPT in frame.columns else Records(frame, most, mark)  # Spark refuses a second one
+        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), most, mark)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `OwnedSource.rename_pipeline`."""
@@ -274,7 +274,7 @@ class FilesSource:
         if is_multiline(self.declared):
             return
         try:
-            with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
                 for line in lines:
                     yield line.rstrip("\r\n")
         except OSError:
@@ -360,20 +360,21 @@ class FilesSource:
         except OSError:
             return False
 
-    def _check_columns(self, columns: Sequence[str], ranges: Ranges) -> None:
-        """A column that a Parquet file has not would be null in every row: told, not read, unless the user wants it so."""
-        if self.declared.format != "parquet" or self.declared.options.get("mergeSchema", "false").lower() == "true":
-            return
-        declared = [name for name in columns if name not in (PARTITION, OFFSET)]
-        files = self.index.files(ranges)
+    def _refuse(
+        self, explain: Callable[[Path], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+    ) -> None:
+        """Raises SourceChanged for a file of which `explain` says why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if missing := find_missing(self.root / file.path, declared):
-                    raise SourceChanged(
-                        f"{file.path} has no column {', '.join(missing)}, and the schema of files(...) has. Change the "
-                        f"schema, or say options={{'mergeSchema': 'true'}} for null, then: rota retry {quote(partition)}",
-                        partition=partition,
-                    )
+                if why := explain(self.root / file.path):
+                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
+
+    def _check_columns(self, schema: dict[str, Any], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+        """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
+        for null that the user wants so."""
+        schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
+        absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
+        self._refuse(lambda path: parquet.explain_misfit(path, schema, absent_is_null), files, ranges)
 
     def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows

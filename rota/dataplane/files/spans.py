@@ -8,9 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -67,18 +65,17 @@ def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: 
     return rows.filter(wanted.mask(rows["partition"], rows["ordinal"], rows["ordinal"])).select(list(names))
 
 
-def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[str, list[np.ndarray[Any, Any]]]:
-    """The column `path` of all rows, by partition."""
-    found: dict[str, list[np.ndarray[Any, Any]]] = {p: [] for p in partitions}
+def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[str, list[list[str]]]:
+    """The column `path` of all rows, by partition; rows of one that stand together are one list."""
+    found: dict[str, list[list[str]]] = {p: [] for p in partitions}
     wanted = pa.array(partitions, pa.string())
     for rows in pieces:
-        at = pc.index_in(rows["partition"], wanted).to_numpy()
-        order = np.argsort(at, kind="stable")
-        bounds = np.searchsorted(at[order], np.arange(len(partitions) + 1))
-        text = rows["path"].to_numpy()[order]
-        for p, first, end in zip(partitions, bounds[:-1], bounds[1:], strict=True):
-            if first < end:
-                found[p].append(text[first:end])
+        for batch in rows.to_batches():
+            runs = pc.run_end_encode(pc.index_in(batch["partition"], wanted))
+            paths, first = batch["path"].to_pylist(), 0
+            for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+                found[partitions[number]].append(paths[first:end])
+                first = end
     return found
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
+BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
 ENDED = re.compile(rf"/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 
@@ -69,6 +70,19 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
                     f"landing folder and the folder of the table on one disk for Spark and for this run?",
                     why=why,
                 )
+
+
+def explain_misnamed(path: Path) -> str:
+    """Why Spark must not open a file that is called `.snappy` or `.lz4`; empty if it may. Under these names it reads what
+    Hadoop alone writes: a length, and then the length of a block, for which it makes room unseen. What another program
+    compressed has any number there, and the whole Spark dies of it."""
+    if find_suffix(path.name).lower() not in BLOCKS:
+        return ""
+    with path.open("rb") as file:
+        head, size = file.read(8), path.stat().st_size
+    if not head or (len(head) == 8 and 8 + int.from_bytes(head[4:], "big") <= size):
+        return ""
+    return f"is not {find_suffix(path.name)[1:]} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
 
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rota.dataplane.rabbitmq.queues import LONGEST_NAME
 from rota.errors import ConfigError
-from rota.pipeline import WRAPPED
+from rota.pipeline import WRAPPED, check_escape
 
 Format = Literal["csv", "json"]
 Start = Literal["latest"] | int
@@ -38,6 +38,8 @@ class RabbitQueues:
             raise ConfigError(f"Unknown format {self.format!r} of queues({self.prefix!r}). Known: csv, json")
         if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
             raise ConfigError(f"tinyint in queues({self.prefix!r}): of JSON, Spark takes 200 for -56. Say smallint")
+        if self.format == "csv":
+            check_escape(self.options, f"queues({self.prefix!r})")
         self._check_start()
         if min(self.max_messages, self.max_bytes) < 1:
             raise ConfigError(f"queues({self.prefix!r}): max_messages and max_bytes must be >= 1")

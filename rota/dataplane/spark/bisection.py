@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
-from rota.dataplane.spark import failures, parsing, quarantine
+from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.spark_source import Records, SparkSource
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
@@ -190,21 +190,25 @@ class Bisection:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             parsed = parsing.parse(records.frame, self.source.corruptible)
-            result = self._transform(parsed.good)
-            kept = self._is_counted() and parsed.keeps_each_row(result)
+            result, plan, shown = self._transform(parsed)
+            kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
             if not kept:
                 parsed = parsing.watch(records.frame, self.source.corruptible)
-                result = self._transform(parsed.good)
+                result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
-            if not kept:
+            if not shown:
+                split, rows = parsing.observe(split, *origins.sum_origins())
+            elif not kept:
                 split, rows = parsing.count_rows(split)
             save(split, self.folder / "main" / "data" / attempt)
             files = footers.read_footers(self.folder / "main", attempt, ranges)
             written = sum(f.rows for f in files)
             if rows:
-                spoken = parsing.read_counts(rows).get(parsing.ROWS, 0)
-                parsing.require_same(spoken, written, "rows that Spark wrote", "its files hold")
+                spoken = parsing.read_counts(rows)
+                parsing.require_same(spoken.get(parsing.ROWS, 0), written, "rows that Spark wrote", "its files hold")
+                if not shown:
+                    origins.require_same(parsed.good, spoken)
             self.look_again(ranges)
             tally = self._count(parsed, ranges) if sure else None
             if kept and tally:
@@ -223,7 +227,7 @@ class Bisection:
         """Writes the bad records; those that the reader left out are read again. Raises EnvironmentFailed where the counts
         differ."""
         left_out = records.mark is not None
-        frame = parsing.parse(records.mark()).frame if records.mark else parsed.frame
+        frame = parsing.parse(records.mark(), True).frame if records.mark else parsed.frame
         bad = quarantine.set_aside(
             frame, None if left_out else tally, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges
         )
@@ -276,10 +280,11 @@ class Bisection:
             f"{steps}"
         )
 
-    def _transform(self, frame: "DataFrame") -> "DataFrame":
-        """The user's result; a fault that shows before any row is read is the same in every partition."""
+    def _transform(self, parsed: parsing.Parsed) -> "tuple[DataFrame, str, bool]":
+        """The user's result, its plan (empty where there is no transform), and whether that shows of which records its rows
+        are. A fault that shows before any row is read is the same in every partition."""
         try:
-            result = self.pipeline.transform(frame) if self.pipeline.transform else frame
+            result = self.pipeline.transform(parsed.good) if self.pipeline.transform else parsed.good
             schema = result.schema.json()
         except BadTransform:
             raise
@@ -288,9 +293,10 @@ class Bisection:
             raise BadTransform(str(judged), everywhere=True) if isinstance(judged, DataError) else judged from error
         try:
             columns.check_columns(schema, self.schema)
+            plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
+            return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
         except BadTransform as error:
             raise BadTransform(str(error), everywhere=True) from None
-        return result
 
     def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""

@@ -36,8 +36,8 @@ Any value may be null or, in JSON, missing; an empty field of CSV is null. What 
 point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line of JSON Spark reads the first value alone:
 `{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
 read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
-for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator, and in quotes a NUL
-where `escape` is empty. With a separator of several characters a record that ends in a quoted and an empty field is bad.
+for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
+several characters a record that ends in a quoted and an empty field is bad.
 """
 
 import uuid
@@ -78,10 +78,10 @@ class Parsed:
     seen: "Observation | None"
     handed: "Observation | None" = None
 
-    def keeps_each_row(self, result: "DataFrame") -> bool:
-        """Whether `result`, the transform's, has one row for each good record, and a job that writes it counts what is
-        `seen`: not after an action inside the transform, which was counted instead."""
-        same = result is self.good or plans.keeps_each_row(plans.explain(result), self.mark)
+    def keeps_each_row(self, plan: str) -> bool:
+        """Whether a result of this plan, empty where there is no transform, has one row for each good record, and a job that
+        writes it counts what is `seen`: not after an action inside the transform, which was counted instead."""
+        same = not plan or plans.keeps_each_row(plan, self.mark)
         return same and not (self.seen and _told(self.seen))
 
     def is_read_once(self, result: "DataFrame") -> bool:
@@ -106,7 +106,7 @@ class Parsed:
         return tally
 
 
-def parse(frame: "DataFrame", corruptible: bool = True) -> Parsed:
+def parse(frame: "DataFrame", corruptible: bool) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
     a column `_corrupt` of it is the user's."""
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
@@ -118,7 +118,7 @@ def parse(frame: "DataFrame", corruptible: bool = True) -> Parsed:
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
-def watch(frame: "DataFrame", corruptible: bool = True) -> Parsed:
+def watch(frame: "DataFrame", corruptible: bool) -> Parsed:
     """The same, in which what is handed to the transform is counted as well."""
     parsed = parse(frame, corruptible)
     if parsed.seen:
@@ -133,9 +133,8 @@ def count_records(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
     Spark nearly nothing; above a step it would make Spark copy each row."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    seen = _observation()
     marked = F.count(mark_whole(frame)).alias(BAD if is_marked(frame) else EMPTY)
-    return frame.observe(seen, F.count(F.lit(1)).alias(RECORDS), marked), seen
+    return observe(frame, F.count(F.lit(1)).alias(RECORDS), marked)
 
 
 def is_marked(frame: "DataFrame") -> bool:
@@ -158,8 +157,15 @@ def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observ
     """The frame, and what tells by this name how many rows of it went by."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = _observation()
-    return frame.observe(rows, F.count(F.lit(1)).alias(name)), rows
+    return observe(frame, F.count(F.lit(1)).alias(name))
+
+
+def observe(frame: "DataFrame", *metrics: "Column") -> "tuple[DataFrame, Observation]":
+    """The frame, and what tells these metrics of the rows that went by."""
+    from pyspark.sql import Observation
+
+    observation = Observation(f"rota-{uuid.uuid4()}")
+    return frame.observe(observation, *metrics), observation
 
 
 def read_counts(observation: "Observation") -> dict[str, int]:
@@ -176,12 +182,6 @@ def require_same(one: int, other: int, what: str, than: str) -> None:
             f"folder of the table on one disk for Spark and for this run?",
             why=why,
         )
-
-
-def _observation() -> "Observation":
-    from pyspark.sql import Observation
-
-    return Observation(f"rota-{uuid.uuid4()}")
 
 
 def _told(observation: "Observation") -> bool:

@@ -1,0 +1,71 @@
+"""Whether a Parquet file holds what `files(...)` declares, by its footer.
+
+Law: what Spark would read as null, or as another number, is told. It reads a column or a field that a file has not as null,
+and cuts a whole number to the bits of the declared type: 70000 as `short` is 4464, an unsigned 255 as `byte` is -1. Whatever
+else does not fit Spark refuses itself.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}  # of Spark's whole numbers
+DIGITS = {"byte": 2, "short": 4, "integer": 9, "long": 18}  # that each of their values has room for
+
+
+def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -> str:
+    """What of the declared columns (a schema of Spark, as JSON has it) the file has not or has too wide, and what to do;
+    empty if nothing. Empty for what is no Parquet: whoever reads it says what it is."""
+    try:
+        found = pq.read_schema(file)
+    except (OSError, pa.ArrowException):
+        return ""
+    misfits = list(_find_misfits(pa.struct(list(found)), declared, ()))
+    if missing := [name for name, kind, _ in misfits if kind is None and not absent_is_null]:
+        return (
+            f"has no column {', '.join(missing)}, and the schema of files(...) has. Change the schema, or say "
+            f"options={{'mergeSchema': 'true'}} for null"
+        )
+    if wide := [f"{name} as {kind}, not {wanted}" for name, kind, wanted in misfits if kind is not None]:
+        return (
+            f"has {', '.join(wide)}: Spark would read other numbers. Declare a wider type in the schema of files(...)"
+        )
+    return ""
+
+
+def _find_misfits(
+    kind: pa.DataType, declared: Any, at: tuple[str, ...]
+) -> Iterator[tuple[str, pa.DataType | None, str]]:
+    """Path, type in the file (None where it has none) and declared type of each misfit. Names in any case are one."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if isinstance(declared, str):
+        if not _fits(kind, declared):
+            yield ".".join(at), kind, declared
+    elif declared["type"] == "struct" and pa.types.is_struct(kind):
+        there = {one.name.lower(): one.type for one in kind}
+        for field in declared["fields"]:
+            path = (*at, field["name"])
+            if field["name"].lower() in there:
+                yield from _find_misfits(there[field["name"].lower()], field["type"], path)
+            else:
+                yield ".".join(path), None, ""
+    elif declared["type"] == "array" and hasattr(kind, "value_type"):
+        yield from _find_misfits(kind.value_type, declared["elementType"], (*at, "element"))
+    elif declared["type"] == "map" and pa.types.is_map(kind):
+        yield from _find_misfits(kind.key_type, declared["keyType"], (*at, "key"))
+        yield from _find_misfits(kind.item_type, declared["valueType"], (*at, "value"))
+
+
+def _fits(kind: pa.DataType, declared: str) -> bool:
+    """Whether each value of the type is one of the declared type, if that is a whole number."""
+    if declared not in BITS:
+        return True
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale == 0 and kind.precision <= DIGITS[declared])
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return bool(kind.bit_width + pa.types.is_unsigned_integer(kind) <= BITS[declared])
+    return True

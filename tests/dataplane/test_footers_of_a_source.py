@@ -1,0 +1,125 @@
+"""What a landed file has in its footer, or in its first bytes, against what is declared and what Spark would do with it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rota.consume import CommittedBatch, ParkedPartition
+from rota.dataplane.files import parquet, staging
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.world import World
+
+
+def write(path: Path, *columns: tuple[str, pa.Array]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(dict(columns)), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "fit", "misfit"),
+    [
+        (pa.int8(), "byte short integer long", ""),
+        (pa.uint8(), "short integer long", "byte"),
+        (pa.int16(), "short integer long", "byte"),
+        (pa.uint16(), "integer long", "byte short"),
+        (pa.int32(), "integer long", "byte short"),
+        (pa.uint32(), "long", "byte short integer"),
+        (pa.int64(), "long", "integer"),
+        (pa.uint64(), "decimal(20,0)", "long"),
+        (pa.date32(), "date integer", "short"),
+        (pa.timestamp("us"), "timestamp long", "integer"),
+        (pa.decimal128(9, 0), "integer long", "short"),
+        (pa.decimal128(9, 2), "decimal(9,2)", "integer long"),
+    ],
+)
+def test_a_whole_number_has_room_in_the_declared_type(kind: pa.DataType, fit: str, misfit: str, tmp_path: Path) -> None:
+    nested = pa.array([[{"m": [("k", None)]}]], pa.list_(pa.struct([("M", pa.map_(pa.string(), kind))])))
+    file = write(tmp_path / "a.parquet", ("N", pa.nulls(1, kind)), ("l", nested), ("more", pa.array([1])))
+
+    def explain(wanted: str) -> str:
+        parts = {"type": "map", "keyType": "string", "valueType": wanted}
+        struct = {"type": "struct", "fields": [{"name": "m", "type": parts}]}
+        fields = [{"name": "n", "type": wanted}, {"name": "l", "type": {"type": "array", "elementType": struct}}]
+        return parquet.explain_misfit(file, {"type": "struct", "fields": fields}, False)
+
+    assert not any(explain(wanted) for wanted in fit.split())
+    for wanted in misfit.split():
+        assert explain(wanted).startswith(f"has n as {kind}, not {wanted}, l.element.m.value as {kind}, not {wanted}: ")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_number_that_spark_would_cut_is_not_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """70000 was 4464 in the table."""
+    if not guarded:
+        monkeypatch.setattr(parquet, "explain_misfit", lambda *_: "")
+    world.write("pipeline = Pipeline(source=source(format='parquet', schema='n short'), table=delta({table!r}))\n")
+    world.give("a", "b")
+    write(world.folder / "land/a/0.parquet", ("n", pa.array([7, 70_000], pa.int32())))
+    write(world.folder / "land/b/0.parquet", ("n", pa.array([7], pa.int8())))
+    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch | ParkedPartition)}
+    rows = [(r["_partition"], r["n"]) for r in log(world.table / "main").rows()]
+    if guarded:
+        said = events["p:a"]
+        assert isinstance(said, ParkedPartition)
+        assert said.reason.startswith("a/0.parquet has n as int32, not short: ")
+        assert said.reason.endswith("wider type in the schema of files(...), then: rota retry p:a")
+        assert rows == [("p:b", 7)]
+    else:
+        assert sorted(rows) == [("p:a", 7), ("p:a", 4464), ("p:b", 7)]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_field_that_a_parquet_file_has_not_is_told_unless_null_is_wanted(world: World, wanted: bool) -> None:
+    merged = ", options={'mergeSchema': 'true'}" if wanted else ""
+    world.write(
+        f"pipeline = Pipeline(source=source(format='parquet', schema='s struct<x: int, y: int>'{merged}), "
+        f"table=delta({{table!r}}))\n"
+    )
+    world.give("a")
+    write(world.folder / "land/a/0.parquet", ("s", pa.array([{"X": 1}], pa.struct([("X", pa.int32())]))))
+    (event,) = world.run("a")
+    if wanted:
+        assert [r["s"] for r in log(world.table / "main").rows()] == [{"x": 1, "y": None}]
+    else:
+        assert isinstance(event, ParkedPartition)
+        assert event.reason.startswith("a/0.parquet has no column s.y, and the schema of files(...) has. ")
+
+
+HADOOPS = (9).to_bytes(4, "big") + (3).to_bytes(4, "big") + b"abc"  # a block of three bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.json.snappy", b'{"n": 1}\n', "is not snappy as Hadoop writes it"),
+        ("a.json.snappy", b"\xff\x06\x00\x00sNaPpY and more", "is not snappy"),
+        ("a.csv.LZ4", b"\x04\x22\x4d\x18\x64\x40\xa7 and more", "is not LZ4"),
+        ("a.lz4", b"abc", "is not lz4"),
+        ("a.lz4", HADOOPS, ""),
+        ("a.lz4", b"", ""),
+        ("a.gz", b"no gzip", ""),
+        ("snappy", b"none", ""),
+    ],
+)
+def test_what_spark_would_make_room_for_unseen_is_refused(name: str, data: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    why = staging.explain_misnamed(tmp_path / name)
+    assert said in why if said else not why
+
+
+def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_spark(world: World) -> None:
+    """Spark died of it, for every pipeline of the worker, and nobody was parked: so there is no run without the guard."""
+    world.give("a", "b")
+    world.rows("a", "0", 2)
+    world.rows("b", "0", 2)
+    (world.folder / "land/a/1.json.snappy").write_bytes(b'{"n": 1}\n')
+    events = world.run("a", "b")
+    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
+    assert parked.reason.startswith("a/1.json.snappy is not snappy as Hadoop writes it")
+    assert parked.reason.endswith("then: rota retry p:a")
+    assert damage(world.table / "main", {"p:a": {0: 2}, "p:b": {0: 2}}) == NO_DAMAGE

@@ -1,0 +1,231 @@
+"""Law: a row goes into the table under the partition and the offset of one record that it was made of."""
+
+import random
+from collections import Counter
+from functools import reduce
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from rota.consume import CommittedBatch, ParkedPartition
+from rota.coordination.parking import unpark
+from rota.dataplane.spark import origins, parsing, plans, session
+from rota.dataplane.spark.parsing import Parsed
+from rota.errors import BadTransform
+from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.world import World
+
+ROWS = 8  # half of them of each partition, a quarter of each file
+DATA = (
+    "id", "concat('w', id % 3) as word", "array(id, id + 1) as l", "cast(id as double) as `a, b#1`",
+    "hex(if(id < 4, 'p:a', 'p:b')) as _partition", "id % 2 as _offset",
+)  # fmt: skip
+SHOWN = {  # each row is of one record, and the plan shows it
+    "adds and drops": "df.withColumn('c', F.col('id') + 1).drop('word', 'l')",
+    "few, in another order": "df.select('_offset', 'id', '_partition')",
+    "text": "df.selectExpr('upper(word) as u', '*')",
+    "renames and back": "df.withColumnRenamed('_partition', 'p').alias('x').withColumnRenamed('p', '_partition')",
+    "all names anew": "df.toDF(*[f'{c}_' for c in df.columns]).toDF(*df.columns)",
+    "fills": "df.fillna('#N/A, x').fillna(0)",
+    "casts to what it is": "df.select(*[F.col(f'`{c}`').cast(t).alias(c) for c, t in df.dtypes])",
+    "a schema": "df.to(df.schema)",
+    "filters by them": "df.where(F.col('_partition').endswith('a') & (F.col('_offset') > 0))",
+    "no nulls": "df.dropna()",
+    "explodes": "df.withColumn('e', F.explode('l'))",
+    "limit and sort": "df.orderBy('word').limit(3)",
+    "a sample, elsewhere": "df.sample(0.5, 1).repartition(2).hint('rebalance')",
+    "a Python function": "df.withColumn('u', F.udf(lambda p, n: f'{p}{n}', 'string')('_partition', 'id'))",
+    "a lookup": "df.join(other.select('word', F.lit(1).alias('k')), 'word', 'left')",
+    "a lookup with such columns": "df.join(other, 'word').drop(other['_partition'], other['_offset'], other['id'])",
+    "a lookup, broadcast": "df.join(F.broadcast(other.select('word')), 'word', 'left_semi')",
+    "everything with everything": "df.crossJoin(other.select(F.col('id').alias('o')))",
+    "with itself": "df.alias('a').join(df.alias('b'), F.expr('a.id = b.id')).select('a.*')",
+    "with itself, the other": "df.alias('a').join(df.alias('b'), F.expr('a.id = b.id')).select('b.*')",
+    "twice": "df.union(df)",
+    "two kinds": "df.where('id > 3').withColumn('u', F.lit(1)).unionByName(df.where('id < 2').withColumn('u', F.lit(2)))",
+    "two kinds, renamed": "df.unionByName(df.toDF(*df.columns)).select('id', '_offset', '_partition')",
+    "no doubles": "df.distinct().dropDuplicates(['word'])",
+    "the last of each": "df.withColumn('n', F.row_number().over(Window.partitionBy('word').orderBy('id'))).where('n = 1')",
+    "a group of a partition": "df.groupBy('_partition').agg(F.max('_offset').alias('_offset'))",
+    "a group of a file": "df.groupBy('_partition', '_offset').agg(F.count('id').alias('c'))",
+    "a pivot": "df.groupBy('_partition', '_offset').pivot('word', ['w0', 'w1']).agg(F.count('id'))",
+    "columns to rows": "df.unpivot(['id', '_partition', '_offset'], ['word'], 'k', 'v')",
+    "what others have, too": "df.select('id', '_partition', '_offset').intersect(df.select('id', '_partition', '_offset'))",
+    "many columns": "df.select('*', *[F.lit(n).alias(f'c{n}') for n in range(60)]).toDF(*[f'x{n}' for n in range(4)], "
+    "'_partition', '_offset', *[f'y{n}' for n in range(60)])",
+    "a view": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('select v.*, 1 as o from v where id > 1'))[1]",
+}  # fmt: skip
+MADE = {  # an expression makes a column anew
+    "one for all": "df.withColumn('_partition', F.lit('p:b'))",
+    "exchanged": "df.withColumn('_partition', F.when(F.col('_partition') == 'p:a', 'p:b').otherwise('p:a'))",
+    "the other offset": "df.withColumn('_offset', 1 - F.col('_offset'))",
+    "of the data": "df.withColumn('_partition', F.concat(F.lit('p:'), 'word'))",
+    "another's name": "df.drop('_offset').withColumnRenamed('id', '_offset')",
+    "trimmed": "df.withColumn('_partition', F.trim('_partition'))",
+    "by a Python function": "df.withColumn('_partition', F.udf(lambda p: p, 'string')('_partition'))",
+    "of the row before": "df.withColumn('_partition', F.lag('_partition').over(Window.partitionBy('word').orderBy('id')))",
+    "the greatest": "df.withColumn('_offset', F.max('_offset').over(Window.partitionBy('_partition')))",
+    "exploded": "df.drop('_offset').withColumn('_offset', F.explode(F.expr('array(0L, 1L)')))",
+    "generated": "df.drop('_offset').selectExpr('*', 'explode(array(0L, 1L)) as _offset')",
+    "of a group of several": "df.groupBy('word').agg(*[F.max(c).alias(c) for c in ('_partition', '_offset')])",
+    "a sum": "df.groupBy('_partition').agg(F.sum('_offset').alias('_offset'))",
+    "in one of two": "df.where('id > 3').union(df.where('id < 2').withColumn('_partition', F.lit('p:b')))",
+    "in one of two by name": "df.withColumn('_offset', F.lit(0).cast('long')).unionByName(df)",
+    "of two records": "df.alias('a').join(df.alias('b'), F.expr('a.id > b.id')).select('a.id', 'a._partition', 'b._offset')",
+    "those of a lookup": "df.select('word').join(other, 'word')",
+    "a subquery": "df.withColumn('_partition', df.agg(F.max('_partition')).scalar())",
+}  # fmt: skip
+HIDDEN = {  # nobody can tell
+    "whole rows in Arrow": "df.mapInArrow(lambda it: it, df.schema)",
+    "whole rows in pandas": "df.mapInPandas(lambda it: it, df.schema)",
+    "groups in pandas": "df.groupBy('_partition').applyInPandas(lambda one: one, df.schema)",
+    "a field": "df.select(F.struct('*').alias('s')).select('s.*')",
+    "rows from here": "df.sparkSession.createDataFrame([(1, 'p:a', 0)], 'id long, _partition string, _offset long')",
+}
+
+
+@pytest.fixture(scope="module")
+def parsed(spark: SparkSession) -> Parsed:
+    session.fit_session(spark, None)
+    return parsing.parse(spark.range(ROWS).selectExpr(*DATA), corruptible=False)
+
+
+@pytest.fixture(scope="module")
+def other(spark: SparkSession) -> DataFrame:
+    """A lookup that is a table of rota's itself."""
+    return spark.range(3).selectExpr("concat('w', id) as word", "id", "'p:a' as _partition", "id as _offset")
+
+
+def apply(step: str, df: DataFrame, other: DataFrame) -> DataFrame:
+    result: DataFrame = eval(step, {"df": df, "F": F, "Window": Window, "other": other})
+    return result
+
+
+def judge(result: DataFrame, mark: str) -> str:
+    plan = plans.explain(origins.select_origins(result))
+    try:
+        return "shown" if origins.shows_origins(plan, mark) else "hidden"
+    except BadTransform:
+        return "made"
+
+
+def test_what_a_plan_says_of_a_row(parsed: Parsed, other: DataFrame) -> None:
+    said = {name: judge(apply(text, parsed.good, other), parsed.mark) for name, text in (SHOWN | MADE | HIDDEN).items()}
+    wanted = dict.fromkeys(SHOWN, "shown") | dict.fromkeys(MADE, "made") | dict.fromkeys(HIDDEN, "hidden")
+    assert {name: (said[name], one) for name, one in wanted.items() if said[name] != one} == {}
+
+
+def find_moved(results: list[DataFrame]) -> list[tuple[object, ...]]:
+    """Rows that are not under the origin of the record of their `id`, of results that have it, in one job."""
+    known = [one.select("id", "_partition", "_offset", F.lit(at).alias("at")) for at, one in enumerate(results)]
+    moved = "_partition <> if(id < 4, 'p:a', 'p:b') or _offset <> id % 2 or _partition is null or _offset is null"
+    return [tuple(row) for row in reduce(DataFrame.union, known).where(moved).collect()]
+
+
+def test_rows_of_which_the_plan_shows_it_are_under_their_records(parsed: Parsed, other: DataFrame) -> None:
+    results = {name: apply(text, parsed.good, other) for name, text in SHOWN.items()}
+    with_id = {name: one for name, one in results.items() if "id" in one.columns}
+    assert len(with_id) > 20
+    assert not find_moved([*with_id.values()])
+    assert {at for *_, at in find_moved([apply(text, parsed.good, other) for text in [*MADE.values()][:4]])} == {
+        *range(4)
+    }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_transforms_of_which_the_plan_shows_it_keep_it(seed: int, parsed: Parsed, other: DataFrame) -> None:
+    """Where several steps follow each other. What is not shown is not compared: it may be so all the same."""
+    draw, said, shown = random.Random(seed), Counter[str](), []
+    keeping = [t for t in SHOWN.values() if {*parsed.good.columns} <= {*apply(t, parsed.good, other).columns}]
+    others = [t for t in (SHOWN | MADE | HIDDEN).values() if "pandas" not in t and "agg(" not in t]
+    for _ in range(20):
+        result, chosen = parsed.good, [*draw.choices(keeping, k=draw.randint(1, 3)), draw.choice(others)]
+        try:
+            for step in chosen:
+                result = apply(step, result, other)
+            verdict = judge(result, parsed.mark) if {"id", "_partition", "_offset"} <= {*result.columns} else "dropped"
+        except (AnalysisException, ValueError):  # such as a column that an earlier step dropped
+            continue
+        said[verdict] += 1
+        shown += [result] if verdict == "shown" else []
+    assert said["shown"] >= 3
+    assert said["made"]
+    assert not find_moved(shown)
+
+
+def test_a_plan_that_is_cut_or_is_another_shows_nothing(parsed: Parsed) -> None:
+    plan = plans.explain(origins.select_origins(parsed.good.drop("word")))
+    assert origins.shows_origins(plan, parsed.mark)
+    assert not origins.shows_origins("", parsed.mark)
+    assert not origins.shows_origins(plan.replace("Project [id", "Project [... 3 more fields, id"), parsed.mark)
+    with pytest.raises(BadTransform, match=r"_partition anew: .* as they come"):
+        origins.shows_origins(plan, f"{parsed.mark}s")
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+def declare(world: World, body: str) -> None:
+    world.write(f"""
+def transform(df):
+    from pyspark.sql import functions as F
+    return {body}
+pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform)
+""")
+
+
+@pytest.fixture
+def landed(world: World) -> World:
+    """Two partitions of two files of as many rows each: none is known by its number of rows."""
+    world.give("a", "b")
+    for key in "ab":
+        for name in "01":
+            world.rows(key, name, 3, 10 * int(name))
+    return world
+
+
+KEPT = {"p:a": {0: 3, 1: 3}, "p:b": {0: 3, 1: 3}}
+HALF = "df.withColumn('_partition', F.when(F.col('n') < 10, F.lit('p:b')).otherwise(F.col('_partition')))"
+FIRST = "df.mapInPandas(lambda it: (one.assign(_partition=one['_partition'].min()) for one in it), df.schema)"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (HALF, "makes the column _partition anew"),
+        ("df.withColumn('_offset', 1 - F.col('_offset'))", "makes the column _offset anew"),
+        (FIRST, "not one for each record"),
+        ("df.mapInPandas(lambda it: (one[one.n > 0] for one in it), df.schema)", "not one for each record"),
+    ],
+)
+def test_rows_that_would_be_under_another_file_are_not_committed(landed: World, body: str, said: str) -> None:
+    declare(landed, body)
+    events = landed.run("a", "b")
+    assert all(isinstance(e, ParkedPartition) and said in e.reason and "\n" not in e.reason for e in events), events
+    assert len(events) == 2
+    assert not log(landed.table / "main").said("commit")
+    declare(landed, "df.selectExpr('*', 'n + 1 as m')")
+    for partition in KEPT:
+        unpark(landed.tree, partition)
+    assert all(isinstance(e, CommittedBatch) for e in landed.run("a", "b"))
+    assert damage(landed.table / "main", KEPT) == NO_DAMAGE
+
+
+@pytest.mark.parametrize("body", [HALF, FIRST])
+def test_without_the_guard_rows_are_lost_and_doubled(landed: World, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """The ablation: they are in the table under another partition."""
+    monkeypatch.setattr(origins, "shows_origins", lambda *_: True)
+    declare(landed, body)
+    assert all(isinstance(e, CommittedBatch) for e in landed.run("a", "b"))
+    found = damage(landed.table / "main", KEPT)
+    assert (found["lost"], found["doubled"]) in ((3, 3), (6, 6))
+
+
+def test_a_function_that_makes_one_row_of_each_is_counted_and_committed(landed: World) -> None:
+    """Also after an action inside the transform."""
+    kept = "(df.limit(1).collect(), df.mapInPandas(lambda it: it, df.schema))[1]"
+    declare(landed, kept)
+    assert all(isinstance(e, CommittedBatch) for e in landed.run("a", "b"))
+    assert damage(landed.table / "main", KEPT) == NO_DAMAGE
