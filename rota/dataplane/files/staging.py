@@ -3,8 +3,8 @@
 Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
 columns, at next to no cost; what an error of Spark says of a link is said of the file.
 
-Law: Spark sees each link, and its file at the size that the index has, before it reads any. A listing or a size from the
-cache of a network disk would leave rows out, which nobody counts where Spark alone counts what a text holds.
+Law: where Spark alone counts what a text holds, it sees each link, and its file at the size that the index has, before it
+reads any. A listing or a size from the cache of a network disk would leave rows out, which nobody else notices.
 """
 
 import re
