@@ -1,17 +1,20 @@
 """Groups whose workers decide alone, inside Dagster: one under each protocol, side by side, seen as a person sees them."""
 
+import signal
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from rota.coordination.parking import park
 from tests.demo.small_group import Run
-from tests.face.line import Line
+from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
 PROTOCOLS = ("claim", "race", "ordinal")
 KEYS = ("a", "b", "c", "d")
+PARKED = "claim:a"
 DECLARED = """
 from rota import Group, Pipeline, delta, files
 group = Group("{name}", protocol="{protocol}")
@@ -26,7 +29,7 @@ class Groups:
     """The group, the pipeline and the protocol have one name; its workers are `<name>-0`, `<name>-1`."""
 
     def __init__(self, line: Line) -> None:
-        self.line, self.landed = line, dict[str, list[int]]()
+        self.line, self.landed, self.parked = line, dict[str, list[int]](), frozenset[str]()
 
     def declare(self, **protocols: str) -> None:
         for name, protocol in protocols.items():
@@ -37,6 +40,13 @@ class Groups:
         for name in names:
             self.line.join(f"{name}-{number}", name)
 
+    def leave(self, number: int, *names: str) -> None:
+        """SIGTERM, and it waits until they ended."""
+        leaving = [self.line.workers.pop(f"{name}-{number}") for name in names]
+        for process in leaving:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(60) for process in leaving] == [0] * len(names)
+
     def land(self, number: int, *names: str) -> None:
         """One record more in every partition."""
         for name in names:
@@ -45,8 +55,10 @@ class Groups:
             self.landed.setdefault(name, []).append(number)
 
     def wait_consumed(self) -> None:
+        """Every row that landed is there once, but of what is parked."""
         for name, numbers in self.landed.items():
-            self.line.holds(name, dict.fromkeys(KEYS, numbers), 90)
+            expected = {key: numbers for key in KEYS if f"{name}:{key}" not in self.parked}
+            self.line.holds(name, expected, 90)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +80,23 @@ def run(line: Line, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run()
 
 
+def checks(line: Line, *key: str) -> Mapping[str, bool]:
+    """Name -> whether its newest evaluation passed."""
+    asset = ", ".join(f'"{part}"' for part in key)
+    listed = line.dev.query(
+        f"""{{ assetNodeOrError(assetKey: {{path: [{asset}]}}) {{ ... on AssetNode {{ assetChecksOrError {{
+              ... on AssetChecks {{ checks {{ name }} }} }} }} }} }}"""
+    )["assetNodeOrError"]["assetChecksOrError"]["checks"]
+    found = {}
+    for name in (one["name"] for one in listed):
+        said = line.dev.query(
+            f"""{{ assetCheckExecutions(assetKey: {{path: [{asset}]}}, checkName: "{name}", limit: 1) {{
+                  evaluation {{ success }} }} }}"""
+        )["assetCheckExecutions"]
+        found.update((name, one["evaluation"]["success"]) for one in said if one["evaluation"])
+    return found
+
+
 def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
     """What the page shows of this epoch; it comes some moments after ZooKeeper has it."""
     shown = (one["metadata"] for one in line.dev.materializations(name, "assignment"))
@@ -75,12 +104,16 @@ def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
 
 
 def see_the_fill(groups: Groups, line: Line) -> None:
+    """Then one partition waits for a person: the look that sees it comes within half a minute."""
     groups.join(0, *PROTOCOLS)
     groups.land(1, *PROTOCOLS)
     groups.wait_consumed()
     for name in PROTOCOLS:
         filled = line.epoch_where(name, lambda e, name=name: e.after == {f"{name}-0": len(KEYS)})
         assert filled.joined == (f"{name}-0",), name
+    with line.tree(PARKED.partition(":")[0]) as tree:
+        park(tree, PARKED, "somebody has to look")
+    groups.parked |= {PARKED}
 
 
 def see_the_share(groups: Groups, line: Line, run: Run) -> None:
@@ -108,15 +141,13 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
 
 def see_the_death(groups: Groups, line: Line, run: Run) -> None:
     """The second worker dies, and what it had goes on."""
-    groups.land(2, *PROTOCOLS)
-    groups.wait_consumed()
     for name in PROTOCOLS:
         line.kill(f"{name}-1")
     for name in PROTOCOLS:
         alone = line.epoch_where(name, lambda e, name=name: e.left == (f"{name}-1",))
         assert {move.reason for move in alone.moves} == {f"{name}-1 left"}
         assert alone.after == {f"{name}-0": len(KEYS)}
-    groups.land(3, *PROTOCOLS)  # not before: until its session ends, the dead worker's run works on
+    groups.land(2, *PROTOCOLS)  # not before: until its session ends, the dead worker's run works on
     groups.wait_consumed()
     for name in PROTOCOLS:
         history: Any = run.json("history", "--group", name)
@@ -124,7 +155,62 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
         assert {c["partition"] for c in history["commits"]} == {f"{name}:{key}" for key in KEYS}
 
 
+def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
+    """The page says that it waits; then it is tried again."""
+    name = PARKED.partition(":")[0]
+    wait_until(lambda: checks(line, name, "records").get("none_parked") is False, 60, pause=1)
+    assert checks(line, name, "ownership") == {"no_stale_epoch": True, "all_owned": True}
+    assert "is tried again" in run("retry", PARKED, "--group", name).output
+    groups.parked = frozenset()
+
+
+def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
+    """Drain, change, go on. Who starts too early is refused with one line, and goes on with all when the others are gone."""
+    groups.declare(**changed)
+    for name, protocol in changed.items():
+        with line.tree(name) as tree:
+            wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, 60, pause=0.3)
+    groups.join(1, *changed)
+    logs = {name: line.folder / "logs" / f"{name}-1.log" for name in changed}
+    for name, protocol in changed.items():
+        wait_until(lambda name=name: "event=refused" in logs[name].read_text(), 60, pause=0.3)
+        assert f"the group's protocol is {protocol}, and {name}-0 still run {name}" in logs[name].read_text()
+    groups.leave(0, *changed)
+    groups.land(3, *PROTOCOLS)
+    groups.wait_consumed()
+    for name, protocol in changed.items():
+        assert logs[name].read_text().count("event=refused") == 1
+        line.epoch_where(name, lambda e, name=name: e.after == {f"{name}-1": len(KEYS)})
+        with line.tree(name) as tree:
+            assert {one.record.protocol for one in tree.live() if one.record} == {protocol}
+
+
+def see_the_page(line: Line) -> None:
+    """Lineage and checks, and every consuming run was launched by the backlog sensor."""
+    for name in PROTOCOLS:
+        at = wait_until(lambda name=name: find_whole(line, name), 60, pause=0.5)
+        assert {one["run"] for one in find_newest(line, name, "ownership").values()} >= {
+            one["run"] for one in at.values()
+        }
+        assert checks(line, name, "assignment") == {"one_owner_each": True, "balance_within_bound": True}
+        for asset in ("ownership", "records", "checkpoints"):
+            wait_until(lambda name=name, asset=asset: set(checks(line, name, asset).values()) == {True}, 60, pause=1)
+        runs = [one for one in line.dev.runs() if one["jobName"] == f"{name}__consume"]
+        assert {t["value"] for one in runs for t in one["tags"] if t["key"] == "dagster/sensor_name"} == {
+            f"{name}__backlog"
+        }
+
+
+def find_whole(line: Line, name: str) -> Mapping[str, Mapping[str, Any]]:
+    """What the page shows of each checkpoint, once it shows three files of each partition."""
+    at = find_newest(line, name, "checkpoints")
+    return at if [one["offset"] for one in at.values()] == [3] * len(KEYS) else {}
+
+
 def test_what_workers_do_alone_is_seen_as_what_a_controller_does(groups: Groups, line: Line, run: Run) -> None:
     see_the_fill(groups, line)
     see_the_share(groups, line, run)
     see_the_death(groups, line, run)
+    see_what_waits(groups, line, run)
+    change_protocols(groups, line, race="assigned", ordinal="claim")
+    see_the_page(line)
