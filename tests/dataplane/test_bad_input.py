@@ -85,12 +85,19 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     assert not world.tree.parked()
 
 
+WRITTEN = "lambda it: (rows.assign({}) for rows in it)"
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
         ("df.drop('_offset')", "dropped the column _offset"),
-        ("df.withColumn('_partition', F.lit('p:z'))", "rows of partition 'p:z', which this batch does not hold"),
-        ("df.withColumn('_offset', df['_offset'] + 7)", "outside [1, 2)"),
+        ("df.withColumn('_partition', F.lit('p:z'))", "makes the column _partition anew"),
+        (
+            "df.mapInPandas(" + WRITTEN.format("_partition='p:z'") + ", df.schema)",
+            "rows of partition 'p:z', which this batch does",
+        ),
+        ("df.mapInPandas(" + WRITTEN.format("_offset=7") + ", df.schema)", "outside [1, 2)"),
         ("df.drop('word')", "dropped the column word, which the table has"),
         ("df.withColumn('n', df['n'].cast('string'))", "Column n is string and was integer"),
         ("df.where('nonsense > 1')", "nonsense"),

@@ -118,8 +118,7 @@ def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_s
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
     (world.folder / "land/a/1.json.snappy").write_bytes(b'{"n": 1}\n')
-    events = world.run("a", "b")
-    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
+    (parked,) = (e for e in world.until_idle("a", "b") if isinstance(e, ParkedPartition))
     assert parked.reason.startswith("a/1.json.snappy is not snappy as Hadoop writes it")
     assert parked.reason.endswith("then: rota retry p:a")
     assert damage(world.table / "main", {"p:a": {0: 2}, "p:b": {0: 2}}) == NO_DAMAGE
