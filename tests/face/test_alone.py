@@ -81,7 +81,7 @@ def run(line: Line, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def checks(line: Line, *key: str) -> Mapping[str, bool]:
-    """Name -> whether its find_newest evaluation passed."""
+    """Name -> whether its newest evaluation passed."""
     asset = ", ".join(f'"{part}"' for part in key)
     listed = line.dev.query(
         f"""{{ assetNodeOrError(assetKey: {{path: [{asset}]}}) {{ ... on AssetNode {{ assetChecksOrError {{
