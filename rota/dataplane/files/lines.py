@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -82,6 +81,8 @@ def is_single(path: Path, options: Mapping[str, str]) -> bool:
 
 def is_clean(lines: bytes) -> bool:
     """The same of bytes that are whole lines."""
+    import numpy as np  # `rota status` opens sources, and does without
+
     codes = np.frombuffer(lines, np.uint8)
     closing = (codes[:-1] | ord(" ")) == ord("}")  # this bit alone parts `]` from `}`
     closing &= codes[1:] != ord("\n")
