@@ -5,28 +5,14 @@ import random
 import pytest
 
 from rota.consume import CommittedBatch, ParkedPartition
-from rota.dataplane.files import lines
+from rota.dataplane.files import lines, texts
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.files.options import make_options
 from rota.replay import RefusedReplay, replay
 from rota.retry import retry
 from tests.dataplane.conftest import log
+from tests.dataplane.json_lines import ASIDE, JOINED, SINGLE
 from tests.dataplane.world import PLAIN, World
-
-JOINED = (
-    '{"n": 1}{"n": 2}', '{"n": 1} {"n": 2}', '{"n": 1}\t{"n": 2', '{"n": 1},{"n": 2}', '{"n": 1}\x1e{"n": 2}', '{"n": 1}xyz',
-    '{"n": 1}[{"n": 2}]', '[]{"n": 1}', '[{"n": 1}]{"n": 2}', ' \t[{"n": 1}, {"n": 2}] [{"n": 3}]', "{'n': 1}{'n': 2}",
-    '{"n": 1, "word": "}{"}{"n": 2}', '\ufeff{"n": 1}\ufeff{"n": 2}', '{"n": 1, "more": [{}, {}]}{"n": 2}', '{}{"n": 2}',
-)  # fmt: skip
-SINGLE = (
-    '{"n": 1, "word": "a}{b} {c"}', '{"n": 1, "word": NaN, "more": "}{"}', '{"n": 1, "more": [{"x": 1}, {"x": 2}]}', " {} ",
-    '[{"n": 1}, {"n": 2}]', '[{"n": 1},{"n": 2}]\t', "{'word': '}{'}", '{"n": 1},', '{"n": 1}', '{"n": 1, "word": "}\\"}{"}',
-    '{"word": "\\u007d{] [", "more": [[1], [2]]}',
-)  # fmt: skip
-ASIDE = (
-    '{"n": "x"}{"n": 2}', '{"n": 1, "more": [{} {}]}', '[{"n": 1}, {"n": "x"}]{"n": 3}', '[1]{"n": 1}', 'null{"n": 1}',
-    '5 {"n": 1}', '{"n": 1, "wo{"n": 2}', '{"n": 2.5, "word": "}{"}', '}{"n": 1}', '[{"n": 1}{"n": 2}]', "not } json",
-)  # fmt: skip
 
 
 def found(world: World, *text: str) -> list[str]:
@@ -126,14 +112,14 @@ def test_spark_is_asked_only_where_the_bytes_leave_it_in_doubt(world: World, mon
 def test_what_spark_finds_is_in_doubt_before(world: World) -> None:
     """Of random text, by Spark's own parser."""
     draw, pieces = random.Random(9), (*JOINED, *SINGLE, *ASIDE, *"{}[],: '\"\\", "\t", "//", "\xe9")
-    texts = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
-    joined = found(world, *texts)
+    drawn = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
+    joined = found(world, *drawn)
     assert len(joined) > 100
-    assert not [text for text in joined if lines.is_clean(text.encode())]
+    assert not [text for text in joined if texts.is_clean(text.encode())]
 
 
 def test_bytes_that_are_believed_in_doubt_lose_the_second_value(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "is_clean", lambda _: True)
+    monkeypatch.setattr(texts, "is_clean", lambda *_: True)
     world.give("a")
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     world.until_idle("a")

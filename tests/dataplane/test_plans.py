@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.connect.tvf import TableValuedFunction
 
 from rota.consume import CommittedBatch
-from rota.dataplane.files import staging
+from rota.dataplane.files import staging, texts
 from rota.dataplane.spark import parsing, plans
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import log
@@ -177,6 +177,38 @@ def test_a_plan_that_is_wrongly_said_to_keep_each_row_ends_in_the_error_of_count
     assert not log(world.table / "main").said("commit")
     monkeypatch.undo()
     assert run(world) == 5
+
+
+@pytest.mark.parametrize("transform", ["frame", "frame.where('n > 0')"])
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_records_of_text_are_counted_beside_spark(
+    world: World, monkeypatch: pytest.MonkeyPatch, format: str, transform: str
+) -> None:
+    """Where all of them are good nothing is read twice, and no listing is compared. A count that is too large costs a look,
+    and one that is too small loses the bad record."""
+    world.write(f"""
+pipeline = Pipeline(source=source(format={format!r}), table=delta({{table!r}}), max_bad_ratio=1.0,
+    transform=lambda frame: {transform})
+""")
+    lines = {"csv": ["1,a", "2,b"], "json": ['{"n": 1}', '{"n": 2}']}[format]
+    world.give("a")
+
+    def consume(name: str, *more: str) -> tuple[int, int]:
+        world.land("a", name, [*lines, *more], f".{format}")
+        (event,) = world.run("a")
+        assert isinstance(event, CommittedBatch)
+        return event.rows, event.bad_rows
+
+    listing, count, listed = staging.check_seen, texts.count_most, list[str]()
+    monkeypatch.setattr(staging, "check_seen", lambda *what: listed.append("") or listing(*what))
+    assert consume("0") == (2, 0)
+    assert not listed
+    assert consume("1", "x,x") == (2, 1)
+    monkeypatch.setattr(texts, "count_most", lambda *what: (count(*what) or 0) + 1)
+    assert consume("2") == (2, 0)
+    assert len(listed) == 2
+    monkeypatch.setattr(texts, "count_most", lambda *what: (count(*what) or 0) - 1)
+    assert consume("3", "x,x") == (2, 0)
 
 
 # --- what Spark does not see ----------------------------------------------------------------------------------------

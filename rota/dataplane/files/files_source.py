@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rota.dataplane import names
 from rota.dataplane.columns import count_rows
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files import lines, listing, parquet, staging
+from rota.dataplane.files import lines, listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
-from rota.dataplane.files.options import check_options, is_multiline, make_options
+from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
-from rota.dataplane.spark.spark_source import CORRUPT
+from rota.dataplane.spark.spark_source import CORRUPT, Records
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.pipeline import Files, Pipeline
@@ -210,24 +210,38 @@ class FilesSource:
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
 
     @contextmanager
-    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
         stage = self.stage / attempt
         try:
             files = self.index.files(ranges)
             staging.link_files(stage, self.root, files, ranges)
-            self._check_names(files, ranges)
-            if self.corruptible:  # of others, whoever counts their records notices
-                staging.check_seen(spark, stage, files, ranges)
-            columns = f"{self.declared.schema}, {f'{CORRUPT} string, ' if self.corruptible else ''}"
-            reader = spark.read.schema(f"{columns}{PARTITION} string, {OFFSET} bigint").format(self.declared.format)
-            place = staging.escape(stage)
-            frame = reader.options(**make_options(self.declared)).load(place)
-            self._check_columns(json.loads(frame.schema.json()), ranges)
-            self.check_one_a_line(spark, place, self._list_paths(files, ranges))
-            yield frame
+            self._refuse(staging.explain_misnamed, files, ranges)
+            if self.corruptible:
+                yield self._read_text(spark, stage, files, ranges)
+            else:  # whoever counts its records notices what Spark does not see
+                frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
+                self._check_columns(json.loads(frame.schema.json()), files, ranges)
+                yield Records(frame)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+
+    def _read_text(
+        self, spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+    ) -> Records:
+        """The good ones of as many records as the bytes have; in doubt all, marked."""
+        options, paths = make_options(self.declared), staging.list_paths(self.root, files, ranges)
+
+        def mark() -> "DataFrame":
+            staging.check_seen(spark, stage, files, ranges)
+            return staging.load_links(spark, stage, self.declared, options, f"{CORRUPT} string, ")
+
+        most = texts.count_most(paths, self.declared.format, self.declared.options)
+        if most is None:
+            frame = mark()
+            self.check_one_a_line(spark, staging.escape(stage), paths)
+            return Records(frame)
+        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), most, mark)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `OwnedSource.rename_pipeline`."""
@@ -237,7 +251,7 @@ class FilesSource:
         """See `SparkSource.count_records`: the footers of Parquet say it."""
         if self.declared.format != "parquet":
             return None
-        return count_rows(self._list_paths(self.index.files(ranges), ranges))
+        return count_rows(staging.list_paths(self.root, self.index.files(ranges), ranges))
 
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
@@ -296,9 +310,6 @@ class FilesSource:
         fit = sum(total <= room for total in accumulate(sizes))
         return sizes[: max(fit, 1)]
 
-    def _list_paths(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
-        return [self.root / file.path for p, (start, end) in ranges.items() for file in files[p][start:end]]
-
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
             reason = self._explain_change(files, start, end)
@@ -349,30 +360,26 @@ class FilesSource:
         except OSError:
             return False
 
-    def _check_names(self, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
-        """Raises SourceChanged for a file whose name would make Spark read it as what it is not."""
+    def _refuse(
+        self, explain: Callable[[Path], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+    ) -> None:
+        """Raises SourceChanged for a file of which `explain` says why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if why := staging.explain_misnamed(self.root / file.path):
+                if why := explain(self.root / file.path):
                     raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
 
-    def _check_columns(self, schema: dict[str, Any], ranges: Ranges) -> None:
+    def _check_columns(self, schema: dict[str, Any], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
         """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
         for null that the user wants so."""
-        if self.declared.format != "parquet":
-            return
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
-        files = self.index.files(ranges)
-        for partition, (start, end) in ranges.items():
-            for file in files[partition][start:end]:
-                if why := parquet.explain_misfit(self.root / file.path, schema, absent_is_null):
-                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
+        self._refuse(lambda path: parquet.explain_misfit(path, schema, absent_is_null), files, ranges)
 
     def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
         its first value would be in no table. Spark is asked only where the bytes of a file leave that in doubt."""
-        if self.declared.format != "json" or lines.are_single(paths, self.declared.options):
+        if self.declared.format != "json" or texts.are_single(paths, self.declared.options):
             return
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -380,8 +387,8 @@ class FilesSource:
         what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
-        texts = reader.text(place, wholetext=whole)
-        found = lines.find_joined(texts, self.declared.schema, make_options(self.declared))
+        found = reader.text(place, wholetext=whole)
+        found = lines.find_joined(found, self.declared.schema, make_options(self.declared))
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], bytes(one[2]).decode(errors="replace")

@@ -1,7 +1,8 @@
 """What Spark's reader is told beside what the user says.
 
 Law: which files are read, and that all of each is read, is not the reader's choice: who sets one of `OURS` is refused. A
-changed header is an error, a bad record is kept, and no byte of a good one is dropped.
+changed header is an error, a bad record is kept (or left out, where whoever asks so counts it), and no byte of a good one is
+dropped.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ OURS = {
 NO_CHARACTER = "\uffff"  # Unicode gives it to none
 KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
 OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out what OF_TEXT marks, and nothing else
 
 
 def check_options(declared: Files) -> None:

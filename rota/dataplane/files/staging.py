@@ -3,8 +3,8 @@
 Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
 columns, at next to no cost; what an error of Spark says of a link is said of the file.
 
-Law: Spark sees each link, and its file at the size that the index has, before it reads any. A listing or a size from the
-cache of a network disk would leave rows out, which nobody counts where Spark alone counts what a text holds.
+Law: where Spark alone counts what a text holds, it sees each link, and its file at the size that the index has, before it
+reads any. A listing or a size from the cache of a network disk would leave rows out, which nobody else notices.
 """
 
 import re
@@ -17,9 +17,10 @@ from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.ports import Ranges
 from rota.errors import EnvironmentFailed
+from rota.pipeline import Files
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
 BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
@@ -37,6 +38,20 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
                 (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
+
+
+def list_paths(root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
+    """The landed files of the ranges."""
+    return [root / file.path for partition, (start, end) in ranges.items() for file in files[partition][start:end]]
+
+
+def load_links(
+    spark: "SparkSession", stage: Path, declared: Files, options: Mapping[str, str], corrupt: str = ""
+) -> "DataFrame":
+    """What is linked below `stage`, with the declared columns, the columns `corrupt`, and the two that say where each row is
+    from."""
+    schema = f"{declared.schema}, {corrupt}{PARTITION} string, {OFFSET} bigint"
+    return spark.read.schema(schema).format(declared.format).options(**options).load(escape(stage))
 
 
 def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:

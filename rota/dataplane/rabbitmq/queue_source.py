@@ -27,12 +27,13 @@ from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
 from rota.dataplane.rabbitmq.link import Link, Message
 from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, SINGLE, name_quarantine, read_sequence
+from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError
 from rota.ids import key_of, quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 QUIET = 2.0  # seconds without a message, after which a run works with what it has
@@ -196,14 +197,15 @@ class QueueSource:
         self._link, self.inboxes = None, {}
 
     @contextmanager
-    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "Iterator[DataFrame]":
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
         folder = self.stage / attempt
         try:
             for p, (start, end) in ranges.items():
                 messages = ((n, self.inboxes[p].bodies[n]) for n in range(start, end))
                 frames.stage(folder, p, messages, self.declared.format)
-            yield frames.read_staged(spark, folder, self.declared.schema, self.declared.format, self.declared.options)
+            declared = self.declared
+            yield Records(frames.read_staged(spark, folder, declared.schema, declared.format, declared.options))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

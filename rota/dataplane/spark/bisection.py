@@ -33,7 +33,7 @@ from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
 from rota.dataplane.spark.deadline import limit
-from rota.dataplane.spark.spark_source import SparkSource
+from rota.dataplane.spark.spark_source import Records, SparkSource
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.ids import quote
 from rota.pipeline import Pipeline
@@ -188,12 +188,12 @@ class Bisection:
     def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
-        with self.source.read(self.spark, ranges, attempt) as frame:
-            parsed = parsing.parse(frame, self.source.corruptible)
+        with self.source.read(self.spark, ranges, attempt) as records:
+            parsed = parsing.parse(records.frame, self.source.corruptible)
             result, plan, shown = self._transform(parsed)
             kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(frame, self.source.corruptible)
+                parsed = parsing.watch(records.frame, self.source.corruptible)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -213,13 +213,27 @@ class Bisection:
             tally = self._count(parsed, ranges) if sure else None
             if kept and tally:
                 tally.require_good(written)
-            if not self.source.corruptible or (tally and not tally.bad):
+            none_bad = tally and (tally.records == records.most if records.mark else not tally.bad)
+            if not self.source.corruptible or none_bad:
                 return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
-            aside = self.folder / "quarantine"
-            bad = quarantine.set_aside(parsed.frame, tally, self.source, self.pipeline, aside, attempt, ranges)
+            bad = self._set_aside(parsed, records, tally, ranges, attempt)
             if kept:
                 bad.tally.require_good(written)
         return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+
+    def _set_aside(
+        self, parsed: parsing.Parsed, records: Records, tally: parsing.Tally | None, ranges: Ranges, attempt: str
+    ) -> quarantine.BadRecords:
+        """Writes the bad records; those that the reader left out are read again. Raises EnvironmentFailed where the counts
+        differ."""
+        left_out = records.mark is not None
+        frame = parsing.parse(records.mark(), True).frame if records.mark else parsed.frame
+        bad = quarantine.set_aside(
+            frame, None if left_out else tally, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges
+        )
+        if left_out and tally:
+            bad.tally.require_good(tally.records)
+        return bad
 
     def look_again(self, ranges: Ranges) -> None:
         """Raises the error of a range that changed while it was read."""

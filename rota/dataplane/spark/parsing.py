@@ -7,8 +7,13 @@ column, and no filter goes below it.
 
 Law: counted, not believed. Records read are those handed to the transform and the bad ones; rows that went into a write are
 those that its files hold. Where they are not, nothing is committed, and it is tried again (EnvironmentFailed). What goes
-by is counted by observations, and each of them costs a job that only copies rows 5 to 10 %. A transform whose plan keeps
-each row (see `plans`) needs none: the rows that its files hold are the records of the source, less the bad ones.
+by is counted by observations, and each of them above another step costs a job that only copies rows 5 to 10 %. A transform
+whose plan keeps each row (see `plans`) needs none: the rows that its files hold are the records of the source, less the
+bad ones.
+
+Law: Spark's reader may leave bad records out, so that it need not mark them, which costs an eighth of a job of CSV. It does
+where somebody else counted how many records there are at most (`Records.most`): as many good ones say that none was bad.
+If there are fewer, all are read again, marked, and the good ones must be as many as before.
 
 What parses is Spark's PERMISSIVE verdict under the options of the source. A record is a line (with `multiLine` CSV's
 quoted lines, and JSON's first value of the file); a blank line is none, and an array of JSON objects is as many as it has.
@@ -47,7 +52,7 @@ from rota.errors import EnvironmentFailed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
-RECORDS, BAD, ROWS = "records", "bad", "rows"
+RECORDS, BAD, ROWS, EMPTY = "records", "bad", "rows", "empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def parse(frame: "DataFrame", corruptible: bool) -> Parsed:
     if corruptible:
         frame, seen = count_records(frame)
     frame = columns.restore_ids(frame)
-    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible else frame
+    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible and is_marked(frame) else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
@@ -128,16 +133,24 @@ def count_records(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
     Spark nearly nothing; above a step it would make Spark copy each row."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return observe(frame, F.count(F.lit(1)).alias(RECORDS), F.count(mark_whole(frame)).alias(BAD))
+    marked = F.count(mark_whole(frame)).alias(BAD if is_marked(frame) else EMPTY)
+    return observe(frame, F.count(F.lit(1)).alias(RECORDS), marked)
+
+
+def is_marked(frame: "DataFrame") -> bool:
+    """Whether bad records are in the frame of a source that can have some, marked by `_corrupt`; else its reader left them
+    out."""
+    return CORRUPT in frame.columns
 
 
 def mark_whole(frame: "DataFrame") -> "Column":
-    """Every declared column of a bad record, null for a good one. Built for the bad ones alone, and so nearly for nothing;
-    whoever counts it makes Spark parse them all."""
+    """Every declared column of a bad record, null for a good one; without bad ones, of a record whose first column is null.
+    Built for few, and so nearly for nothing; whoever counts it makes Spark parse them all."""
     from pyspark.sql import functions as F  # noqa: N812
 
     whole = [frame[f"`{name.replace('`', '``')}`"] for name in frame.columns if name != CORRUPT]
-    return F.when(frame[CORRUPT].isNotNull(), F.struct(*whole))
+    few = frame[CORRUPT].isNotNull() if is_marked(frame) else whole[0].isNull()
+    return F.when(few, F.struct(*whole))
 
 
 def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observation]":

@@ -4,8 +4,9 @@ Law: of a range whose offsets were assigned, every reader gets the same records;
 choice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rota.dataplane.ports import OwnedSource, Ranges
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CORRUPT = "_corrupt"  # the raw text of a record that does not match the schema; null for a good one
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records as a reader gives them: `frame`, with `_partition`, as `names.split` has it, and `_offset`. Bad ones have a
+    `_corrupt`. Or they are left out, where somebody counted without Spark how many records there are at `most`; then `mark`
+    gives the frame that has them."""
+
+    frame: "DataFrame"
+    most: int | None = None
+    mark: "Callable[[], DataFrame] | None" = None
 
 
 class SparkSource(OwnedSource, Protocol):
@@ -29,9 +41,8 @@ class SparkSource(OwnedSource, Protocol):
         it was, and `find_broken` names it."""
         ...
 
-    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> "AbstractContextManager[DataFrame]":
-        """The rows of all ranges in one frame while the context lasts: with `_partition`, as `names.split` has it, and
-        `_offset` (and `_corrupt`)."""
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> AbstractContextManager[Records]:
+        """The records of all ranges, while the context lasts."""
         ...
 
     def count_records(self, ranges: Ranges) -> int | None:

@@ -1,4 +1,4 @@
-"""Bytes that hold one value of JSON a line for sure are known without Spark; in doubt they are not."""
+"""What bytes say without a parse is so for every reader; in doubt they say nothing."""
 
 import gzip
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.files import lines
-from tests.dataplane.test_lines import JOINED, SINGLE
+from rota.dataplane.files import texts
+from tests.dataplane.json_lines import JOINED, SINGLE
 
 DOUBTFUL = {"{'word': '}{'}", '{"n": 1},'}  # of those that Spark's parser finds single
 PIECES = (
@@ -32,14 +32,14 @@ def is_joined(line: str) -> bool:
 def test_what_holds_two_values_is_never_single() -> None:
     for line in JOINED:
         for text in (line, f'{{"n": 0}}\n{line}\r\n', f'[{{"n": 0}},\r{{"n": 1}}, {line}]'):
-            assert not lines.is_clean(text.encode()), text
+            assert not texts.is_clean(text.encode()), text
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_what_is_single_is_mostly_known_to_be(end: str) -> None:
-    known = {line for line in SINGLE if lines.is_clean(f"{line}{end}".encode())}
+    known = {line for line in SINGLE if texts.is_clean(f"{line}{end}".encode())}
     assert known == set(SINGLE) - DOUBTFUL
-    assert lines.is_clean(end.join((*known, "", " ", *known)).encode())
+    assert texts.is_clean(end.join((*known, "", " ", *known)).encode())
 
 
 def test_random_text_that_is_said_to_be_single_is() -> None:
@@ -47,7 +47,7 @@ def test_random_text_that_is_said_to_be_single_is() -> None:
     for _ in range(1_500):
         text = "".join(draw.choices(PIECES, k=draw.randint(0, 9)))
         text = f"{draw.choice(('', '[', SINGLE[2]))}{text}{draw.choice(('', ']', SINGLE[2]))}"
-        if lines.is_clean(text.encode()):
+        if texts.is_clean(text.encode()):
             said += 1
             assert not any(map(is_joined, ENDS.split(text))), repr(text)
     assert said > 150
@@ -64,33 +64,74 @@ PLAIN = b'{"n": 1}\n{"n": 2, "more": [{"x": 1}, {"x": 2}]}\n'
 
 def test_a_file_is_read_in_pieces_that_end_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for read in range(1, 60, 7):
-        monkeypatch.setattr(lines, "READ", read)
-        assert lines.is_single(land(tmp_path, "0.json", PLAIN), {})
-        assert lines.is_single(land(tmp_path, "0.json", PLAIN[:-1]), {})
+        monkeypatch.setattr(texts, "READ", read)
+        assert texts.are_single([land(tmp_path, "0.json", PLAIN)], {})
+        assert texts.are_single([land(tmp_path, "0.json", PLAIN[:-1])], {})
         for at in (0, 9, len(PLAIN)):
             joined = PLAIN[:at] + b'{"n": 1}{"n": 2}' + PLAIN[at:]
-            assert not lines.is_single(land(tmp_path, "0.json", joined), {})
+            assert not texts.are_single([land(tmp_path, "0.json", joined)], {})
 
 
 def test_what_cannot_be_told_is_in_doubt(tmp_path: Path) -> None:
     """Packed in a way that only Spark knows, another end of lines, no UTF-8, half a file, none."""
-    assert lines.is_single(land(tmp_path, "0.json.gz", gzip.compress(PLAIN)), {"allowComments": "true"})
-    assert lines.is_single(land(tmp_path, "0.2026-11-22", PLAIN), {})
-    assert lines.is_single(land(tmp_path, "0", b""), {})
+    assert texts.are_single([land(tmp_path, "0.json.gz", gzip.compress(PLAIN))], {"allowComments": "true"})
+    assert texts.are_single([land(tmp_path, "0.2026-11-22", PLAIN)], {})
+    assert texts.are_single([land(tmp_path, "0", b"")], {})
     path = land(tmp_path, "0.json", PLAIN)
-    assert lines.is_single(path, {})
+    assert texts.are_single([path], {})
     for option in ("lineSep", "multiLine", "encoding", "charset"):
-        assert not lines.is_single(path, {option: "x"})
+        assert not texts.are_single([path], {option: "x"})
     for name, data in {
         "0.json.bz2": PLAIN,
         "0.deflate": PLAIN,
         "1.json.gz": gzip.compress(PLAIN * 99)[:-9],
         "2.json.gz": PLAIN,
         "1.json": PLAIN.decode().encode("utf-16"),
-        "2.json": b'{"n": 1, "word": "' + b"x" * (lines.LONGEST + lines.READ) + b'"}',
+        "2.json": b'{"n": 1, "word": "' + b"x" * (texts.LONGEST + texts.READ) + b'"}',
         "3.json": b"[" * 20 + b"{}" + b"]" * 20,
     }.items():
-        assert not lines.is_single(land(tmp_path, name, data), {}), name
-    assert not lines.is_single(tmp_path / "gone.json", {})
-    assert not lines.are_single([path, tmp_path / "gone.json", path], {})
-    assert lines.are_single([path, path], {})
+        assert not texts.are_single([land(tmp_path, name, data)], {}), name
+    assert not texts.are_single([tmp_path / "gone.json"], {})
+    assert not texts.are_single([path, tmp_path / "gone.json", path], {})
+    assert texts.are_single([path, path], {})
+
+
+# --- how many records -----------------------------------------------------------------------------------------------
+
+
+def count(folder: Path, text: str, format: str = "csv", options: dict[str, str] | None = None) -> int | None:
+    return texts.count_most([land(folder, f"0.{format}", text.encode())], format, options or {})
+
+
+def test_records_are_counted(tmp_path: Path) -> None:
+    assert [count(tmp_path, text) for text in ("", "1,a", "1,a\n", "1,a\r\n\r\n \t\n2,b", "\n\n1,a\n\n")] == [
+        0,
+        1,
+        1,
+        2,
+        1,
+    ]
+    for text, most in (("", 0), ("n,word", 0), ("n,word\n1,a\n", 1), ("\nn,word\n\n1,a", 1), (" \n", 0)):
+        assert count(tmp_path, text, options={"Header": "TRUE"}) == most
+    for text, most in (("", 0), ("{}\n \n{}\n", 2), (PLAIN.decode(), 2), ('{"n": [{}, {}]}\r\n\r\nnull\r\n', 2)):
+        assert count(tmp_path, text, "json") == most
+    both = [land(tmp_path, name, b"1\n2\n") for name in ("0.csv", "1.csv")]
+    assert texts.count_most(both, "csv", {"header": "true"}) == 2
+    assert texts.count_most([], "csv", {}) == 0
+
+
+def test_pieces_are_counted_as_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n1,a\r\n\n \n2,b\n\r\n3,c"
+    for read in range(1, 20):
+        monkeypatch.setattr(texts, "READ", read)
+        assert count(tmp_path, text) == 3
+
+
+def test_what_may_hold_more_records_than_lines_is_not_counted(tmp_path: Path) -> None:
+    for text in ("1,a\r2,b\n", "1,a\r", "\r1,a\n"):
+        assert count(tmp_path, text) is None
+    for text in ('[{"n": 1}, {"n": 2}]', '[{"n": 1}]', '{"n": 1}\r{"n": 2}\n', *JOINED):
+        assert count(tmp_path, text, "json") is None, text
+    for option in ("lineSep", "multiLine", "encoding", "charset", "Comment"):
+        assert count(tmp_path, "1,a\n", options={option: "x"}) is None
+    assert texts.count_most([tmp_path / "gone.csv"], "csv", {}) is None
