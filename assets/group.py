@@ -81,6 +81,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         with in_one_line(), rota_zookeeper.tree(group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
+            if done.published:
+                context.instance.add_run_tags(context.run.run_id, names.epoch_tags(group.name, done.epoch))
             drawn: dict[str, object] = {}
             lags: dict[str, int] = {}
             sparks: dict[str, str | None] = {}

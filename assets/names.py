@@ -98,6 +98,10 @@ class Names:
         """What a run of the consume job carries: the limits of an instance count by them."""
         return {CONSUME: self._path(pipeline)}
 
+    def epoch_tags(self, group: str, epoch: int) -> dict[str, str]:
+        """What the run that published an epoch carries, and each consuming run that was launched under it."""
+        return {"rota/epoch": f"{self._path(group)}/{epoch}"}
+
     def replay_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the replay job carries: `rota replay` finds the job by it."""
         return {"rota/replay": self._path(pipeline)}

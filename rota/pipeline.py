@@ -45,6 +45,30 @@ def name_columns(schema: str) -> list[str]:
     return names
 
 
+def check_names(schema: str, format: Format, where: str) -> None:
+    """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
+    ours = ("_partition", "_offset") if format == "parquet" else ("_partition", "_offset", "_corrupt")
+    if taken := [name for name in name_columns(schema) if name.lower() in ours]:
+        raise ConfigError(
+            f"Column {', '.join(taken)} of {where} is called like one of rota's own. Leave it out of the schema, or land it "
+            f"under another name"
+        )
+
+
+def check_encoding(options: Mapping[str, str], format: Format, where: str) -> None:
+    """Raises ConfigError for a wide encoding where Spark, or rota beside it, takes a byte for the end of a line or value."""
+    given = {name.lower(): text.lower() for name, text in options.items()}
+    wide = [given[name] for name in ("encoding", "charset") if re.match(r"utf-?(16|32)", given.get(name, ""))]
+    if wide and format == "json":
+        raise ConfigError(
+            f"{wide[0]} in {where}: of two records on a line, the second would be lost. Land JSON as UTF-8"
+        )
+    if wide and format == "csv" and given.get("multiline") != "true" and "linesep" not in given:
+        raise ConfigError(
+            f"{wide[0]} in {where}: Spark cuts its lines at a byte. Give the option lineSep, or land UTF-8"
+        )
+
+
 def check_escape(options: Mapping[str, str], where: str) -> None:
     """Raises ConfigError where `escape` of CSV is empty. Spark's parser takes NUL in its place, and a quoted field loses
     those that it has; any other character in its place reads quotes that do not match otherwise."""
@@ -78,10 +102,11 @@ class Files:
             raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
         if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
             raise ConfigError(f"tinyint in files({self.path!r}): of JSON, Spark takes 200 for -56. Say smallint")
+        where = f"files({self.path!r})"
+        check_names(self.schema, self.format, where)
+        check_encoding(self.options, self.format, where)
         if self.format == "csv":
-            check_escape(self.options, f"files({self.path!r})")
-        self._check_names()
-        self._check_encoding()
+            check_escape(self.options, where)
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"
@@ -89,28 +114,6 @@ class Files:
         if self.settle < 0 or min(self.max_files, self.max_bytes, self.max_job_files, self.max_job_bytes) < 1:
             raise ConfigError(
                 f"files({self.path!r}): settle must be >= 0, max_files, max_bytes, max_job_files and max_job_bytes >= 1"
-            )
-
-    def _check_names(self) -> None:
-        """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
-        ours = ("_partition", "_offset") if self.format == "parquet" else ("_partition", "_offset", "_corrupt")
-        if taken := [name for name in name_columns(self.schema) if name.lower() in ours]:
-            raise ConfigError(
-                f"Column {', '.join(taken)} of files({self.path!r}) is called like one of rota's own. Leave it out of the "
-                f"schema, or land it under another name"
-            )
-
-    def _check_encoding(self) -> None:
-        """Raises ConfigError for a wide encoding where Spark, or rota beside it, takes a byte for the end of a line."""
-        given = {name.lower(): text.lower() for name, text in self.options.items()}
-        wide = [given[name] for name in ("encoding", "charset") if re.match(r"utf-?(16|32)", given.get(name, ""))]
-        if wide and self.format == "json":
-            raise ConfigError(
-                f"{wide[0]} in files({self.path!r}): of two records on a line, the second would be lost. Land JSON as UTF-8"
-            )
-        if wide and self.format == "csv" and given.get("multiline") != "true" and "linesep" not in given:
-            raise ConfigError(
-                f"{wide[0]} in files({self.path!r}): Spark cuts its lines at a byte. Give the option lineSep, or land UTF-8"
             )
 
     @property

@@ -15,7 +15,7 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.backlog import WorkWatcher
+    from rota.backlog import Work, WorkWatcher
     from rota.coordination.group_state import GroupState
 
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
@@ -99,15 +99,14 @@ class Looks:
             return
         for work in find_work(self.tree, self.pipeline, open_source(self.pipeline)):
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
-                yield make_run_request(self.pipeline, self.names, work.incarnation, work.worker, tuple(work.lags))
+                yield make_run_request(self.pipeline, self.names, work, self.tree.head().record.epoch)
 
 
-def make_run_request(
-    pipeline: Pipeline, names: Names, incarnation: str, worker: str, partitions: tuple[str, ...]
-) -> dg.RunRequest:
-    """The launch of one batch for one incarnation; its partitions stand in the config, not in a partition tag."""
-    config = {"incarnation": incarnation, "partitions": list(partitions)}
+def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: int) -> dg.RunRequest:
+    """The launch of a run for one incarnation in this epoch; its partitions stand in the config, not in a partition tag."""
+    config = {"incarnation": work.incarnation, "partitions": list(work.lags)}
+    whose = {INCARNATION: work.incarnation, "rota/worker": work.worker}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
-        tags={INCARNATION: incarnation, "rota/worker": worker},
+        tags={**whose, **names.epoch_tags(pipeline.group, epoch)},
     )

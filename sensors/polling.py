@@ -23,17 +23,17 @@ import dagster as dg
 T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
-# any time without a tick. Dagster allows 60 s, and the last look may take as long as all before it.
-WINDOW = 38.8
+# any time without a tick. Dagster allows 60 s. But its daemon, told to end, waits for ticks; Kubernetes kills it after 30 s.
+WINDOW = 28.8
 PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
 # gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
+_SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
+_DEFAULT = min(32, (os.cpu_count() or 1) + 4)
 # Threads of Dagster's code server. The first ends when the server is told to end, also while runs that it started go on; the
 # other, which also a server without heartbeats has, when it ends.
 GUARDS = ("grpc-server-heartbeat", "grpc-server-cleanup")
-_SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
-_DEFAULT = min(32, (os.cpu_count() or 1) + 4)
 _lock = threading.Lock()
 _waiting = 0  # ticks of this process
 

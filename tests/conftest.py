@@ -13,10 +13,11 @@ FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second 
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
-PURE = "core/"  # shares nothing
+PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
 TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
-FIRST = (*DEMO, FACE, "conservation/", "dataplane/", "conformance/")  # the longest first, the pure ones last
+# The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
+FIRST = (*DEMO, FACE, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
@@ -45,7 +46,7 @@ def rank(item: pytest.Item) -> tuple[int, bool]:
     """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only."""
     below = _below(item.nodeid)
     first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
-    return first, below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
+    return first + below.startswith(PURE), below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

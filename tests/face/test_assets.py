@@ -39,6 +39,9 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
     bench.settle()
     record = bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records
     assert len(record) == 1
+    published = bench.instance.get_run_by_id(record[0].run_id)
+    assert published is not None
+    assert published.tags["rota/epoch"] == f"{bench.group}/1", "by it the runs page finds the runs of the epoch"
     made = record[0].asset_materialization
     assert made is not None
     assert made.tags["dagster/data_version"] == "1"

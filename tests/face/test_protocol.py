@@ -6,10 +6,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.backlog import Work
 from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
+from rota.dagster.sensors.backlog import make_run_request
 
 ROOT = Path(__file__).parents[2]
 FILE = """
@@ -53,8 +55,11 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     assert {field.alias or name for name, field in Replay.model_fields.items()} == {
         *("from", "to", "files", "since", "until", "changed"),
     }
+    (pipeline,) = load(tmp_path).pipelines.values()
+    launched = make_run_request(pipeline, Names(("staging",)), Work("w1@0", "w1", {"P:a": (0, 1)}), 7).tags
+    assert launched["rota/epoch"] == "staging/G/7"
     tags = {tag for job in jobs for tag in job.tags if not tag.startswith("dagster/")}
-    assert tags == list_keys("run tag") - {"rota/incarnation", "rota/worker"}
+    assert {*tags, *launched} == list_keys("run tag")
 
 
 def test_what_a_pipeline_says_of_itself_stands_on_its_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert sorted(p for c in configs for p in c["partitions"]) == ["p:a", "p:b", "p:c"]
     assert all(r.run_key is None and r.partition_key is None for r in asked.run_requests)
     assert {r.tags["rota/worker"] for r in asked.run_requests} == {"w1", "w2"}
+    assert {r.tags["rota/epoch"] for r in asked.run_requests} == {f"{desk.group}/1"}
     desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"])
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)

@@ -1,0 +1,82 @@
+"""What a declaration of a source may not say, since data would be lost without a word."""
+
+import pytest
+
+from rota import pipeline as declarations
+from rota.dataplane.rabbitmq.declaration import queues
+from rota.errors import ConfigError
+from rota.pipeline import Format, files
+from tests.dataplane.conftest import log
+from tests.dataplane.world import World
+
+
+@pytest.mark.parametrize("option", ["escape", "ESCAPE"])
+def test_an_escape_that_spark_takes_for_nul_is_refused(option: str) -> None:
+    """A field lost its NULs."""
+    with pytest.raises(ConfigError, match=r"escape of files.'/land'. is empty, .* else leave it out$"):
+        files("/land", format="csv", schema="word string", options={option: ""})
+    with pytest.raises(ConfigError, match=r"escape of queues.'q-'. is empty"):
+        queues("amqp://h", prefix="q-", count=1, format="csv", schema="word string", options={option: ""})
+    files("/land", format="csv", schema="word string", options={option: '"', "quote": ""})
+
+
+@pytest.mark.parametrize(
+    ("format", "schema", "said"),
+    [
+        ("json", "n int, _Partition string", "_Partition"),
+        ("csv", "a struct<x:int,y:map<string,int>>, `_offset` long comment 'a, b'", "_offset"),
+        ("parquet", "d decimal(5,2) not null, _OFFSET: long", "_OFFSET"),
+        ("json", "_corrupt string, `a,_offset` int", "_corrupt"),
+        ("parquet", "_corrupt string", ""),
+        ("json", "a struct<_offset:int,_partition:int>, `a,_offset` int comment ', _offset int'", ""),
+    ],
+)
+def test_a_column_that_would_take_the_place_of_ours_is_refused(format: Format, schema: str, said: str) -> None:
+    """A declared `_Partition` vanished."""
+    if not said:
+        files("/land", format=format, schema=schema)
+        return
+    with pytest.raises(ConfigError, match=rf"^Column {said} of files.* another name$"):
+        files("/land", format=format, schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "said"),
+    [
+        ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, "the second would be lost"),
+        ("json", {"Charset": "utf32", "multiLine": "true"}, "the second would be lost"),
+        ("json", {"encoding": "ISO-8859-1", "lineSep": "\n"}, ""),
+        ("csv", {"charset": "UTF-16"}, "Give the option lineSep"),
+        ("csv", {"encoding": "UTF-16", "multiLine": "true"}, ""),
+        ("csv", {"encoding": "UTF-16LE", "LINESEP": "\n"}, ""),
+    ],
+)
+def test_an_encoding_in_which_records_would_be_lost_is_refused(
+    format: Format, options: dict[str, str], said: str
+) -> None:
+    if not said:
+        files("/land", format=format, schema="n int", options=options)
+        return
+    with pytest.raises(ConfigError, match=said):
+        files("/land", format=format, schema="n int", options=options)
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "text", "rows"),
+    [
+        ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, '{"word": "a"}{"word": "b"}\n{"word": "c"}\n', ["a", "c"]),
+        ("csv", {"encoding": "UTF-16LE"}, "a\nb\nc", ["a", "\u6200", "\u6300"]),
+    ],
+)
+def test_without_the_refusal_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch, format: str, options: dict[str, str], text: str, rows: list[str]
+) -> None:
+    """The ablation: what Spark, or we, take for the end of a line or of a record is a byte of another character."""
+    monkeypatch.setattr(declarations, "check_encoding", lambda *_: None)
+    more = f"format={format!r}, schema='word string', options={options!r}"
+    world.write(f"pipeline = Pipeline(source=source({more}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
+    world.give("a")
+    (world.folder / "land/a").mkdir(parents=True)
+    (world.folder / f"land/a/0.{format}").write_bytes(text.encode("utf-16-le"))
+    world.run("a")
+    assert [r["word"] for r in log(world.table / "main").rows()] == rows
