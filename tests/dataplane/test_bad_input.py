@@ -14,7 +14,7 @@ from rota.dataplane.spark import bisection, quarantine, session
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.world import World, kill, started
+from tests.dataplane.world import World, kill, start_spark
 
 UDF = """
 def checked(word):
@@ -363,7 +363,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     world.give("a")
     for name in range(3):
         world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
-    server, endpoint = started(world.folder / "limited", file_kilobytes=300)
+    server, endpoint = start_spark(world.folder / "limited", file_kilobytes=300)
     client = session.open_session(endpoint)
     try:
         with pytest.raises(EnvironmentFailed, match="File too large"):

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota.backlog import WorkWatcher
 from rota.catalog import load
 from rota.dagster.location import compose
 from rota.dagster.sensors import backlog, runs
@@ -121,7 +122,8 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
     mine = runs.Runs(desk.instance, "p__consume", {})
 
     def begin() -> backlog.Looks:
-        return backlog.Looks(mine, desk.tree, desk.catalog.pipelines["p"], names)
+        pipeline = desk.catalog.pipelines["p"]
+        return backlog.Looks(mine, desk.tree, pipeline, names, WorkWatcher(desk.tree, pipeline))
 
     def look(looks: backlog.Looks, at: float) -> set[str]:
         now[0] = at
