@@ -17,24 +17,32 @@ if TYPE_CHECKING:
     from rota.catalog import Catalog
 
 
-KEPT_OUT = ("numpy", "pandas")
 alone = False  # whether this process ends with the command
 
 
 class _Keeper(MetaPathFinder):
-    """Finds no numpy and no pandas."""
+    """Finds no module of this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def find_spec(self, name: str, _: Sequence[str] | None, __: ModuleType | None = None) -> None:
-        if name in KEPT_OUT:
+        if name == self.name:
             raise ModuleNotFoundError(f"{name} is kept out of this process", name=name)
 
 
 def keep_out() -> None:
-    """Pyarrow imports numpy and pandas only to ask whether a value is one of theirs: half of what `rota status` takes. For a
-    process that ends with the command, and after its pipelines are loaded: what they imported stays."""
+    """Imports pyarrow without numpy and pandas, which it wants only to know their values: a third of what `rota status`
+    takes. For a process that ends with the command, and after its pipelines are loaded: what they imported stays. Who
+    else imports numpy gets it."""
     _let_in()
-    if alone:
-        sys.meta_path.insert(0, _Keeper())
+    if not alone:
+        return
+    sys.meta_path[:0] = [_Keeper("pandas"), numpy := _Keeper("numpy")]  # pyarrow asks for pandas when it meets a value
+    try:
+        import pyarrow.compute  # noqa: F401
+    finally:
+        sys.meta_path.remove(numpy)
 
 
 def _let_in() -> None:

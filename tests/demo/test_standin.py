@@ -101,6 +101,8 @@ standin.keep_out()
 import pyarrow
 pyarrow.array([1])
 print({"numpy", "pandas"} <= sys.modules.keys(), {"numpy", "pandas"} & sys.modules.keys() == set())
+import numpy
+print(numpy.arange(3).sum())
 (folder / "q.py").write_text("import numpy, pandas\\n" + (folder / "p.py").read_text().replace("/table", "/other"))
 print(*standin.load_plainly(folder).pipelines)
 """
@@ -116,4 +118,4 @@ def test_numpy_and_pandas_stay_out_of_a_process_that_ends_with_the_command_but_f
     (tmp_path / "p.py").write_text(text)
     command = [sys.executable, "-c", BOTH, str(tmp_path), str(guard)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert said.split() == [str(not guard), str(guard), "p", "q"]
+    assert said.split() == [str(not guard), str(guard), "3", "p", "q"], "who needs numpy gets it"

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,6 +37,7 @@ UNSURE = {
     "charset",
     "comment",
 }  # options under which other bytes end a line, or hide it
+SURE = {"multiline": "false", "encoding": "utf-8", "charset": "utf-8"}  # but for what Spark takes by itself
 BLANK = b" \t\r"  # a line of these holds no record
 
 
@@ -96,6 +96,8 @@ def _count_lines(path: Path, json: bool, header: bool) -> int:
 
 def _count_shown(block: bytes) -> int:
     """The lines that are not blank."""
+    import numpy as np  # `rota status` opens sources, and does without
+
     codes = np.frombuffer(block, np.uint8)
     ends = codes == ord("\n")
     if (ends[:-1] & (codes[1:] <= ord(" "))).any() or block[:1] <= b" ":  # then a line may be blank
@@ -105,6 +107,8 @@ def _count_shown(block: bytes) -> int:
 
 def is_clean(block: bytes, wanted: bytes = VALUES) -> bool:
     """Whether whole lines hold at most one value each for sure: most end with their first `}` or `]`, others as `wanted`."""
+    import numpy as np  # `rota status` opens sources, and does without
+
     codes = np.frombuffer(block, np.uint8)
     closing = (codes[:-1] | ord(" ")) == ord("}")  # this bit alone parts `]` from `}`
     closing &= codes[1:] != ord("\n")
@@ -116,7 +120,8 @@ class _Doubt(Exception):
 
 
 def _is_unsure(options: Mapping[str, str]) -> bool:
-    return bool(UNSURE & {name.lower() for name in options})
+    given = {name.lower(): text.lower() for name, text in options.items()}
+    return any(given[name] != SURE.get(name) for name in UNSURE & given.keys())
 
 
 def _map(look: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:
