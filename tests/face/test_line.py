@@ -55,7 +55,7 @@ def test_a_reload_ends_the_ticks_of_the_code_before_it(line: Line) -> None:
     went_on = wait_until(
         lambda: [
             tick for tick in line.dev.read_ticks("night__membership")[:1] if not tick["endTimestamp"]
-            and time.time() - tick["timestamp"] < 4
+            and time.time() - tick["timestamp"] < 10
         ],
         60,
         pause=1,
