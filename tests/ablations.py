@@ -22,7 +22,7 @@ Change = Callable[[Op, Sequence[Op]], Op | None]
 AnyStore = TypeVar("AnyStore", bound=Store)
 
 
-def changed(store: AnyStore, *changes: Change) -> AnyStore:
+def change_store(store: AnyStore, *changes: Change) -> AnyStore:
     """The same store; what it sends from now on goes through the changes first."""
     send = store.multi
 
@@ -45,9 +45,9 @@ def changed(store: AnyStore, *changes: Change) -> AnyStore:
     return store
 
 
-def changing(*changes: Change) -> Callable[[MemoryStore], object]:
+def make_changer(*changes: Change) -> Callable[[MemoryStore], object]:
     """What becomes of the store of each actor of a simulated world."""
-    return lambda store: changed(store, *changes)
+    return lambda store: change_store(store, *changes)
 
 
 def among(path: str, folder: str) -> bool:
@@ -55,7 +55,7 @@ def among(path: str, folder: str) -> bool:
     return path.split("/")[3:4] == [folder]
 
 
-def unchecked(*folders: str) -> Change:
+def drop_checks(*folders: str) -> Change:
     """No check of a node in these folders of the group."""
     return lambda op, _: None if isinstance(op, Check) and any(among(op.path, f) for f in folders) else op
 
@@ -85,13 +85,13 @@ def writes(folder: str) -> Callable[[Sequence[Op]], bool]:
 
 # --- ownership
 
-NO_LIVE = unchecked("live")
+NO_LIVE = drop_checks("live")
 NO_VERSION = any_version("own")
-NO_TARGET = where(unchecked("assign"), lambda ops: not releases(ops))
-NO_DROPPED = where(unchecked("assign"), releases)
+NO_TARGET = where(drop_checks("assign"), lambda ops: not releases(ops))
+NO_DROPPED = where(drop_checks("assign"), releases)
 
 
-def unresolved(store: Store) -> Store:
+def drop_resolving(store: Store) -> Store:
     """The same store; a reply that was lost is taken for a refusal."""
     send = store.multi
 
@@ -108,8 +108,8 @@ def unresolved(store: Store) -> Store:
 
 # --- checkpoints
 
-NO_OWNER = where(unchecked("own"), writes("checkpoints"))
-NO_RUN = where(unchecked("runs"), writes("checkpoints"))
+NO_OWNER = where(drop_checks("own"), writes("checkpoints"))
+NO_RUN = where(drop_checks("runs"), writes("checkpoints"))
 
 
 def lock_instead(op: Op, ops: Sequence[Op]) -> Op:
@@ -130,7 +130,7 @@ class Blind(Entry):
 
 # --- publication
 
-NO_CONTROL: tuple[Change, ...] = (unchecked("controller"), any_version("controller", "head"))
+NO_CONTROL: tuple[Change, ...] = (drop_checks("controller"), any_version("controller", "head"))
 
 
 def new_slot_only(op: Op, _: Sequence[Op]) -> Op:
@@ -168,7 +168,7 @@ def publish_carelessly(tree: GroupState, term: Term, publication: Publication, *
 # --- the reconcile machine
 
 
-def shown(**changes: object) -> Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]:
+def change_looks(**changes: object) -> Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]:
     """The machine, whose looks are shown to it with these changes."""
 
     def machine(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:
@@ -178,9 +178,9 @@ def shown(**changes: object) -> Callable[[State, Event], tuple[State, tuple[Inst
     return machine
 
 
-NO_DRAIN = shown(busy=frozenset())
-NO_CAP = shown(cap=None)
-NO_NEWEST = shown(newest=None)
+NO_DRAIN = change_looks(busy=frozenset())
+NO_CAP = change_looks(cap=None)
+NO_NEWEST = change_looks(newest=None)
 
 
 def no_wait(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:

@@ -52,9 +52,9 @@ def rank(item: pytest.Item) -> tuple[int, bool]:
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One Spark server for all tests of a process that share one, started in a folder of its own."""
-    from tests.dataplane.world import kill, started
+    from tests.dataplane.world import kill, start_spark
 
-    server, address = started(tmp_path_factory.mktemp("spark"))
+    server, address = start_spark(tmp_path_factory.mktemp("spark"))
     yield address
     kill(server)
 

@@ -15,7 +15,7 @@ from rota.coordination.memory import MemoryServer
 from rota.machine import free_port
 from tests.conformance.balanced_group import Group
 from tests.conformance.processes import Start, Worker
-from tests.conformance.targets import found
+from tests.conformance.targets import found_with
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
 
 _numbers = itertools.count()
@@ -57,7 +57,7 @@ def tree(world: World, group: str) -> GroupState:
 def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]:
     """A founded group with two free partitions."""
     with connect(zookeeper.hosts) as store:
-        yield found(GroupState(store, group))
+        yield found_with(GroupState(store, group))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ PARTITIONS = ("s:1", "s:2")
 AT_ONCE = 400  # own records that one multi creates
 
 
-def found(tree: GroupState, partitions: Sequence[str] = PARTITIONS) -> GroupState:
+def found_with(tree: GroupState, partitions: Sequence[str] = PARTITIONS) -> GroupState:
     """Founds the group with these free partitions."""
     tree.found()
     for start in range(0, len(partitions), AT_ONCE):
@@ -46,7 +46,7 @@ def incarnation(tree: GroupState, worker: str) -> str | None:
     return view.incarnation if view else None
 
 
-def held(tree: GroupState, **wanted: str) -> None:
+def wait_until_owned(tree: GroupState, **wanted: str) -> None:
     """Wait until each worker owns exactly these, by the last letter of each."""
     expected = {f"s:{letter}": worker for worker, letters in wanted.items() for letter in letters}
     wait_until(lambda: owners(tree) == expected, 20)

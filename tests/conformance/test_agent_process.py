@@ -14,7 +14,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, join, register_run
 from rota.coordination.records import Live
 from tests.conformance.processes import SESSION, Start
-from tests.conformance.targets import aim, found, held, incarnation, owners
+from tests.conformance.targets import aim, found_with, incarnation, owners, wait_until_owned
 from tests.waiting import wait_until
 
 
@@ -22,10 +22,10 @@ def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: GroupS
     first, second = start("w1"), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     first.kill()
     aim(real, w1="", w2="12")
-    held(real, w2="12")
+    wait_until_owned(real, w2="12")
     assert "reason=gone" in second.hears("event=claimed partition=s:1")
     assert second.hears("event=wait partition=s:1"), "while the dead one's session lasted"
 
@@ -38,18 +38,18 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
     second = start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     with connect(zookeeper.hosts) as other:
         run = GroupState(other, real.group)
         node = register_run(run, "r1", incarnation(real, "w1") or "", ["s:1"])
         first.signal(signal.SIGTERM)
         wait_until(lambda: next(v for v in real.live() if v.worker == "w1").record.leaving, 20)  # type: ignore[union-attr]
         aim(real, w1="", w2="12")
-        held(real, w1="1", w2="2")
+        wait_until_owned(real, w1="1", w2="2")
         first.hears("event=drain partition=s:1")
         assert first.process.poll() is None
         end_run(run, node)
-    held(real, w2="12")
+    wait_until_owned(real, w2="12")
     assert first.ends() == 0
     assert "everything is handed over" in first.hears("event=ended")
     assert not second.said("reason=(gone|forced)")
@@ -59,7 +59,7 @@ def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(sta
     first, second = start("w1", max_shutdown=4), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="1", w2="2")
-    held(real, w1="1", w2="2")
+    wait_until_owned(real, w1="1", w2="2")
     first.signal(signal.SIGTERM)
     second.signal(signal.SIGTERM)
     second.hears("event=leaving")
@@ -74,7 +74,7 @@ def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, r
     first, _ = start("w1"), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     before = incarnation(real, "w1")
     first.signal(signal.SIGSTOP)
     wait_until(lambda: incarnation(real, "w1") is None, 20)
@@ -94,12 +94,12 @@ def test_a_live_owner_that_never_lets_go_is_forced(
     first, second = start("w1"), start("w2", max_shutdown=4)
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     with connect(zookeeper.hosts) as other:
         register_run(GroupState(other, real.group), "r1", incarnation(real, "w1") or "", ["s:1"])
         token = real.owned()["s:1"].token
         aim(real, w1="", w2="12")
-        held(real, w2="12")
+        wait_until_owned(real, w2="12")
     assert "reason=forced" in second.hears("event=claimed partition=s:1")
     assert "reason=free" in second.hears("event=claimed partition=s:2")
     assert real.owned()["s:1"].token > token
@@ -112,7 +112,7 @@ def test_a_restart_takes_over_at_once(start: Start, real: GroupState) -> None:
     older = start("w1", session=30)  # longer than a process needs to start
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     older.kill()
     newer = start("w1")
     assert "reason=older" in newer.hears("event=claimed partition=s:1")
@@ -125,7 +125,7 @@ def test_of_two_incarnations_the_newer_counts(start: Start, real: GroupState, zo
     older = start("w1")
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     with connect(zookeeper.hosts) as store:
         join(GroupState(store, real.group), "w1", Live())
         assert older.ends() == 2
@@ -143,7 +143,7 @@ def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(sta
     first, here = start("w1"), re.escape(socket.gethostname())
     wait_until(lambda: real.live(), 20)
     aim(real, w1="12")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     before = {p: v.version for p, v in real.owned().items()}
     second = start("w1", program=ELSEWHERE)
     second.hears(f"event=taken incarnation={incarnation(real, 'w1')} host={here} pid={first.process.pid} ")
@@ -163,14 +163,14 @@ def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group:
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         worker = start("w1", hosts=server.hosts)
         with connect(server.hosts) as store:
-            tree = found(GroupState(store, group))
+            tree = found_with(GroupState(store, group))
             wait_until(lambda: tree.live(), 20)
             aim(tree, w1="1")
-            held(tree, w1="1")
+            wait_until_owned(tree, w1="1")
             server.kill()
             server.start()
             aim(tree, w1="12")
-            held(tree, w1="12")
+            wait_until_owned(tree, w1="12")
         worker.signal(signal.SIGTERM)
         worker.hears("event=leaving")
         worker.signal(signal.SIGTERM)
@@ -181,14 +181,14 @@ def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, r
     worker = start("w1")
     wait_until(lambda: real.live(), 20)
     aim(real, w1="1")
-    held(real, w1="1")
+    wait_until_owned(real, w1="1")
     good = real.store.get(real.paths.assign("w1"))
     assert good is not None
     real.store.set(real.paths.assign("w1"), b"not a record", -1)
     worker.hears("event=unreadable")
     real.store.set(real.paths.assign("w1"), good.data, -1)
     aim(real, w1="12")
-    held(real, w1="12")
+    wait_until_owned(real, w1="12")
     assert len(worker.said("event=unreadable")) == 1
     assert not worker.said("event=released")
 
@@ -197,7 +197,7 @@ def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Star
     start("w1")
     before = wait_until(lambda: incarnation(real, "w1"), 20)
     aim(real, w1="1")
-    held(real, w1="1")
+    wait_until_owned(real, w1="1")
     real.store.delete(real.paths.live(before))
     wait_until(lambda: incarnation(real, "w1") not in (before, None), 20)
     wait_until(lambda: real.owned()["s:1"].incarnation == incarnation(real, "w1"), 20)

@@ -17,8 +17,8 @@ from rota.coordination.records import Head, Live, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.core import reconcile
 from rota.ids import MAX_PARTITION
-from tests.ablations import NO_LIVE, changed
-from tests.conformance.targets import found
+from tests.ablations import NO_LIVE, change_store
+from tests.conformance.targets import found_with
 from tests.conformance.worlds import MemoryWorld, World
 
 NAMES = tuple(f"p:{n:03}" for n in range(AT_ONCE))
@@ -43,7 +43,7 @@ def record_multis(store: Store) -> list[Sequence[Op]]:
 
 
 def test_a_batch_is_one_multi_and_its_tokens_grow_with_each_change_of_hands(world: World, group: str) -> None:
-    found(GroupState(world.connect(), group), NAMES)
+    found_with(GroupState(world.connect(), group), NAMES)
     (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     sent = record_multis(one.store)
     first = claim_all(one, me, dict.fromkeys(NAMES, 0))
@@ -61,7 +61,7 @@ def test_a_batch_is_one_multi_and_its_tokens_grow_with_each_change_of_hands(worl
 
 def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(world: World, group: str) -> None:
     """Half of them were overtaken: a multi for each of these would take minutes where there are thousands."""
-    found(GroupState(world.connect(), group), NAMES)
+    found_with(GroupState(world.connect(), group), NAMES)
     (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[1::2], 0)).taken)
     sent = record_multis(one.store)
@@ -73,7 +73,7 @@ def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(wo
 
 
 def test_where_the_writer_is_not_who_it_was_nothing_is_written(world: World, group: str) -> None:
-    tree = found(GroupState(world.connect(), group), NAMES)
+    tree = found_with(GroupState(world.connect(), group), NAMES)
     one, me = join_worker(world, group, "w1")
     done = publish(tree, take_control(tree), Publication({"w1": frozenset(NAMES)}))
     target = one.target("w1")
@@ -89,7 +89,7 @@ def test_where_the_writer_is_not_who_it_was_nothing_is_written(world: World, gro
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, what: str) -> None:
-    found(GroupState(world.connect(), group), NAMES)
+    found_with(GroupState(world.connect(), group), NAMES)
     (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[:3], 0)).taken)
     world.lose(one.store, what)
@@ -105,7 +105,7 @@ def test_a_lost_reply_of_a_batch_is_resolved_for_each(world: World, group: str, 
 
 def test_a_batch_of_the_longest_ids_fits_into_a_request(memory: MemoryServer) -> None:
     longest = [f"s:{i:05}".ljust(MAX_PARTITION, "x") for i in range(AT_ONCE)]
-    tree = found(GroupState(memory.connect(), "g" * 128), longest)
+    tree = found_with(GroupState(memory.connect(), "g" * 128), longest)
     me = membership.join(tree, "w" * 128, Live())
     publish(tree, take_control(tree), Publication({"w" * 128: frozenset(longest)}))
     target = tree.target("w" * 128)
@@ -130,7 +130,7 @@ STEP = st.tuples(
 def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], str]], spoil: object = None) -> int:
     """Two workers act in batches on what they saw last; how often a partition was given to one while the other had been
     told that it owns it and nobody had taken it from there by a later write than that."""
-    tree = found(GroupState(world.connect(), group), names := tuple(f"q:{n}" for n in range(5)))
+    tree = found_with(GroupState(world.connect(), group), names := tuple(f"q:{n}" for n in range(5)))
     who = {worker: join_worker(world, group, worker) for worker in WORKERS}
     seen = {worker: dict.fromkeys(names, 0) for worker in WORKERS}
     won: dict[tuple[str, int], str] = {}
@@ -218,7 +218,7 @@ class Played:
 
     def __init__(self, names: Sequence[str], agent: type[Agent] = Agent) -> None:
         self.server, self.clock, self.said = MemoryServer(lambda: 0.0), Clock(), list[tuple[str, dict[str, object]]]()
-        self.tree = found(GroupState(self.server.connect(), "g"), names)
+        self.tree = found_with(GroupState(self.server.connect(), "g"), names)
         slot = Slots(slots=(Slot(epoch=1, partitions=frozenset(names)),))
         head = Set(self.tree.paths.head, encode(Head(epoch=1)), -1)
         self.tree.store.multi([Create(self.tree.paths.assign("w1"), encode(slot)), head])
@@ -379,11 +379,11 @@ def test_batches_keep_the_order_and_hold_one_kind(instructions: list[reconcile.I
 
 
 def test_the_live_check_of_a_batch_stops_a_worker_whose_session_ended(world: World, group: str) -> None:
-    found(GroupState(world.connect(), group), NAMES)
+    found_with(GroupState(world.connect(), group), NAMES)
     one, me = join_worker(world, group, "w1")
     membership.leave(one, me)
     sent = one.store.multi
-    changed(one.store, NO_LIVE)
+    change_store(one.store, NO_LIVE)
     assert len(claim_all(one, me, dict.fromkeys(NAMES, 0)).taken) == AT_ONCE
     one.store.multi = sent  # type: ignore[method-assign]
     assert len(release_all(one, me, dict.fromkeys(NAMES, 1))) == AT_ONCE

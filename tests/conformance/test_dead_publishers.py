@@ -18,7 +18,7 @@ from rota.coordination.publication import (
 from rota.coordination.records import Own, Slots
 from rota.coordination.store import Node, Op
 from rota.errors import AssignmentError
-from tests.ablations import changed, new_slot_only, publish_carelessly
+from tests.ablations import change_store, new_slot_only, publish_carelessly
 from tests.conformance.publishers import Killed, Mortal, Targets, count_damage, draw_targets, found_group, parts
 from tests.conformance.worlds import World
 
@@ -129,7 +129,7 @@ def test_without_the_old_slot_a_dead_publisher_leaves_workers_without_a_target()
         tree = found_group(server)
         publish(tree, take_control(tree), Publication({"w1": parts("ab"), "w2": parts("cd")}))
         store = Mortal(server, left=2)
-        doomed = GroupState(store if keep else changed(store, new_slot_only), "default")
+        doomed = GroupState(store if keep else change_store(store, new_slot_only), "default")
         with pytest.raises(Killed):
             publish(doomed, take_control(doomed), Publication({"w1": parts("abcd")}))
         lost.append(count_damage(tree, {"w1": parts("ab"), "w2": parts("cd")}))

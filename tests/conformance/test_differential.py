@@ -34,10 +34,10 @@ def answer(store: Store, ops: list[Op], sessions: dict[int, int]) -> object:
     except Conflict as conflict:
         return conflict.index, conflict.path, conflict.cause, str(conflict)
     assert len({node.mzxid for node in written if node}) <= 1
-    return tuple(shown(node, sessions) for node in written)
+    return tuple(describe_node(node, sessions) for node in written)
 
 
-def shown(node: Node | None, sessions: dict[int, int]) -> object:
+def describe_node(node: Node | None, sessions: dict[int, int]) -> object:
     return node and (node.data, node.version, node.czxid == node.mzxid, sessions.get(node.owner, node.owner))
 
 
@@ -58,7 +58,7 @@ def test_five_thousand_random_multis(zookeeper: EmbeddedZooKeeper, group: str) -
             kinds[kind] = kinds.get(kind, 0) + 1
         paths = [f"{root}/{name}" for name in NAMES]
         real_nodes, memory_nodes = real.get_many(paths), memory.get_many(paths)
-        assert [shown(n, sessions) for n in real_nodes] == [shown(n, sessions) for n in memory_nodes]
+        assert [describe_node(n, sessions) for n in real_nodes] == [describe_node(n, sessions) for n in memory_nodes]
         assert order([n for n in real_nodes if n]) == order([n for n in memory_nodes if n])
     assert {"missing", "exists", "version", "not_empty", "ephemeral_parent", "written"} <= {str(k) for k in kinds}
 

@@ -16,7 +16,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from tests.conformance.processes import Start
-from tests.conformance.targets import aim, found, held
+from tests.conformance.targets import aim, found_with, wait_until_owned
 from tests.conformance.worlds import again
 from tests.waiting import wait_until
 
@@ -40,10 +40,10 @@ def stop_all(servers: Servers, change: Callable[[Path], None]) -> None:
         server.kill()
     for server in servers:
         change(server.data_dir)
-    begun(servers)
+    begin_group(servers)
 
 
-def begun(servers: Servers) -> None:
+def begin_group(servers: Servers) -> None:
     """A quorum answers only once most are there."""
     with ThreadPoolExecutor(len(servers)) as pool:
         list(pool.map(lambda server: server.start(60), servers))
@@ -128,7 +128,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
 ) -> None:
     """Its claims in a restored one have lower tokens than those that the tables saw: consuming refuses to write there."""
     with connect(hosts(alone)) as store:
-        tree = found(GroupState(store, group))
+        tree = found_with(GroupState(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
         wait_until(lambda: len(tree.live()) == 2, 20)
     if what == "restored":
@@ -137,7 +137,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
         tree = GroupState(store, group)
         write(store, 300)
         aim(tree, w1="1", w2="2")
-        held(tree, w1="1", w2="2")
+        wait_until_owned(tree, w1="1", w2="2")
         lives, seen = {v.incarnation for v in tree.live()}, tree.owned()
     stop_all(alone, wipe if what == "wiped" else restore)
     if what == "wiped":
@@ -146,7 +146,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
     with connect(hosts(alone)) as store:
         tree = GroupState(store, group)
         if what == "wiped":
-            found(tree)
+            found_with(tree)
 
         def newer() -> set[str]:
             return {v.incarnation for v in tree.live()} - lives

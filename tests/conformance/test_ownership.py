@@ -21,9 +21,9 @@ from tests.ablations import (
     NO_VERSION,
     Blind,
     Change,
-    changed,
+    change_store,
+    drop_resolving,
     lock_instead,
-    unresolved,
 )
 from tests.conformance.worlds import World, again
 
@@ -111,7 +111,7 @@ def test_a_claim_checks_the_target_that_it_was_decided_on(free: GroupState, two:
     with pytest.raises(NotOwner):
         ownership.claim(one.tree, one.incarnation, P, 0, target.version)
     assert owner(free) is None
-    changed(one.store, NO_TARGET)
+    change_store(one.store, NO_TARGET)
     taken = ownership.claim(one.tree, one.incarnation, P, 0, target.version)
     assert taken.incarnation == owner(free) == one.incarnation, "without the guard a revoked partition is taken"
 
@@ -169,7 +169,7 @@ def test_which_guard_stops_a_zombie(
     """A lock that is an ephemeral node made anew starts at version 0 again: its version proves nothing."""
     zombie, other = two
     for member in two:
-        changed(member.store, *changes)
+        change_store(member.store, *changes)
     lock = f"{free.paths.root}/lock/{P}"
     free.store.ensure(f"{free.paths.root}/lock")
     zombie.store.create(lock, ephemeral=True)
@@ -191,7 +191,7 @@ def test_without_the_live_check_a_zombie_claims(world: World, free: GroupState, 
     again(zombie.store.sync)
     with pytest.raises(NotOwner):
         zombie.claim(0)
-    changed(zombie.store, NO_LIVE)
+    change_store(zombie.store, NO_LIVE)
     assert zombie.claim(0).incarnation not in {v.incarnation for v in free.live()}
     assert owner(free) == zombie.incarnation, "owned by somebody who is not alive"
 
@@ -200,7 +200,7 @@ def test_without_the_version_two_claim_the_same(free: GroupState, two: tuple[Mem
     one, other = two
     sent = one.store.multi
     for member in two:
-        changed(member.store, NO_VERSION)
+        change_store(member.store, NO_VERSION)
     assert one.claim(0).partition == other.claim(0).partition
     one.store.multi = sent  # type: ignore[method-assign]
     with pytest.raises(NotOwner):
@@ -255,7 +255,7 @@ def test_without_reading_back_an_applied_claim_is_taken_for_a_lost_one(
 ) -> None:
     one, _ = two
     world.lose(one.store, "reply")
-    unresolved(one.store)
+    drop_resolving(one.store)
     with pytest.raises(NotOwner):
         one.claim(0)
     assert one.store.wait_active(20)

@@ -13,7 +13,7 @@ from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
-from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, changed
+from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, change_store
 
 pytestmark = pytest.mark.fast
 
@@ -53,7 +53,7 @@ class History:
             self.tree.store.create(self.tree.paths.own(partition), encode(Own()))
         self.actors = []
         for number in range(WORKERS):
-            store = changed(self.server.connect(), *changes)
+            store = change_store(self.server.connect(), *changes)
             self.actors.append(Actor(store, GroupState(store, "g"), f"w{number}"))
             self.actors[-1].join()
 

@@ -22,7 +22,7 @@ from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.store import Node, Op
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict
-from tests.ablations import NO_CONTROL, Change, changed
+from tests.ablations import NO_CONTROL, Change, change_store
 from tests.conformance.publishers import Mortal, count_damage, found_group, parts, read_targets
 from tests.conformance.worlds import World
 
@@ -151,7 +151,7 @@ def depose_midway(*changes: Change) -> int:
                 publish(rival, take_control(rival), Publication(final))
             return super().multi(ops)
 
-    late = GroupState(changed(Overtaken(server), *changes), "default")
+    late = GroupState(change_store(Overtaken(server), *changes), "default")
     with pytest.raises(Conflict) if not changes else nullcontext():
         publish(late, first.term, Publication({"w1": parts("a"), "w2": parts("bcd")}))
     return count_damage(tree, final)

@@ -13,7 +13,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
 from tests.conformance.processes import Start
-from tests.conformance.targets import aim, held, incarnation, owners
+from tests.conformance.targets import aim, incarnation, owners, wait_until_owned
 from tests.waiting import wait_until
 
 STANDING = ("-m", "tests.conformance.standing_worker")
@@ -47,7 +47,7 @@ def test_a_worker_that_stands_still_is_not_live(
     second = start("w2", program=STANDING)
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="1", w2="2")
-    held(real, w1="1", w2="2")
+    wait_until_owned(real, w1="1", w2="2")
     before = incarnation(real, "w1")
     flag.touch()
     wait_until(lambda: incarnation(real, "w1") is None, 30)

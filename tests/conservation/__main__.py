@@ -18,7 +18,7 @@ from tests.conservation.checker import Judgement
 from tests.conservation.generate import FILES, draw_case
 from tests.conservation.many import Many, count_cpu
 from tests.conservation.shrink import shrink
-from tests.dataplane.world import kill, started
+from tests.dataplane.world import kill, start_spark
 
 
 @click.command()
@@ -32,7 +32,7 @@ def main(schemas: int, seed: int, first: int, files: int) -> None:
     many = Many()
     numbers = itertools.count()
     with tempfile.TemporaryDirectory(prefix="conservation-") as root:
-        server, endpoint = started(Path(root) / "spark")
+        server, endpoint = start_spark(Path(root) / "spark")
         try:
             spark = session.open_session(endpoint)
 

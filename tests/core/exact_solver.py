@@ -59,7 +59,7 @@ def best(workers: Sequence[Worker], partitions: Sequence[Partition], owners: Map
     return tuple(int(key[first]) for key in keys)
 
 
-def reached(
+def score_one(
     workers: Sequence[Worker],
     partitions: Sequence[Partition],
     owners: Mapping[str, str],

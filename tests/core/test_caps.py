@@ -16,7 +16,7 @@ from tests.core.groups import Case, build_crowded
 BUDGETS = [None, 0, 1, 2]
 
 
-def made(case: Case, assignor: str, allowed: int | None) -> Plan:
+def make_plan(case: Case, assignor: str, allowed: int | None) -> Plan:
     workers, partitions, owners = case
     options = {"hits_high": 1, "hits_low": 1, "low": 1, "share": 1.0} if assignor == "avg-shed" else {}
     return plan(Snapshot.of(workers, partitions, owners), assignor, options, policy=Policy(allowed))
@@ -72,7 +72,7 @@ def clean(moves: Any, held: Any, cap: Any) -> bool:
 @settings(max_examples=20, deadline=None)
 def test_caps_hold_in_the_end_and_on_the_way(assignor: str, allowed: int | None, seed: int) -> None:
     case = build_crowded(seed)
-    assert not breaches(case, made(case, assignor, allowed), allowed, made(case, assignor, None))
+    assert not breaches(case, make_plan(case, assignor, allowed), allowed, make_plan(case, assignor, None))
 
 
 A_CHAIN: Case = (
@@ -104,20 +104,20 @@ def test_the_laws_see_a_plan_without_one_of_its_guards(
 ) -> None:
     monkeypatch.setattr(part, guard, without)
     found = (
-        breaches(case, made(case, "sticky", allowed), allowed, made(case, "sticky", None))
+        breaches(case, make_plan(case, "sticky", allowed), allowed, make_plan(case, "sticky", None))
         for case in [A_CHAIN, ONE_ROOM, *map(build_crowded, range(200))]
     )
     assert any(damage in what for all_of_one in found for what in all_of_one)
 
 
 def of(case: Case) -> list[tuple[str, str | None, str]]:
-    return [(m.partition, m.from_worker, m.to_worker) for m in made(case, "sticky", None).moves]
+    return [(m.partition, m.from_worker, m.to_worker) for m in make_plan(case, "sticky", None).moves]
 
 
 @pytest.mark.parametrize("allowed", BUDGETS)
 def test_room_is_made_before_it_is_taken(allowed: int | None) -> None:
     """All four had to move: a, w and y may not stay, and z makes room for them, so no budget holds it back."""
-    done = made(A_CHAIN, "sticky", allowed)
+    done = make_plan(A_CHAIN, "sticky", allowed)
     assert [m.partition for m in done.moves] == ["z", "w", "y", "a"]
     assert done.measures.unavoidable_moves == 4
     assert done.moves[0].reason == "B made room under its cap of 2"

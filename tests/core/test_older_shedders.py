@@ -10,7 +10,7 @@ from rota.core import Partition, Plan, Policy, Snapshot, Worker, plan
 Usage = Mapping[str, float]
 
 
-def given(team: Mapping[str, Usage], held: Mapping[str, Mapping[str, float]], by: str = "rate") -> Snapshot:
+def make_snapshot(team: Mapping[str, Usage], held: Mapping[str, Mapping[str, float]], by: str = "rate") -> Snapshot:
     """Workers with this usage, each with its partitions of this rate (or throughput)."""
     parts = [Partition(p, **{by: size}) for some in held.values() for p, size in some.items()]
     owners = {p: w for w, some in held.items() for p in some}
@@ -28,7 +28,9 @@ def alike(count: int, size: float) -> dict[str, float]:
 @pytest.mark.parametrize(("hot", "moves"), [(0.9, 32), (0.82, 28), (0.72, 24), (0.62, 19)])
 def test_threshold_shed_takes_what_is_over_and_five_points_more(hot: float, moves: int) -> None:
     """90 partitions of 1e6 on the hot one, 10 % on the other: (hot - mean - 10 + 5) % of its throughput."""
-    made = plan(given({"a": {"cpu": hot}, "b": {"cpu": 0.1}}, {"a": alike(90, 1e6)}, "throughput"), "threshold-shed")
+    made = plan(
+        make_snapshot({"a": {"cpu": hot}, "b": {"cpu": 0.1}}, {"a": alike(90, 1e6)}, "throughput"), "threshold-shed"
+    )
     assert len(made.moves) == moves
     over = 100 * hot - (100 * hot + 10) / 2 - 10 + 5
     assert (moves - 1) * 1e6 < 90e6 * over / 100 <= moves * 1e6
@@ -36,8 +38,11 @@ def test_threshold_shed_takes_what_is_over_and_five_points_more(hot: float, move
 
 def test_threshold_shed_acts_at_the_threshold_itself() -> None:
     held = {"a": alike(20, 1e6)}
-    assert len(plan(given({"a": {"cpu": 0.8}, "b": {"cpu": 0.6}}, held, "throughput"), "threshold-shed").moves) == 1
-    assert not plan(given({"a": {"cpu": 0.79}, "b": {"cpu": 0.6}}, held, "throughput"), "threshold-shed").moves
+    assert (
+        len(plan(make_snapshot({"a": {"cpu": 0.8}, "b": {"cpu": 0.6}}, held, "throughput"), "threshold-shed").moves)
+        == 1
+    )
+    assert not plan(make_snapshot({"a": {"cpu": 0.79}, "b": {"cpu": 0.6}}, held, "throughput"), "threshold-shed").moves
 
 
 @pytest.mark.parametrize("assignor", ["threshold-shed", "uniform-shed"])
@@ -45,12 +50,12 @@ def test_what_moved_lately_stays(assignor: str) -> None:
     """The receiver is reported hot at once: in the 30 rounds that follow nothing of what came goes back."""
     sizes = {"x": 1600.0, "y": 500.0, "z": 400.0, "q": 3500.0}
     hot, cold = {"cpu": 0.9, "rate": 6000.0}, {"cpu": 0.1, "rate": 1000.0}
-    first = plan(given({"a": hot, "b": cold}, {"a": sizes, "b": {"own": 700.0}}), assignor)
+    first = plan(make_snapshot({"a": hot, "b": cold}, {"a": sizes, "b": {"own": 700.0}}), assignor)
     came = list_moved(first)
     assert came
     assert first.memory[assignor]["moved"] == dict.fromkeys(came, 1)
     after = {w: {p: {**sizes, "own": 700.0}[p] for p in some} for w, some in first.assignment.as_dict().items()}
-    turned = given({"a": cold, "b": hot}, after)
+    turned = make_snapshot({"a": cold, "b": hot}, after)
     memory: dict[str, Any] = {assignor: {"moved": first.memory[assignor]["moved"], "round": 29}}
     assert list_moved(plan(turned, assignor, {}, memory)) == {"own"}
     memory[assignor]["round"] = 30
@@ -59,7 +64,7 @@ def test_what_moved_lately_stays(assignor: str) -> None:
 
 
 def test_what_a_budget_held_back_has_not_moved() -> None:
-    state = given({"a": {"cpu": 0.9}, "b": {"cpu": 0.1}}, {"a": alike(9, 1e6)}, "throughput")
+    state = make_snapshot({"a": {"cpu": 0.9}, "b": {"cpu": 0.1}}, {"a": alike(9, 1e6)}, "throughput")
     assert len(plan(state, "threshold-shed").moves) == 4
     made = plan(state, "threshold-shed", {}, {}, Policy(budget=1))
     assert len(list_moved(made)) == 1
@@ -70,7 +75,9 @@ def test_uniform_shed_goes_on_below_what_remains() -> None:
     """6000 against 1000: 1000 are wanted, 1000 more are let pass. 3500 does not fit 2000, 1600 does and leaves -600,
     500 does not fit 400, 400 does."""
     held = {"a": {"p3500": 3500.0, "p1600": 1600.0, "p0500": 500.0, "p0400": 400.0}}
-    made = plan(given({"a": {"cpu": 0.9, "rate": 6000.0}, "b": {"cpu": 0.1, "rate": 1000.0}}, held), "uniform-shed")
+    made = plan(
+        make_snapshot({"a": {"cpu": 0.9, "rate": 6000.0}, "b": {"cpu": 0.1, "rate": 1000.0}}, held), "uniform-shed"
+    )
     assert list_moved(made) == {"p1600", "p0400"}
 
 
@@ -78,7 +85,7 @@ def test_uniform_shed_by_throughput_has_the_same_delta() -> None:
     """The rates are equal; 0.2 of 10e6 - 1e6 is wanted, and 1000 more are let pass."""
     team = {"a": {"cpu": 0.9, "rate": 10.0, "throughput": 10e6}, "b": {"cpu": 0.1, "rate": 10.0, "throughput": 1e6}}
     for size, fits in ((1.801e6, True), (1.8011e6, False)):
-        made = plan(given(team, {"a": {"p": size, "q": 8e6}}, "throughput"), "uniform-shed")
+        made = plan(make_snapshot(team, {"a": {"p": size, "q": 8e6}}, "throughput"), "uniform-shed")
         assert list_moved(made) == ({"p"} if fits else set())
 
 
@@ -89,9 +96,9 @@ def test_uniform_shed_looks_at_throughput_only_if_the_rates_are_near() -> None:
         {"a": {"cpu": 0.9, "rate": rate, "throughput": 1e8}, "b": {"cpu": 0.1, "rate": 1000.0, "throughput": 1e6}}
         for rate in (3000.0, 1400.0)
     )
-    assert not plan(given(far, held, "throughput"), "uniform-shed").moves
-    assert list_moved(plan(given(near, held, "throughput"), "uniform-shed")) == {"x"}
-    assert list_moved(plan(given(far, held, "throughput"), "uniform-shed", {"rate_percent": 0})) == {
+    assert not plan(make_snapshot(far, held, "throughput"), "uniform-shed").moves
+    assert list_moved(plan(make_snapshot(near, held, "throughput"), "uniform-shed")) == {"x"}
+    assert list_moved(plan(make_snapshot(far, held, "throughput"), "uniform-shed", {"rate_percent": 0})) == {
         "x"
     }  # 0: not looked at
 
@@ -122,7 +129,7 @@ def test_placement_takes_an_idle_worker_as_it_is_now() -> None:
 def test_a_round_a_minute(assignor: str) -> None:
     """Between two rounds nothing is shed and no history is made; an orphan is placed at once."""
     team = {"a": {"cpu": 0.9, "rate": 9000.0}, "b": {"cpu": 0.1, "rate": 1000.0}}
-    state = given(team, {"a": alike(9, 1000.0)})
+    state = make_snapshot(team, {"a": alike(9, 1000.0)})
 
     def at(now: float, owners: dict[str, str], memory: Mapping[str, Any]) -> Plan:
         parts = [state.partition(i) for i in range(len(state.partition_ids))]
@@ -183,7 +190,7 @@ def test_a_round_a_minute(assignor: str) -> None:
 def test_not_to_shed_has_its_own_reason(
     assignor: str, team: dict[str, float], held: dict[str, float], options: dict[str, Any], said: str
 ) -> None:
-    snapshot = given({w: {"cpu": u} for w, u in team.items()}, {"a": held})
+    snapshot = make_snapshot({w: {"cpu": u} for w, u in team.items()}, {"a": held})
     made = plan(snapshot, assignor, options)
     assert not made.moves
     assert made.measures.reason.endswith(said)
@@ -191,6 +198,6 @@ def test_not_to_shed_has_its_own_reason(
 
 def test_near_rates_and_throughputs_are_told() -> None:
     team = {"a": {"rate": 1400.0, "throughput": 3000.0}, "b": {"rate": 1000.0, "throughput": 1000.0}}
-    assert plan(given(team, {"a": {"p": 700.0, "q": 700.0}}, "throughput"), "uniform-shed").measures.reason == (
+    assert plan(make_snapshot(team, {"a": {"p": 700.0, "q": 700.0}}, "throughput"), "uniform-shed").measures.reason == (
         "rates of 1000 to 1400/s are within 50 %, throughputs of 1000 to 3000/s within 4 times"
     )

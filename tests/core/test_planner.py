@@ -199,17 +199,17 @@ def test_held_back_sheds_are_not_remembered_as_done() -> None:
 
 def test_a_pair_that_was_held_back_counts_on_and_one_that_moved_begins_again() -> None:
     made, options = (
-        plan(shedding({}), "avg-shed", {"hits_high": 1, "share": 0.5}, policy=Policy(budget=0)),
+        plan(make_snapshot({}), "avg-shed", {"hits_high": 1, "share": 0.5}, policy=Policy(budget=0)),
         {"share": 0.5},
     )
     assert made.memory["avg-shed"]["hit_high"] == {"w0": 1, "w1": 1}
-    made = plan(shedding({}), "avg-shed", options, made.memory, Policy(budget=3))
+    made = plan(make_snapshot({}), "avg-shed", options, made.memory, Policy(budget=3))
     assert len(made.moves) == 3
     assert set(made.memory["avg-shed"]["moved"]) == {m.partition for m in made.moves}
     assert "hit_high" not in made.memory["avg-shed"]
 
 
-def shedding(owners: dict[str, str]) -> Snapshot:
+def make_snapshot(owners: dict[str, str]) -> Snapshot:
     """w1 at 90 % with 18 of 20 partitions that are alike, w0 at 10 %: reports stay as they are while partitions move."""
     usage = {w: {"cpu": cpu, "rate": cpu * 2e4, "throughput": cpu * 2e7} for w, cpu in (("w0", 0.1), ("w1", 0.9))}
     owners = {f"p{i:02}": "w0" if i > 17 else "w1" for i in range(20)} | owners
@@ -220,9 +220,9 @@ def shedding(owners: dict[str, str]) -> Snapshot:
 def test_a_budget_sheds_no_more_in_the_end_than_one_round_without_it() -> None:
     """What moved counts at the next round, also where a budget cut that round: w1 never becomes the colder one."""
     options, owners, memory = {"hits_high": 1, "share": 0.5}, dict[str, str](), dict[str, Any]()
-    whole = plan(shedding({}), "avg-shed", options)
-    assert not plan(shedding(read_owners(whole)), "avg-shed", options, whole.memory).moves
+    whole = plan(make_snapshot({}), "avg-shed", options)
+    assert not plan(make_snapshot(read_owners(whole)), "avg-shed", options, whole.memory).moves
     for _ in range(8):
-        made = plan(shedding(owners), "avg-shed", options, memory, Policy(budget=3))
+        made = plan(make_snapshot(owners), "avg-shed", options, memory, Policy(budget=3))
         owners, memory = read_owners(made), dict(made.memory)
     assert 0 < sum(w == "w0" for w in owners.values()) - 2 <= len(whole.moves)

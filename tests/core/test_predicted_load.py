@@ -18,7 +18,7 @@ TOLD = [("cpu",), ("cpu", "rate"), ("cpu", "throughput"), ("cpu", "rate", "throu
 Report = Callable[[int, float, float], float]  # round, what is true, what was reported last -> what is reported now
 
 
-def held(owners: Mapping[str, str], worker: str) -> int:
+def count_held(owners: Mapping[str, str], worker: str) -> int:
     return sum(w == worker for w in owners.values())
 
 
@@ -37,7 +37,7 @@ def rounds(
     used = {"a": 0.9, "b": 0.1}
     for number in range(count):
         if number:
-            used = {w: report(number, 0.05 * held(owners, w), used[w]) for w in used}
+            used = {w: report(number, 0.05 * count_held(owners, w), used[w]) for w in used}
         seen = {w: u * random.uniform(1 - jitter, 1 + jitter) for w, u in used.items()}
         made = plan(state(owners, seen, told), "avg-shed", OPTIONS, memory)
         owners, memory = read_owners(made), dict(made.memory) if remember else {}
@@ -67,7 +67,7 @@ def half_way(number: int, true: float, last: float) -> float:
 def test_what_moved_is_not_moved_again(told: tuple[str, ...], report: Report, jitter: float) -> None:
     moves, owners = rounds(report, CATCH_UP_ROUNDS, told, jitter)
     assert moves == [8] + [0] * (CATCH_UP_ROUNDS - 1)
-    assert (held(owners, "a"), held(owners, "b")) == (10, 10)
+    assert (count_held(owners, "a"), count_held(owners, "b")) == (10, 10)
 
 
 @pytest.mark.parametrize("told", TOLD[1:], ids="-".join)
@@ -76,7 +76,7 @@ def test_without_the_memory_it_is(told: tuple[str, ...], jitter: float) -> None:
     """The guard taken away: everything ends on b while the reports stand still (of
     sums over the partitions none can)."""
     _, owners = rounds(frozen, CATCH_UP_ROUNDS, told, jitter, remember=False)
-    assert held(owners, "b") > 16
+    assert count_held(owners, "b") > 16
 
 
 @pytest.mark.parametrize("told", TOLD[1:], ids="-".join)

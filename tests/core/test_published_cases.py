@@ -15,7 +15,7 @@ def parts(count: int) -> list[Partition]:
     return [Partition(f"p{i:03}") for i in range(count)]
 
 
-def holding(counts: list[int]) -> dict[str, str]:
+def deal_out(counts: list[int]) -> dict[str, str]:
     ids = iter(parts(sum(counts)))
     return {next(ids).id: f"w{w:02}" for w, count in enumerate(counts) for _ in range(count)}
 
@@ -39,7 +39,7 @@ def counts(made: Plan) -> list[int]:
 def test_scenarios_of_the_articles(
     before: list[int], workers: int, partitions: int, after: list[int], moves: int
 ) -> None:
-    made = plan(Snapshot.of(team(workers), parts(partitions), holding(before)))
+    made = plan(Snapshot.of(team(workers), parts(partitions), deal_out(before)))
     assert counts(made) == after
     assert made.measures.moves == moves
 
@@ -84,13 +84,13 @@ def test_a_thousand_joins_and_leaves_never_drift() -> None:
 
 
 def test_a_new_worker_gets_its_share_at_once() -> None:
-    made = plan(Snapshot.of(team(11), parts(1000), holding([100] * 10)))
+    made = plan(Snapshot.of(team(11), parts(1000), deal_out([100] * 10)))
     assert made.measures.moves == 90
     assert len(made.assignment.partitions_of("w10")) == 90
 
 
 def test_columns_and_views_say_the_same() -> None:
-    made = plan(Snapshot.of(team(3), parts(10), holding([10, 0, 0])))
+    made = plan(Snapshot.of(team(3), parts(10), deal_out([10, 0, 0])))
     assignment, moves = made.assignment, made.moves
     for worker, held in assignment.as_dict().items():
         assert assignment.partitions_of(worker) == held

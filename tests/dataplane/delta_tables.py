@@ -43,7 +43,7 @@ def batch(
     return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
 
 
-def expected(**offsets: int) -> dict[str, dict[int, int]]:
+def expect_rows(**offsets: int) -> dict[str, dict[int, int]]:
     return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
 
 

@@ -35,7 +35,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
+def die_after(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
     """Calls the real one, then dies; `of` names the table that it must be for."""
 
     def call(*args: Any, **more: Any) -> Any:
@@ -47,7 +47,7 @@ def dying(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
     return call
 
 
-def before(real: Callable[..., Any]) -> Callable[..., Any]:
+def die_before(real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **more: Any) -> Any:
         if isinstance(args[0], FencedTable) and args[0].path.name == "main":
             die()
@@ -56,7 +56,7 @@ def before(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
+def die_meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **more: Any) -> Any:
         threading.Timer(0.1, die).start()
         result = real(*args, **more)
@@ -66,7 +66,7 @@ def meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
+def die_at_checkpoints(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
     """Dies at the checkpoints of a batch, with those written `first` or not; where a partition begins is written before."""
 
     def call(tree: GroupState, run: str, entries: Sequence[Entry]) -> Any:
@@ -83,15 +83,15 @@ def writing(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
 
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "indexed": (FilesSource, "assign_offsets", dying(FilesSource.assign_offsets)),
-        "claimed": (FencedTable, "claim", dying(FencedTable.claim, "main")),
-        "in the job": (bisection, "save", meanwhile(bisection.save)),
-        "written": (bisection, "save", dying(bisection.save)),
-        "set aside": (FencedTable, "commit", dying(FencedTable.commit, "quarantine")),
-        "before the commit": (FencedTable, "commit", before(FencedTable.commit)),
-        "committed": (FencedTable, "commit", dying(FencedTable.commit, "main")),
-        "told": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=False)),
-        "checkpointed": (verb, "write_checkpoints", writing(verb.write_checkpoints, first=True)),
+        "indexed": (FilesSource, "assign_offsets", die_after(FilesSource.assign_offsets)),
+        "claimed": (FencedTable, "claim", die_after(FencedTable.claim, "main")),
+        "in the job": (bisection, "save", die_meanwhile(bisection.save)),
+        "written": (bisection, "save", die_after(bisection.save)),
+        "set aside": (FencedTable, "commit", die_after(FencedTable.commit, "quarantine")),
+        "before the commit": (FencedTable, "commit", die_before(FencedTable.commit)),
+        "committed": (FencedTable, "commit", die_after(FencedTable.commit, "main")),
+        "told": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=False)),
+        "checkpointed": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=True)),
     }
     owner, name, replacement = what[step]
     setattr(owner, name, replacement)

@@ -44,7 +44,7 @@ class Faults:
         monkeypatch.setattr(Bisection, "write_together", written)
 
 
-def landed(world: World, keys: str, files: int = 1) -> None:
+def land_files(world: World, keys: str, files: int = 1) -> None:
     for key in keys:
         for name in range(files):
             world.rows(key, f"{name:02}", 1)

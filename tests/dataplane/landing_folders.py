@@ -20,7 +20,7 @@ def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
         path.write_text(text)
 
 
-def unlooked(file: Path) -> None:
+def make_unreadable(file: Path) -> None:
     """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
     file.rename(file.with_name(f"_{file.name}"))
     file.symlink_to(file.name)

@@ -12,7 +12,7 @@ from tests.dataplane.delta_tables import batch
 from tests.dataplane.world import World
 
 
-def paused(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
+def pause_run(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
     """What a run gets as Spark: nothing that works; `meanwhile` happens before the run goes on."""
 
     def connect(_: str | None) -> Any:
@@ -27,13 +27,13 @@ def no_spark(_: str | None) -> Any:
     raise EnvironmentFailed("no Spark here")
 
 
-def taken(world: World, worker: str, key: str) -> str:
+def take_over(world: World, worker: str, key: str) -> str:
     """Another worker claims the partition, under a target of its own."""
     incarnation = world.join(worker)
     return world.give(key, incarnation=incarnation)
 
 
-def consumed(world: World, partition: str, end: int) -> FencedTable:
+def consume_without_spark(world: World, partition: str, end: int) -> FencedTable:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
     FilesSource.of(world.pipeline).assign_offsets((partition,))
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main

@@ -8,7 +8,7 @@ from rota.adopt import adopt, gone
 from rota.coordination.repair import find_unreadable, repair
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
-from tests.dataplane.stand_ins import consumed, no_spark
+from tests.dataplane.stand_ins import consume_without_spark, no_spark
 from tests.dataplane.world import World
 
 
@@ -16,7 +16,7 @@ def test_a_group_that_was_founded_again_touches_no_table_before_it_is_adopted(tm
     world = World(tmp_path)
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
     world.tree.store.delete(world.tree.paths.meta)
     world.tree.found()
     world.rows("a", "1", 1)
@@ -32,7 +32,7 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     world = World(tmp_path)
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
     tree, token = world.tree, world.tree.owned()["p:a"].token
     tree.store.set(tree.paths.meta, b"\xff", -1)
     with pytest.raises(Undecodable, match="rota repair"):

@@ -14,7 +14,7 @@ from rota.dataplane.spark import bisection, quarantine, session
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.world import World, kill, started
+from tests.dataplane.world import World, kill, start_spark
 
 UDF = """
 def checked(word):
@@ -85,12 +85,19 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     assert not world.tree.parked()
 
 
+WRITTEN = "lambda it: (rows.assign({}) for rows in it)"
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
         ("df.drop('_offset')", "dropped the column _offset"),
-        ("df.withColumn('_partition', F.lit('p:z'))", "rows of partition 'p:z', which this batch does not hold"),
-        ("df.withColumn('_offset', df['_offset'] + 7)", "outside [1, 2)"),
+        ("df.withColumn('_partition', F.lit('p:z'))", "makes the column _partition anew"),
+        (
+            "df.mapInPandas(" + WRITTEN.format("_partition='p:z'") + ", df.schema)",
+            "rows of partition 'p:z', which this batch does",
+        ),
+        ("df.mapInPandas(" + WRITTEN.format("_offset=7") + ", df.schema)", "outside [1, 2)"),
         ("df.drop('word')", "dropped the column word, which the table has"),
         ("df.withColumn('n', df['n'].cast('string'))", "Column n is string and was integer"),
         ("df.where('nonsense > 1')", "nonsense"),
@@ -356,7 +363,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     world.give("a")
     for name in range(3):
         world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
-    server, endpoint = started(world.folder / "limited", file_kilobytes=300)
+    server, endpoint = start_spark(world.folder / "limited", file_kilobytes=300)
     client = session.open_session(endpoint)
     try:
         with pytest.raises(EnvironmentFailed, match="File too large"):

@@ -19,7 +19,7 @@ from rota.dataplane.delta import compaction, replacement
 from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
 from rota.errors import Fenced
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.delta_tables import again, batch, expected, fill, ledger
+from tests.dataplane.delta_tables import again, batch, expect_rows, fill, ledger
 from tests.dataplane.world import World
 
 LONG = "p-" + "long" * 31
@@ -38,9 +38,9 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
             compact(table.path)
         most = max(most, files(table.path))
     assert most <= EVERY + FEW
-    assert damage(table.path, expected(p=80)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
     replacement.replace_rows(table, again(table, 3, 41))
-    assert damage(table.path, expected(p=80)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
     assert not table.find_foreign_commits(["p"])
 
 
@@ -61,7 +61,7 @@ def test_what_began_before_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -
     with pytest.raises(Fenced):
         table.commit(zombie, late)
     table.commit(newer, batch(table, newer))
-    assert damage(table.path, expected(p=22, q=22)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=22, q=22)) == NO_DAMAGE
 
 
 def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> No
         claimed = table.claim({partition: 5}, {partition: 0})
         made = batch(table, replace(claimed, offsets={partition: 4}))
         replacement.replace_rows(table, made)
-    assert damage(table.path, expected(**{"p": 20, LONG: 20})) == NO_DAMAGE
+    assert damage(table.path, expect_rows(**{"p": 20, LONG: 20})) == NO_DAMAGE
 
 
 def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,7 +83,7 @@ def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCapt
     assert "not_compacted=" in caplog.text
     shutil.move(tmp_path / "away", lost)
     assert compact(tmp_path / "no table") == 0
-    assert damage(table.path, expected(p=20)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=20)) == NO_DAMAGE
 
 
 def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(compaction, "choose_target", meanwhile)
     assert compact(table.path) == 0
-    assert damage(table.path, expected(p=20)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=20)) == NO_DAMAGE
 
 
 def int96(file: Path) -> None:

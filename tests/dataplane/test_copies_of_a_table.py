@@ -11,7 +11,7 @@ from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import Batch, TableClaim
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import damage, log
-from tests.dataplane.delta_tables import batch, expected, fill, ledger
+from tests.dataplane.delta_tables import batch, expect_rows, fill, ledger
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
@@ -36,7 +36,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
         table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
     stands = table.read_positions(("p",))["p"].offset or 0
-    wrong = damage(table.path, expected(p=stands))
+    wrong = damage(table.path, expect_rows(p=stands))
     assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
 

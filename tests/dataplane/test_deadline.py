@@ -32,7 +32,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
 """
 
 
-def hanging(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
+def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
     """b hangs on a record."""
     world.write(SLEEPING.format(seconds=seconds, deadline=deadline))
     world.rows("a", "0", 5)
@@ -45,8 +45,8 @@ def land_poison(world: World) -> None:
 
 
 def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
-    assert isinstance(hanging(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
-    hanging(world)
+    assert isinstance(hang_on_a_record(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
+    hang_on_a_record(world)
     world.rows("a", "1", 5)
     land_poison(world)
     events = {e.partition: e for e in world.run("a", "b")}
@@ -65,10 +65,10 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -
 
 def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: World) -> None:
     """It took a slot of Spark for ever."""
-    hanging(world, deadline=60.0)
+    hang_on_a_record(world, deadline=60.0)
     world.rows("b", "0", 5)
     assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
-    hanging(world, deadline=4.0)
+    hang_on_a_record(world, deadline=4.0)
     land_poison(world)
     events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
     refused = events["p:b"]
@@ -86,7 +86,7 @@ def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: Worl
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
-    land_poison(hanging(world, seconds=4.0, deadline=2.0))
+    land_poison(hang_on_a_record(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
     assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
     assert not world.tree.parked()

@@ -65,7 +65,7 @@ def test_an_encoding_in_which_records_would_be_lost_is_refused(
     ("format", "options", "text", "rows"),
     [
         ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, '{"word": "a"}{"word": "b"}\n{"word": "c"}\n', ["a", "c"]),
-        ("csv", {"encoding": "UTF-16LE"}, "a\nb\nc", ["a", "\u6200", "\u6300"]),
+        ("csv", {"encoding": "UTF-16LE"}, "a\nb\nc", ["a", "\u6200\ufffd", "\u6300\ufffd"]),
     ],
 )
 def test_without_the_refusal_they_are(

@@ -39,7 +39,7 @@ def run(name: str, incarnation: str, czxid: int) -> RunView:
     return RunView(name, f"id of {name}", 1, incarnation, frozenset({"p"}), czxid)
 
 
-def held(retry_at: float | None, since: float = 50.0) -> Parked:
+def make_parked(retry_at: float | None, since: float = 50.0) -> Parked:
     return Parked(reason="bad", failures=1, since=since, retry_at=retry_at)
 
 
@@ -54,10 +54,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "the worker has no target": ({"targets": {}}, "the target of w1 does not name it"),
     "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
     "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
-    "it is parked for a person": ({"parked": {"p": held(None)}}, "it is parked: bad"),
-    "it is parked for a while": ({"parked": {"p": held(101.0)}}, "it is parked: bad"),
-    "its park is over": ({"parked": {"p": held(100.0)}}, ""),
-    "the clock went back behind its park": ({"parked": {"p": held(300.0, since=200.0)}}, ""),
+    "it is parked for a person": ({"parked": {"p": make_parked(None)}}, "it is parked: bad"),
+    "it is parked for a while": ({"parked": {"p": make_parked(101.0)}}, "it is parked: bad"),
+    "its park is over": ({"parked": {"p": make_parked(100.0)}}, ""),
+    "the clock went back behind its park": ({"parked": {"p": make_parked(300.0, since=200.0)}}, ""),
     "another record cannot be read": ({"unreadable": {"p": CLOSED}}, CLOSED),
 }
 

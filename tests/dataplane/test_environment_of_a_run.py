@@ -15,13 +15,13 @@ from rota.dataplane.spark.failures import explain_cause
 from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.world import World, kill, started
+from tests.dataplane.world import World, kill, start_spark
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: World, tmp_path: Path) -> None:
-    server, endpoint = started(tmp_path / "doomed")
+    server, endpoint = start_spark(tmp_path / "doomed")
     client = session.open_session(endpoint)
     plain = world.pipeline
 

@@ -14,7 +14,7 @@ from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import Batch
 from rota.errors import Fenced, OffsetGap
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.delta_tables import META, batch, expected, ledger
+from tests.dataplane.delta_tables import META, batch, expect_rows, ledger
 
 
 def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
     claimed = table.claim({"p": 7, "q": 8}, {"p": 0, "q": 0})
     assert table.commit(claimed, one := batch(table, claimed)) == 2
     assert {p: (s.offset, s.token) for p, s in table.read_positions(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
-    assert damage(table.path, expected(p=2, q=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2, q=2)) == NO_DAMAGE
     (said,) = log(table.path).said("commit")
     assert {f"rota.{k}" for k in KEYS} <= set(said)
     assert json.loads(str(said["rota.tokens"])) == {"p": 7, "q": 8}
@@ -57,7 +57,7 @@ def test_an_owner_that_was_overtaken_is_fenced_whatever_it_tries(tmp_path: Path)
     with pytest.raises(Fenced):
         table.renew(zombie, ("p",))
     assert table.claim({"p": 1}, {"p": 0}).newer == {"p": 2}
-    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
     with pytest.raises(OffsetGap) as moved:
         table.commit(two, batch(table, two))
     assert moved.value.facts["partitions"] == ("p",)
-    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
     assert fenced.value.partitions == ("q",)
     again = table.renew(both, ("p",))
     table.commit(again, batch(table, again))
-    assert damage(table.path, expected(p=2, q=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2, q=2)) == NO_DAMAGE
 
 
 def test_ranges_start_where_the_table_ends(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
     late, newer = batch(table, zombie), table.claim({"p": 2}, {"p": 0})
     table.commit(newer, batch(table, newer))
     table.commit(replace(zombie, snapshot=table.open()), late)
-    wrong = damage(table.path, expected(p=2))
+    wrong = damage(table.path, expect_rows(p=2))
     assert (wrong["doubled"], wrong["overlaps"], wrong["backwards"]) == (2, 2, 1)
 
 
@@ -109,7 +109,7 @@ def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, mo
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
         table.commit(claimed, batch(table, claimed))
-    assert damage(table.path, expected(p=6))["backwards"] == 1
+    assert damage(table.path, expect_rows(p=6))["backwards"] == 1
 
 
 def test_without_identity_another_zookeeper_writes_into_the_table(

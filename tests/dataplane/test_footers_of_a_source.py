@@ -50,6 +50,47 @@ def test_a_whole_number_has_room_in_the_declared_type(kind: pa.DataType, fit: st
         assert explain(wanted).startswith(f"has n as {kind}, not {wanted}, l.element.m.value as {kind}, not {wanted}: ")
 
 
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (pa.int32(), "string"), (pa.string(), "integer"), (pa.bool_(), "integer"), (pa.int8(), "boolean"),
+        (pa.binary(), "timestamp"), (pa.date32(), "binary"), (pa.list_(pa.int32()), "string"), (pa.string(), "array"),
+        (pa.map_(pa.string(), pa.string()), "struct"), (pa.struct([("x", pa.int32())]), "array"),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_sort_is_told_if_there_is_a_row(kind: pa.DataType, wanted: str, tmp_path: Path) -> None:
+    inner = {"array": {"elementType": "string"}, "struct": {"fields": []}}
+    declared = {"type": wanted, **inner[wanted]} if wanted in inner else wanted
+    wanted_whole = {"type": "struct", "fields": [{"name": "n", "type": declared}]}
+    file = write(tmp_path / "a.parquet", ("n", pa.nulls(1, kind)))
+    found = pq.read_schema(file).field("n").type  # Parquet names the element of a list
+    assert parquet.explain_misfit(file, wanted_whole, False) == (
+        f"has n as {found}, not {wanted}: Spark cannot read that. Change the schema of files(...)"
+    )
+    write(file, ("n", pa.nulls(0, kind)))
+    assert parquet.explain_misfit(file, wanted_whole, False) == ""
+
+
+def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World) -> None:
+    """Spark reads nothing of it and so refuses nothing: a file of other columns was consumed."""
+    world.write(
+        "pipeline = Pipeline(source=source(format='parquet', schema='n int, more array<string>'), "
+        "table=delta({table!r}), transform=lambda df: df.drop('more'))\n"
+    )
+    world.give("a", "b")
+    numbers, texts = pa.array([[1]]), pa.array([["x"]])
+    for key, more in (("a", numbers), ("b", texts)):
+        write(world.folder / f"land/{key}/0.parquet", ("n", pa.array([7], pa.int32())), ("more", more))
+    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch | ParkedPartition)}
+    said = events["p:a"]
+    assert isinstance(said, ParkedPartition)
+    assert said.reason == (
+        "a/0.parquet has more.element as int64, not string: Spark cannot read that. Change the schema of files(...), "
+        "then: rota retry p:a"
+    )
+    assert isinstance(events["p:b"], CommittedBatch)
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_number_that_spark_would_cut_is_not_read(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
@@ -118,8 +159,7 @@ def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_s
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
     (world.folder / "land/a/1.json.snappy").write_bytes(b'{"n": 1}\n')
-    events = world.run("a", "b")
-    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
+    (parked,) = (e for e in world.until_idle("a", "b") if isinstance(e, ParkedPartition))
     assert parked.reason.startswith("a/1.json.snappy is not snappy as Hadoop writes it")
     assert parked.reason.endswith("then: rota retry p:a")
     assert damage(world.table / "main", {"p:a": {0: 2}, "p:b": {0: 2}}) == NO_DAMAGE

@@ -13,7 +13,7 @@ from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import Batch, TableClaim
 from rota.errors import ForeignTable
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.delta_tables import META, append_batch, batch, expected, fill, ledger
+from tests.dataplane.delta_tables import META, append_batch, batch, expect_rows, fill, ledger
 
 
 def count_versions(path: Path) -> int:
@@ -73,7 +73,7 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
     lost = TableClaim(None, 0, "", "", {}, {"p": 2}, {})
     replacement.replace_rows(table, batch(table, lost, ends={"p": 6}))
     append_batch(table)
-    assert damage(table.path, expected(p=8)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=8)) == NO_DAMAGE
 
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
@@ -84,7 +84,7 @@ def test_without_looking_at_what_others_did_rows_are_gone(
     table = fill(tmp_path)
     change(table)
     append_batch(table)
-    assert damage(table.path, expected(p=8))["lost"] == 4
+    assert damage(table.path, expect_rows(p=8))["lost"] == 4
 
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
@@ -142,7 +142,7 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     replacement.replace_rows(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
     assert not table.find_foreign_commits(["p"])
     append_batch(table)
-    assert damage(table.path, expected(p=8)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=8)) == NO_DAMAGE
 
 
 def test_a_commit_that_says_nothing_of_itself_is_looked_at_too(tmp_path: Path) -> None:

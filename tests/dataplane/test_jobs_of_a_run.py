@@ -14,9 +14,9 @@ from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
 from rota.replay import ReplayedRange, replay
-from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
+from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
 from tests.dataplane.landing_folders import land, source
-from tests.dataplane.stand_ins import consumed
+from tests.dataplane.stand_ins import consume_without_spark
 from tests.dataplane.world import World
 
 PIPELINE = "pipeline = Pipeline(source=source({caps}), table=delta({{table!r}}))\n"
@@ -57,11 +57,11 @@ def test_a_replay_works_in_jobs_as_a_run_does_and_a_long_range_has_the_time_of_i
     """A range is replaced as a whole, and a run would have read the longest one in three batches."""
     files = {"a": 5, "b": 1, "c": 1, "d": 1}
     for key, count in files.items():
-        landed(world, key, files=count)
+        land_files(world, key, files=count)
     world.give(*files)
     ranges = {f"p:{key}": (0, end) for key, end in files.items()}
     for partition, (_, end) in ranges.items():
-        consumed(world, partition, end)
+        consume_without_spark(world, partition, end)
     faults = Faults(monkeypatch, lambda *_: None)
     given: list[float] = []
     monkeypatch.setattr(bisection, "limit", lambda _, seconds: given.append(seconds) or nullcontext())
@@ -93,7 +93,7 @@ def test_a_job_is_within_both_caps_and_holds_at_least_one(tmp_path: Path) -> Non
 
 
 def test_a_run_is_several_jobs_each_with_a_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed(world, "abcde")
+    land_files(world, "abcde")
     faults = Faults(monkeypatch, lambda *_: None)
     events = world.run(*"abcde", connect=lambda _: spark())
     assert [len(one) for one in faults.jobs] == [2, 2, 1]
@@ -104,7 +104,7 @@ def test_a_run_is_several_jobs_each_with_a_commit(world: World, monkeypatch: pyt
 
 def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often: each run gets through one job, and the backlog drains."""
-    landed(world, "abcde", files=3)
+    land_files(world, "abcde", files=3)
     for _ in range(9):
         ends(monkeypatch, 2)
         with suppress(KeyboardInterrupt):
@@ -114,7 +114,7 @@ def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatc
 
 def test_without_bounds_no_run_gets_anywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job of all takes longer than a run may."""
-    landed(world, "abcde", files=3)
+    land_files(world, "abcde", files=3)
     bounded = FilesSource.plan_jobs
     monkeypatch.setattr(
         FilesSource, "plan_jobs", lambda *of: ({p: r for ranges in bounded(*of) for p, r in ranges.items()},)
@@ -155,7 +155,7 @@ def test_in_the_order_of_names_the_last_are_never_reached(world: World, monkeypa
 
 
 def test_a_run_begins_no_job_after_its_shift(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed(world, "abcd")
+    land_files(world, "abcd")
     Faults(monkeypatch, lambda *_: None)
     monkeypatch.setattr(shift, "SHIFT", -1.0)
     first = run(world, "abcd")
@@ -170,7 +170,7 @@ def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, mon
     bad = "abcdefgh"[: 2 * ALONE]
     keys = bad + "yz"
     world.write(PIPELINE.format(caps=f"max_job_files={len(bad)}"))
-    landed(world, keys)
+    land_files(world, keys)
     Faults(monkeypatch, lambda p, _: "Permission denied" if p[2:] in bad else None)
     events = run(world, keys)
     assert {p for p, e in events.items() if isinstance(e, CommittedBatch)} == {"p:y", "p:z"}
@@ -179,7 +179,7 @@ def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, mon
 
 def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = "abcdefghijklmnopqrst"
-    landed(world, keys)
+    land_files(world, keys)
     faults = Faults(monkeypatch, lambda *_: DISK)
     with pytest.raises(EnvironmentFailed, match="No space left"):
         run(world, keys)
@@ -190,7 +190,7 @@ def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pyt
 # --- with which right -----------------------------------------------------------------------------------------------
 
 
-def given_away(world: World) -> Callable[[], None]:
+def make_mover(world: World) -> Callable[[], None]:
     """The next epoch gives c to nobody yet."""
 
     def publish() -> None:
@@ -205,9 +205,9 @@ def given_away(world: World) -> Callable[[], None]:
 
 
 def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed(world, "abcd")
+    land_files(world, "abcd")
     named: list[tuple[str, ...]] = []
-    move = given_away(world)
+    move = make_mover(world)
 
     def meanwhile(*_: object) -> None:
         if not named:
@@ -223,8 +223,8 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 
 
 def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed(world, "abcd")
-    faults = ends(monkeypatch, 1, given_away(world))
+    land_files(world, "abcd")
+    faults = ends(monkeypatch, 1, make_mover(world))
     monkeypatch.setattr(shift.Shift, "recheck", lambda _, ranges: ranges)
     run(world, "abcd")
     assert sum("p:c" in one for one in faults.jobs) == 1
@@ -277,7 +277,7 @@ def test_what_hangs_is_found_within_five_deadlines(
 
 def test_what_everybody_hangs_on_is_nobodys_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(PIPELINE.format(caps=""))
-    landed(world, "abcd")
+    land_files(world, "abcd")
     found = Hanging(monkeypatch, lambda *_: True)
     with pytest.raises(EnvironmentFailed, match="A job of Spark was ended: it was not done after 600 s in offset 0"):
         run(world, "abcd")
@@ -290,8 +290,8 @@ def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch
     world.write(PIPELINE.format(caps="max_files=8, max_job_files=8"))
     for n in range(8):
         world.rows("a", f"{n:02}", 1)
-    landed(world, "a")
-    landed(world, "bcd", files=8)
+    land_files(world, "a")
+    land_files(world, "bcd", files=8)
     world.give(*"abcd")
     Hanging(monkeypatch, lambda p, of: p == "p:a" and 0 in of)
     monkeypatch.setattr(shift, "SHIFT", -1.0)
@@ -307,7 +307,7 @@ def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch
 
 
 def test_what_hangs_while_spark_has_no_slot_ends_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed(world, "ab")
+    land_files(world, "ab")
     found = Hanging(monkeypatch, lambda p, _: p == "p:a")
     with pytest.raises(EnvironmentFailed, match="it was not done after 600 s"):
         run(world, "ab", answers=False)

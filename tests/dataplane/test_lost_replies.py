@@ -12,7 +12,7 @@ from rota.dataplane import columns
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.delta_tables import batch, expected, ledger, spark_schema
+from tests.dataplane.delta_tables import batch, expect_rows, ledger, spark_schema
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_commit_that_landed_without_a_reply_is_found(
     one = batch(table, claimed)
     interfere(after=fail(error))
     assert table.commit(claimed, one) == 2
-    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Callable[..., None]) -> None:
@@ -70,7 +70,7 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
     one = batch(table, claimed)
     interfere(after=others)
     assert table.commit(claimed, one) == 2
-    assert damage(table.path, expected(p=2, q=6)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2, q=6)) == NO_DAMAGE
 
 
 def test_without_looking_into_the_history_it_is_written_twice(
@@ -84,7 +84,7 @@ def test_without_looking_into_the_history_it_is_written_twice(
     interfere(after=fail(LOST[1]))
     with pytest.raises(EnvironmentFailed, match="the commit is not in the log"):
         table.commit(claimed, one)
-    assert damage(table.path, expected(p=2))["overlaps"] == 2
+    assert damage(table.path, expect_rows(p=2))["overlaps"] == 2
 
 
 def test_a_commit_that_never_landed_is_an_error_of_the_disk(tmp_path: Path, interfere: Callable[..., None]) -> None:
@@ -107,4 +107,4 @@ def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callab
         )
     )
     table.commit(claimed, one)
-    assert damage(table.path, expected(p=2)) == NO_DAMAGE
+    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE

@@ -49,6 +49,7 @@ SHOWN = {  # each row is of one record, and the plan shows it
     "no doubles": "df.distinct().dropDuplicates(['word'])",
     "the last of each": "df.withColumn('n', F.row_number().over(Window.partitionBy('word').orderBy('id'))).where('n = 1')",
     "a group of a partition": "df.groupBy('_partition').agg(F.max('_offset').alias('_offset'))",
+    "a group of a partition, named by Spark": "df.groupBy('_partition').max('_offset').toDF('_partition', '_offset')",
     "a group of a file": "df.groupBy('_partition', '_offset').agg(F.count('id').alias('c'))",
     "a pivot": "df.groupBy('_partition', '_offset').pivot('word', ['w0', 'w1']).agg(F.count('id'))",
     "columns to rows": "df.unpivot(['id', '_partition', '_offset'], ['word'], 'k', 'v')",
@@ -56,11 +57,14 @@ SHOWN = {  # each row is of one record, and the plan shows it
     "many columns": "df.select('*', *[F.lit(n).alias(f'c{n}') for n in range(60)]).toDF(*[f'x{n}' for n in range(4)], "
     "'_partition', '_offset', *[f'y{n}' for n in range(60)])",
     "a view": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('select v.*, 1 as o from v where id > 1'))[1]",
+    "a query with a name": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('with x as (select *, 1 as o from v where "
+    "id > 1), y as (select distinct word from x) select x.* from x join y using (word)'))[1]",
 }  # fmt: skip
 MADE = {  # an expression makes a column anew
     "one for all": "df.withColumn('_partition', F.lit('p:b'))",
     "exchanged": "df.withColumn('_partition', F.when(F.col('_partition') == 'p:a', 'p:b').otherwise('p:a'))",
     "the other offset": "df.withColumn('_offset', 1 - F.col('_offset'))",
+    "the negative, by another name": "df.withColumn('x', F.col('_offset')).withColumn('_offset', -F.col('x'))",
     "of the data": "df.withColumn('_partition', F.concat(F.lit('p:'), 'word'))",
     "another's name": "df.drop('_offset').withColumnRenamed('id', '_offset')",
     "trimmed": "df.withColumn('_partition', F.trim('_partition'))",
@@ -74,6 +78,8 @@ MADE = {  # an expression makes a column anew
     "in one of two": "df.where('id > 3').union(df.where('id < 2').withColumn('_partition', F.lit('p:b')))",
     "in one of two by name": "df.withColumn('_offset', F.lit(0).cast('long')).unionByName(df)",
     "of two records": "df.alias('a').join(df.alias('b'), F.expr('a.id > b.id')).select('a.id', 'a._partition', 'b._offset')",
+    "of two records of one query": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('with x as (select * from v) "
+    "select a.id, a._partition, b._offset from x a join x b on a.id > b.id'))[1]",
     "those of a lookup": "df.select('word').join(other, 'word')",
     "a subquery": "df.withColumn('_partition', df.agg(F.max('_partition')).scalar())",
 }  # fmt: skip

@@ -20,7 +20,7 @@ def listener() -> Iterator[socket.socket]:
         yield one
 
 
-def told(listener: socket.socket, answer: bytes | None, parameters: str = "") -> tuple[str, bytes]:
+def explain_answer(listener: socket.socket, answer: bytes | None, parameters: str = "") -> tuple[str, bytes]:
     """What is said of a server that answers this to the first connection, or nothing; and what it heard."""
     heard: list[bytes] = []
 
@@ -40,20 +40,20 @@ def told(listener: socket.socket, answer: bytes | None, parameters: str = "") ->
 
 
 def test_what_speaks_http2_answers(listener: socket.socket) -> None:
-    assert told(listener, SETTINGS) == ("", HELLO)
+    assert explain_answer(listener, SETTINGS) == ("", HELLO)
 
 
 def test_what_is_stopped_says_nothing(listener: socket.socket) -> None:
-    assert told(listener, None)[0] == "it says nothing for 0.2 s"
+    assert explain_answer(listener, None)[0] == "it says nothing for 0.2 s"
 
 
 def test_an_encrypted_one_is_not_spoken_to(listener: socket.socket) -> None:
-    assert told(listener, None, "/;use_ssl=true")[0] == ""
+    assert explain_answer(listener, None, "/;use_ssl=true")[0] == ""
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
 def test_another_server_is_told_from_spark(listener: socket.socket, answer: bytes) -> None:
-    said, _ = told(listener, answer)
+    said, _ = explain_answer(listener, answer)
     assert said == "what listens there is no Spark Connect server"
 
 

@@ -29,7 +29,7 @@ from tests.dataplane.delta_tables import META, again, batch, fill
 from tests.dataplane.world import World
 
 
-def found(table: Path) -> Counter[tuple[object, object]]:
+def count_rows(table: Path) -> Counter[tuple[object, object]]:
     return Counter((r["_partition"], r["_offset"]) for r in log(table).rows())
 
 
@@ -37,7 +37,7 @@ def once(**ends: int) -> Counter[tuple[object, object]]:
     return Counter({(p, o): 1 for p, end in ends.items() for o in range(end)})
 
 
-def replayed(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, ReplayedRange | RefusedReplay]:
+def replay_ranges(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str, ReplayedRange | RefusedReplay]:
     return {e.partition: e for e in replay(world.tree, world.ports, ranges, "again")}
 
 
@@ -54,10 +54,10 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
     DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
     before = log(table.path).transactions
     replacement.replace_rows(table, again(table, 1, 4))
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
     assert log(table.path).transactions == before
     replacement.replace_rows(table, again(table, 0, 6))
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
     (first, second) = (c["rota.replayed"] for c in log(table.path).said("replay"))
     assert (first, second) == ('{"p":[1,4]}', '{"p":[0,6]}')
 
@@ -66,7 +66,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
         replacement.replace_rows(table, again(table, 4, 7))
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "empty"])
@@ -84,7 +84,7 @@ def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_pa
         table.claim({"p": 5}, {"p": 0})
     table.adopt()
     replacement.replace_rows(table, again(table, start, start + 2))
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
 
 
 def compaction(table: FencedTable) -> None:
@@ -140,7 +140,7 @@ def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(
 ) -> None:
     racing.replay(other)
     assert racing.plans == 2
-    assert found(racing.table.path) == once(p=6, q=6)
+    assert count_rows(racing.table.path) == once(p=6, q=6)
     assert not racing.orphans()
 
 
@@ -148,7 +148,7 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
     compaction(racing.table)
     racing.replay(live_batch, races=100)
     assert racing.plans == 1
-    assert found(racing.table.path) == once(p=8, q=6)
+    assert count_rows(racing.table.path) == once(p=8, q=6)
     assert not racing.orphans()
 
 
@@ -172,7 +172,7 @@ def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) 
     replacement.replace_rows(table, again(table, 0, 2))
     with pytest.raises(CommitFailedError):
         stale.optimize.compact()
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
 
 
 # --- the verb -------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_a_replay_beside_live_consumption(world: World) -> None:
     )
     world.rows("a", "3", 1)
     checkpoints = {p: c.record for p, c in world.tree.checkpoints().items()}
-    events = replayed(world, {"p:a": (1, 3), "p:b": (2, 4), "p:c": (0, 1), "p:d": (2, 2)})
+    events = replay_ranges(world, {"p:a": (1, 3), "p:b": (2, 4), "p:c": (0, 1), "p:d": (2, 2)})
     assert isinstance(events["p:a"], ReplayedRange)
     assert (events["p:a"].start, events["p:a"].end, events["p:a"].rows) == (1, 3, 8)
     reasons = {p: e.reason for p, e in events.items() if isinstance(e, RefusedReplay)}
@@ -217,11 +217,11 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
         world.rows("a", name, 4)
     world.run("a")
     (world.folder / "land/a/1.json").unlink()
-    event = replayed(world, {"p:a": (0, 2)})["p:a"]
+    event = replay_ranges(world, {"p:a": (0, 2)})["p:a"]
     assert isinstance(event, RefusedReplay)
     assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
-    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
-    assert sum(found(world.table / "main").values()) == 8
+    assert isinstance(replay_ranges(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
+    assert sum(count_rows(world.table / "main").values()) == 8
 
 
 def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -> None:
@@ -231,7 +231,7 @@ def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -
         world.rows("a", name, 4)
     world.run("a")
     world.rows("a", "0", 3, first=100)
-    assert isinstance(replayed(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
+    assert isinstance(replay_ranges(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
     assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
     source = FilesSource.of(world.pipeline)
@@ -246,13 +246,13 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     world.give("a")
     world.land("a", "0", [*(f'{{"n": {i}}}' for i in range(20)), "bad"])
     world.run("a")
-    replayed(world, {"p:a": (0, 1)})
-    replayed(world, {"p:a": (0, 1)})
+    replay_ranges(world, {"p:a": (0, 1)})
+    replay_ranges(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
     counts = quarantine.make_counter(FencedTable(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
-    assert sum(found(world.table / "main").values()) == 20
+    assert sum(count_rows(world.table / "main").values()) == 20
 
 
 # --- other readers, and the vacuum ----------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
     assert old.exists()
     assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", "stage/dead")
     assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
-    assert found(table.path) == once(p=6, q=6)
+    assert count_rows(table.path) == once(p=6, q=6)
     with pytest.raises(ConfigError, match="7 days"):
         vacuum(tmp_path, timedelta(days=6))
 
@@ -340,7 +340,7 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
     assert said() == everything
     claimed = table.claim({"p": 6, "q": 6}, {"p": 0, "q": 0})
     table.commit(claimed, batch(table, claimed))
-    assert found(path) == once(p=18, q=18)
+    assert count_rows(path) == once(p=18, q=18)
 
 
 def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) -> None:

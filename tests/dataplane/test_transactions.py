@@ -26,7 +26,7 @@ IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
-def committed(table: Path, moves: list[tuple[int, int]], updated: int | None = None) -> None:
+def commit_moves(table: Path, moves: list[tuple[int, int]], updated: int | None = None) -> None:
     handle = DeltaTable(table)
     said = [Transaction(IDS[i], version, updated) for i, version in moves]
     properties = CommitProperties(
@@ -95,9 +95,9 @@ def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> Non
             if callable(step):
                 step(table)
             elif isinstance(step, tuple):
-                committed(table, *step)
+                commit_moves(table, *step)
             else:
-                committed(table, step)  # type: ignore[arg-type]
+                commit_moves(table, step)  # type: ignore[arg-type]
             ours, theirs = TableHandle(table), DeltaTable(table)
             for one in [*IDS, "no", "nobody's"]:
                 assert ours.transaction_version(one) == theirs.transaction_version(one), one
@@ -107,7 +107,7 @@ def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> Non
 def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
     for number in range(3):
-        committed(tmp_path, [(0, number)])
+        commit_moves(tmp_path, [(0, number)])
         assert transactions.read_transactions(tmp_path / "_delta_log", number + 1) == {IDS[0]: number}
     for more in (in_parts, shorten):
         more(tmp_path)
@@ -116,11 +116,11 @@ def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
         tmp_path / "_delta_log/_last_checkpoint"
     ).unlink()  # and one part of two of a checkpoint that its writer did not end
     pq.write_table(pa.table({"n": [1]}), tmp_path / f"_delta_log/{3:020}.checkpoint.{1:010}.{3:010}.parquet")
-    committed(tmp_path, [(1, 5)])
+    commit_moves(tmp_path, [(1, 5)])
     assert transactions.read_transactions(tmp_path / "_delta_log", 4) == {IDS[0]: 2, IDS[1]: 5}
     assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}, "never of another version"
     assert transactions.read_transactions(tmp_path / "_delta_log", 2) is None, "its commits are gone"
-    committed(tmp_path, [(1, 6)], int(time.time() * 1000))
+    commit_moves(tmp_path, [(1, 6)], int(time.time() * 1000))
     assert transactions.read_transactions(tmp_path / "_delta_log", 5) is None, "it may expire"
 
 
@@ -142,7 +142,7 @@ def test_a_handle_that_went_on_speaks_of_where_it_is(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
     handle = TableHandle(tmp_path)
     assert handle.transaction_version(IDS[0]) is None
-    committed(tmp_path, [(0, 7)])
+    commit_moves(tmp_path, [(0, 7)])
     assert handle.transaction_version(IDS[0]) is None
     handle.update_incremental()
     assert handle.transaction_version(IDS[0]) == 7

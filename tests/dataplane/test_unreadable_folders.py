@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import EnvironmentFailed
 from rota.rewritten import explain_rewritten
-from tests.dataplane.landing_folders import land, make_entry, source, unlooked
+from tests.dataplane.landing_folders import land, make_entry, make_unreadable, source
 
 
 def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: P
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "x/2.json", "y/1.json")
     one.assign_offsets(("p:x", "p:y"))
-    unlooked(tmp_path / "land/x/2.json")
+    make_unreadable(tmp_path / "land/x/2.json")
     (error,) = one.find_broken({"p:x": (0, 2), "p:y": (0, 1)}).values()
     assert isinstance(error, EnvironmentFailed)
     assert str(error).startswith(f"{tmp_path}/land/x/2.json cannot be looked at (Too many levels")
@@ -58,6 +58,6 @@ def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
     monkeypatch.undo()
     one.assign_offsets(("p:x",))
     monkeypatch.setattr(os, "scandir", stale)
-    unlooked(tmp_path / "land/x/1.json")
+    make_unreadable(tmp_path / "land/x/1.json")
     with pytest.raises(EnvironmentFailed, match="Stale file handle"):
         one.find_broken({"p:x": (0, 1)})

@@ -14,8 +14,8 @@ from rota.dataplane.spark.bisection import ALONE, Bisection
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
-from tests.dataplane.faulty_jobs import DISK, Faults, landed, run, spark
-from tests.dataplane.landing_folders import unlooked
+from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
+from tests.dataplane.landing_folders import make_unreadable
 from tests.dataplane.world import World
 
 CAST = '[CAST_INVALID_INPUT] The value \'{}\' of the type "STRING" cannot be cast to "BIGINT". SQLSTATE: 22018'
@@ -67,7 +67,7 @@ def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
 
 def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unquoted: nobody can tell it from the environment, but the others go through, and one alone is tried again."""
-    landed(world, "abcd")
+    land_files(world, "abcd")
     Faults(monkeypatch, lambda p, _: "ValueError: sshd: Connection refused" if p == "p:c" else None)
     events = run(world, "abcd")
     assert {p: type(e) for p, e in events.items()} == {
@@ -84,7 +84,7 @@ def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypat
 def test_what_nobody_gets_through_parks_nobody_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch, alone: list[str]
 ) -> None:
-    landed(world, "abc")
+    land_files(world, "abc")
     Faults(monkeypatch, lambda p, _: "ValueError: poison" if p in alone else DISK)
     with pytest.raises(EnvironmentFailed, match="No space left"):
         run(world, "abc")
@@ -93,7 +93,7 @@ def test_what_nobody_gets_through_parks_nobody_for_it(
 
 def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where one went through before: what died under the others is not theirs."""
-    landed(world, "abcd")
+    land_files(world, "abcd")
     monkeypatch.setattr(Bisection, "draw", lambda _, partition: partition)
     lives = [True, False]
     monkeypatch.setattr(failures, "is_alive", lambda _: lives.pop(0))
@@ -110,7 +110,7 @@ def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pyte
 def test_those_that_fail_alone_do_not_come_first_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as files that a producer made with umask 077: as many as are tried alone, and first by name."""
     keys = "abcdefgh"
-    landed(world, keys)
+    land_files(world, keys)
     Faults(monkeypatch, lambda p, _: "Permission denied" if p in [f"p:{k}" for k in keys[:ALONE]] else None)
     for _ in range(3):
         with suppress(EnvironmentFailed):
@@ -124,7 +124,7 @@ def test_those_that_fail_alone_do_not_come_first_for_ever(world: World, monkeypa
 
 def test_a_full_disk_is_not_tried_by_every_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = "abcdefghijklmnopqrstuvwxyz"
-    landed(world, keys)
+    land_files(world, keys)
     faults = Faults(monkeypatch, lambda *_: DISK)
     with pytest.raises(EnvironmentFailed):
         run(world, keys)
@@ -136,12 +136,12 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
-    landed(world, "abc", files=2)
+    land_files(world, "abc", files=2)
     FilesSource.of(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
     Faults(monkeypatch, lambda *_: None)
     away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
     for file in away:
-        unlooked(file)
+        make_unreadable(file)
     events = [e for _ in range(2) for e in run(world, "abc").values()]
     assert {e.partition: (e.start, e.end) for e in events if isinstance(e, CommittedBatch)} == {
         "p:b": (0, 1), "p:c": (0, 2),
@@ -178,7 +178,7 @@ def skip_to_the_end(world: World) -> list[int]:
 def test_only_what_is_broken_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
 ) -> None:
-    landed(world, "a", files=12)
+    land_files(world, "a", files=12)
     FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
@@ -192,7 +192,7 @@ def test_only_what_is_broken_is_skipped(
 def test_without_shorter_ranges_a_skip_drops_whole_files(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    landed(world, "a", files=4)
+    land_files(world, "a", files=4)
     FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     if kind == "vanished":
         (world.folder / "land/a/02.json").unlink()
@@ -204,7 +204,7 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
 
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what it was asked for would be told as the whole."""
-    landed(world, "a", files=4)
+    land_files(world, "a", files=4)
     source = FilesSource.of(world.pipeline)
     source.assign_offsets(("p:a",))
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
@@ -220,7 +220,7 @@ def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPat
 def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    landed(world, "a", files=1)
+    land_files(world, "a", files=1)
     Faults(monkeypatch, lambda *_: None)
     assert isinstance(run(world, "a")["p:a"], CommittedBatch)
     world.rows("a", "01", 1)
@@ -236,7 +236,7 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
 
 def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
-    landed(world, "a")
+    land_files(world, "a")
     Faults(monkeypatch, lambda *_: None)
     FilesSource.of(world.pipeline).assign_offsets(("p:a",))
     (world.folder / "land/a/00.json").unlink()
@@ -252,7 +252,7 @@ def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.Monk
 
 def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lands next would get the ordinals that were skipped, and never be read."""
-    landed(world, "a", files=2)
+    land_files(world, "a", files=2)
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 0 in range(*r) else None)
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     assert skip(world.tree, world.ports, "p:a") == (0, 1)
@@ -264,7 +264,7 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
 
 def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the job fails with: nobody knows any more which file it read."""
-    landed(world, "a")
+    land_files(world, "a")
 
     def lost(*_: object) -> str:
         shutil.rmtree(world.table / "index")
@@ -282,7 +282,7 @@ def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, mon
 @pytest.mark.parametrize("start", [0, 5])
 def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
     """The table's own offset is where it stands, whatever the file declares by now."""
-    landed(world, "a", files=2)
+    land_files(world, "a", files=2)
     Faults(monkeypatch, lambda *_: None)
     assert isinstance(run(world, "a")["p:a"], CommittedBatch)
     shutil.rmtree(world.table / "index")
@@ -296,7 +296,7 @@ def test_a_start_that_was_lowered_parks_nobody(world: World, monkeypatch: pytest
     """An offset ahead of the index that no commit reached is where it was told to begin, not a lost index."""
     world.write("pipeline = Pipeline(source=source(start=3), table=delta({table!r}))\n")
     Faults(monkeypatch, lambda *_: None)
-    landed(world, "a")
+    land_files(world, "a")
     assert isinstance(run(world, "a")["p:a"], IdlePartition)
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}))\n")
     assert isinstance(run(world, "a")["p:a"], IdlePartition)

@@ -172,7 +172,7 @@ def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> 
         return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 
 
-def answering(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
+def make_probe(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
     def answers() -> bool:
         assert server.poll() is None, "the Spark server died; see its log"
         with socket.socket() as one:
@@ -181,12 +181,12 @@ def answering(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
     return answers
 
 
-def started(folder: Path, file_kilobytes: int | None = None) -> tuple[subprocess.Popen[bytes], str]:
+def start_spark(folder: Path, file_kilobytes: int | None = None) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its endpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     server = spark_server(folder, port, file_kilobytes)
-    wait_until(answering(port, server), 60)
+    wait_until(make_probe(port, server), 60)
     return server, f"sc://127.0.0.1:{port}"
 
 

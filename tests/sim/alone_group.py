@@ -11,7 +11,7 @@ from rota.coordination.records import Live
 Said = list[tuple[str, dict[str, object]]]
 
 
-def found(protocol: str = "claim", count: int = 2) -> tuple[MemoryServer, GroupState]:
+def found_group(protocol: str = "claim", count: int = 2) -> tuple[MemoryServer, GroupState]:
     """A group with so many partitions."""
     server = MemoryServer()
     tree = GroupState(server.connect(), "g")

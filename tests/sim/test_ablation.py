@@ -11,7 +11,7 @@ from rota.sim.parts import Parts
 from rota.sim.simulation import Simulation
 from rota.sim.world import Happening
 from rota.sim.worlds import world
-from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, changing, no_wait, publish_carelessly
+from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, make_changer, no_wait, publish_carelessly
 from tests.sim.ablations import Tokenless, Unfenced
 
 
@@ -28,7 +28,7 @@ DAMAGE = [
     ("the table compares neither tokens nor offsets", Parts(table=Unfenced), "flapping", "sticky", "doubled"),
     (
         "claims compare neither record nor target",
-        Parts(connected=changing(NO_VERSION, NO_TARGET)),
+        Parts(connected=make_changer(NO_VERSION, NO_TARGET)),
         "hiccups",
         "round-robin",
         "stolen",

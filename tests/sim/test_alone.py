@@ -11,7 +11,7 @@ from rota.sim.parts import SHIPPED, Parts
 from rota.sim.simulation import Result, Simulation
 from rota.sim.world import Happening, Timing, World
 from rota.sim.worlds import WORLDS, make_partitions, make_team, world
-from tests.ablations import NO_TARGET, NO_VERSION, changing, no_wait
+from tests.ablations import NO_TARGET, NO_VERSION, make_changer, no_wait
 from tests.sim.alone_handover import AloneHandOver
 from tests.sim.small_worlds import smaller
 
@@ -111,7 +111,7 @@ DAMAGE = [
     ),
     (
         "claims name no version",
-        Parts(connected=changing(NO_VERSION, NO_TARGET)),
+        Parts(connected=make_changer(NO_VERSION, NO_TARGET)),
         world("hiccups"),
         "ordinal sticky",
         "stolen",

@@ -9,7 +9,7 @@ from rota.coordination.records import Live
 from rota.eligibility import judge, read_facts
 from rota.ids import worker_of
 from tests.sim.ablations import Wanted
-from tests.sim.alone_group import Said, found, rounds, start
+from tests.sim.alone_group import Said, found_group, rounds, start
 
 P = ("p:0", "p:1")
 
@@ -26,7 +26,7 @@ def begin_run(tree: GroupState, incarnation: str) -> bool:
 def play(step: int, tree_of_run: type[GroupState] = GroupState) -> tuple[bool, bool] | None:
     """w2 asks w1, and a run of w1 begins after this step of w1's next round: whether it works on the partition, and whether
     w1 set that free; None if the round has no such step."""
-    server, tree = found()
+    server, tree = found_group()
     w1 = start(server, "w1")
     mine = rounds(w1)
     assert {view.incarnation for view in tree.owned().values()} == {mine}
@@ -52,7 +52,7 @@ def test_a_run_that_does_not_look_at_the_target_is_overrun() -> None:
 
 
 def test_a_worker_joins_no_group_whose_live_workers_run_another_protocol() -> None:
-    server, tree = found("assigned")
+    server, tree = found_group("assigned")
     w1 = start(server, "w1")
     rounds(w1)
     tree.found(protocol="claim")
@@ -67,7 +67,7 @@ def test_a_worker_joins_no_group_whose_live_workers_run_another_protocol() -> No
 
 
 def test_a_worker_keeps_to_its_protocol_until_it_is_restarted_and_says_so_once() -> None:
-    server, tree = found()
+    server, tree = found_group()
     said: Said = []
     w1 = start(server, "w1", said)
     mine = rounds(w1)
@@ -82,7 +82,7 @@ def test_a_worker_keeps_to_its_protocol_until_it_is_restarted_and_says_so_once()
 @pytest.mark.parametrize("protocol", ["claim", "ordinal"])
 def test_what_a_former_life_wrote_counts_only_for_who_comes_back(protocol: str) -> None:
     """w2 takes what w1 left. When w1 is back with its old target, it takes nothing that w2 names."""
-    server, tree = found(protocol)
+    server, tree = found_group(protocol)
     w1 = start(server, "w1")
     rounds(w1)
     w1.store.close()
@@ -105,7 +105,7 @@ def test_what_a_former_life_wrote_counts_only_for_who_comes_back(protocol: str) 
     [("claim", {}), ("claim", {"steal": "published", "interval": 0.1}), ("race", {}), ("ordinal", {})],
 )
 def test_what_is_pinned_to_a_worker_that_is_full_comes_to_it(protocol: str, options: dict[str, object]) -> None:
-    server, tree = found(protocol, 5)
+    server, tree = found_group(protocol, 5)
     tree.found(protocol=protocol, options=options)
     w1, w2 = start(server, "w1"), start(server, "w2")
     rounds(w1, 1)

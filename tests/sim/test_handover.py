@@ -17,7 +17,7 @@ from rota.core.reconcile import Looked
 from rota.serve import Terms
 from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
-from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, changing, no_wait
+from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, make_changer, no_wait
 from tests.sim.ablations import (
     NO_RIGHT,
     FarBack,
@@ -68,7 +68,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "no offset in the table": ("doubled", True, Parts(table=Offsetless), {"longest_batch": 8.0, "poisoned": 0.0}),
     "offset and commit on two handles": ("doubled", True, Parts(table=TwoHandles), {}),
     "no own check before consuming": ("impostor", True, Parts(run=RunWithoutOwn), {"restless": RESTLESS}),
-    "no own check at the checkpoint": ("unowned", True, Parts(connected=changing(NO_OWNER)), {}),
+    "no own check at the checkpoint": ("unowned", True, Parts(connected=make_changer(NO_OWNER)), {}),
     "two incarnations act": ("usurped", True, Parts(machine=NO_NEWEST), {}),
     "own records read before the run's node": ("rude", False, Parts(run=RunNodeLater), {"restless": RESTLESS}),
     "no look at the target before consuming": ("rude", False, Parts(run=RunWithoutTarget), {"restless": 0.5}),
@@ -79,13 +79,13 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "release under a target that is no more": (
         "rude",
         False,
-        Parts(connected=changing(NO_DROPPED)),
+        Parts(connected=make_changer(NO_DROPPED)),
         {"restless": 0.5, "terms": Terms(linger=0.0)},  # a run that looked a moment ago seldom meets it
     ),
     "parks whoever owns it now": (
         "misparked",
         True,
-        Parts(connected=changing(NO_RIGHT), run=RunThatRemembers),
+        Parts(connected=make_changer(NO_RIGHT), run=RunThatRemembers),
         {"restless": 0.1, "poisoned": 0.5, "longest_batch": 6.0},
     ),
     "checkpoint before the telling": ("untold", True, Parts(run=RunHeardLater), {}),

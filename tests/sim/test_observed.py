@@ -17,7 +17,7 @@ from rota.history import find_spans, read_story
 from rota.observed import find_unsettled
 from rota.pipeline import Group
 from rota.rebalance import observe, preview, rebalance
-from tests.sim.alone_group import found, rounds, start
+from tests.sim.alone_group import found_group, rounds, start
 
 
 def settle(tree: GroupState, *agents: object) -> None:
@@ -29,7 +29,7 @@ def settle(tree: GroupState, *agents: object) -> None:
 
 @pytest.fixture
 def group() -> tuple[MemoryServer, GroupState]:
-    return found(count=10)
+    return found_group(count=10)
 
 
 def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple[MemoryServer, GroupState]) -> None:
@@ -69,7 +69,7 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
 
 def test_a_ribbon_changes_its_colour_when_the_partition_was_claimed_not_when_that_was_noted() -> None:
     """The epoch is noted a tick later: until then a worker consumed what the picture gave to another."""
-    server, tree = found(count=4)
+    server, tree = found_group(count=4)
     clock = [100.0]
     server.clock = lambda: clock[0]
     w1 = start(server, "w1")
@@ -98,7 +98,7 @@ def test_a_ribbon_changes_its_colour_when_the_partition_was_claimed_not_when_tha
 
 
 def test_under_assigned_the_epoch_gives_a_partition_when_it_is_published() -> None:
-    server, tree = found("assigned")
+    server, tree = found_group("assigned")
     clock = [100.0]
     server.clock = lambda: clock[0]
     w1 = start(server, "w1")
@@ -111,7 +111,7 @@ def test_under_assigned_the_epoch_gives_a_partition_when_it_is_published() -> No
 
 def test_a_grab_that_outlives_the_claim_holds_up_no_epoch() -> None:
     """Where partitions are raced for there is always one, and the page showed no epoch at all."""
-    server, tree = found("race", 4)
+    server, tree = found_group("race", 4)
     w1 = start(server, "w1")
     rounds(w1)
     assert len(list_grabs(tree)) == 4

@@ -12,7 +12,7 @@ from rota.serve import Rest, RunEnd, Terms
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
 
-def committed(seen: list[tuple[float, Event | Rest | RunEnd]]) -> list[tuple[str, int, int]]:
+def list_commits(seen: list[tuple[float, Event | Rest | RunEnd]]) -> list[tuple[str, int, int]]:
     return [(e.partition, e.start, e.end) for _, e in seen if isinstance(e, CommittedBatch)]
 
 
@@ -21,7 +21,7 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
     world.ends["s:0"] = 3
     world.script = {6.0: world.land("s:1"), 6.1: world.land("s:2"), 14.0: world.land("s:0", 2)}
     seen = world.serve(Terms(10.0, 300.0))
-    assert committed(seen) == [("s:0", 0, 3), ("s:1", 0, 1), ("s:0", 3, 5)], (
+    assert list_commits(seen) == [("s:0", 0, 3), ("s:1", 0, 1), ("s:0", 3, 5)], (
         "and what is another worker's is left to it"
     )
     assert seen[-1][1] == RunEnd("nothing came for 10 s")
@@ -39,7 +39,7 @@ def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.Monke
 def test_without_linger_a_run_is_one_batch() -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 1, "s:2": 0})
     seen = world.serve(Terms(linger=0.0))
-    assert committed(seen) == [("s:0", 0, 1)]
+    assert list_commits(seen) == [("s:0", 0, 1)]
     assert not [e for _, e in seen if isinstance(e, Rest)]
 
 
@@ -67,7 +67,7 @@ def test_a_worker_on_its_way_out_ends_its_run_after_the_batch(how: str) -> None:
     go = {"leaves": lambda: announce(world.tree, world.w1, says), "is gone": lambda: leave(world.tree, world.w1)}
     world.script = {1.0: go[how]}  # in the middle of the batch
     seen = world.serve(Terms())
-    assert committed(seen) == [("s:0", 0, 1)]
+    assert list_commits(seen) == [("s:0", 0, 1)]
     assert how in seen[-1][1].reason  # type: ignore[union-attr]
     assert seen[-1][0] < 5
 
@@ -96,7 +96,7 @@ def test_a_hand_over_needs_no_launch_and_waits_for_no_run() -> None:
 
     world.script = {5.0: hand_over}
     seen = world.serve(Terms())
-    assert committed(seen) == [("s:0", 0, 1), ("s:2", 0, 1)]
+    assert list_commits(seen) == [("s:0", 0, 1), ("s:2", 0, 1)]
     taken = next(at for at, e in seen if isinstance(e, CommittedBatch) and e.partition == "s:2")
     assert taken <= 5.0 + 1.0 + BATCH
     assert not [e for _, e in seen if isinstance(e, DroppedPartition)]
@@ -113,7 +113,7 @@ def test_a_run_that_is_ended_in_the_middle_of_its_batch_leaves_no_node() -> None
     with pytest.raises(KeyboardInterrupt):
         world.serve(Terms())
     assert not world.tree.runs()
-    assert committed(world.serve(Terms())) == [("s:0", 0, 1)], "and nothing is lost"
+    assert list_commits(world.serve(Terms())) == [("s:0", 0, 1)], "and nothing is lost"
 
 
 @settings(max_examples=60, deadline=None)
@@ -127,7 +127,7 @@ def test_whatever_comes_when_runs_in_turn_consume_all_of_it_once(arrivals: list[
         seen += world.serve(Terms(linger=3.0, max_run=12.0))
     seen += world.serve(Terms(linger=3.0, max_run=12.0))
     for partition in PARTITIONS[:2]:
-        mine = [(start, end) for p, start, end in committed(seen) if p == partition]
+        mine = [(start, end) for p, start, end in list_commits(seen) if p == partition]
         assert [start for start, _ in mine] == [0, *(end for _, end in mine[:-1])] if mine else True
         assert (mine[-1][1] if mine else 0) == world.ends[partition]
 

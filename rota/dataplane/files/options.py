@@ -34,11 +34,11 @@ def make_options(declared: Files) -> dict[str, str]:
     safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
     if declared.format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
-        return {**safe, **_keep_nuls(declared.options), **OF_TEXT, **KEPT}
+        return {**safe, **keep_nuls(declared.options), **OF_TEXT, **KEPT}
     return {**safe, **declared.options, **OF_TEXT, **KEPT}
 
 
-def _keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
+def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
     """The user's options, so that Spark's parser takes no NUL for its own mark, and drops it. It does so where the quote
     is empty, which means none; a character that no text has means the same. It does so where the quote is its own escape,
     for what escapes that; the quote in its place gives the same for every other text."""

@@ -37,6 +37,7 @@ UNSURE = {
     "charset",
     "comment",
 }  # options under which other bytes end a line, or hide it
+SURE = {"multiline": "false", "encoding": "utf-8", "charset": "utf-8"}  # but for what Spark takes by itself
 BLANK = b" \t\r"  # a line of these holds no record
 
 
@@ -119,7 +120,8 @@ class _Doubt(Exception):
 
 
 def _is_unsure(options: Mapping[str, str]) -> bool:
-    return bool(UNSURE & {name.lower() for name in options})
+    given = {name.lower(): text.lower() for name, text in options.items()}
+    return any(given[name] != SURE.get(name) for name in UNSURE & given.keys())
 
 
 def _map(look: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files.lines import LOOKS
+from rota.dataplane.files.options import keep_nuls
 from rota.dataplane.files.staging import escape
 from rota.dataplane.rabbitmq.declaration import Format
 from rota.dataplane.spark.spark_source import CORRUPT
@@ -55,7 +56,7 @@ def read_staged(
     frame = spark.read.schema(staged).parquet(escape(folder))
     kept = {
         "enableDateTimeParsingFallback": "false",
-        **options,
+        **(keep_nuls(options) if format == "csv" else options),
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
     }

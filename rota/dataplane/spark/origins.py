@@ -15,7 +15,7 @@ Not noticed: such a function that exchanges rows between files, so that each has
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SUM = "origins"
 LINE = re.compile(r"(?P<tree>(?:[ :]  )*(?:[:+]- )?)(?P<text>\w.*)")
 BOTH = re.compile(rf"Project \[{PARTITION}#(\d+), {OFFSET}#(\d+)L\]")
-NAME = r"(?P<name>[^\[\](),#]+)#(?P<number>\d+)L?"
+NAME = r"(?P<name>[^\[\],#]+)#(?P<number>\d+)L?"
 ITEM = r"(?:\[|, )"  # where an item of a list begins
 SAME = (  # what makes a column of the same values
     re.compile(rf"{ITEM}{NAME}$"),
@@ -44,6 +44,7 @@ SAME_COLUMNS = {
     "Repartition", "RepartitionByExpression", "RebalancePartitions", "ResolvedHint", "SubqueryAlias", "View",
 }  # fmt: skip
 PASSING = SAME_COLUMNS | {"Project", "Aggregate", "Window", "Generate", "Expand", "Join", "LateralJoin", "AsOfJoin"}
+DEFINED, USE = re.compile(r"CTERelationDef (\d+)\b"), re.compile(r"CTERelationRef (\d+), \w+, \[(.*?)\]")
 OF_THE_FIRST = {"Intersect", "Except"}
 
 
@@ -60,7 +61,13 @@ class Step:
 
     def mentions(self, number: str) -> bool:
         """Whether the column of this number is named here or below."""
-        return bool(re.search(rf"#{number}\b|#{number}L\b", self.text)) or any(s.mentions(number) for s in self.inputs)
+        return any(re.search(rf"#{number}L?\b", one.text) for one in self.walk())
+
+    def walk(self) -> "Iterator[Step]":
+        """This step and all below it."""
+        yield self
+        for one in self.inputs:
+            yield from one.walk()
 
 
 class NotShownError(Exception):
@@ -73,34 +80,43 @@ class Trace:
 
     mark: str
     column: str
-    places: set[int] = field(default_factory=set)
+    named: "dict[str, Step]"  # queries that have a name (WITH), by their number
+    places: set[tuple[int, ...]] = field(default_factory=set)  # each with the uses of named queries on the way to it
     grouped_by: set[int] = field(default_factory=set)  # steps that group by it
     one_of: set[int] = field(default_factory=set)  # steps that take one of each group
 
-    def follow(self, step: Step, name: str, number: str) -> None:
-        """Raises NotShownError; BadTransform where an expression makes the column."""
+    def follow(self, step: Step, name: str, number: str, by: tuple[int, ...] = ()) -> None:
+        """Raises NotShownError; BadTransform where an expression makes the column. `by`: see `places`."""
         if step.text == f"SubqueryAlias {self.mark}":
             if name.lower() != self.column:
                 raise BadTransform(_explain_made(self.column))
-            self.places.add(id(step))
+            self.places.add((*by, id(step)))
         elif step.kind == "Union":
-            at = _read_columns(step.inputs[0]).index(number)
+            at = [given for _, given in _read_columns(step.inputs[0])].index(number)
             for one in step.inputs:
-                self.follow(one, name, _read_columns(one)[at])
-        elif made := re.search(rf" AS [^#]*#{number}L?(?=[,\]]|$)", step.text):
-            self._follow_made(step, step.text[: made.start()])
+                self.follow(one, *_read_columns(one)[at], by)
+        elif step.kind == "WithCTE":
+            self.follow(step.inputs[-1], name, number, by)
+        elif use := USE.match(step.text):
+            query = _only(self.named[use[1]].inputs)
+            at = re.findall(r"#(\d+)L?(?=,|$)", use[2]).index(number)
+            self.follow(query, *_read_columns(query)[at], (*by, id(step)))
+        elif made := re.search(rf" AS ([^#]*)#{number}L?(?=[,\]]|$)", step.text):
+            if made[1].lower() != name.lower():  # such as `-x`, which is no name
+                raise BadTransform(_explain_made(self.column))
+            self._follow_made(step, step.text[: made.start()], by)
         elif step.kind in OF_THE_FIRST:
-            self.follow(step.inputs[0], name, number)
+            self.follow(step.inputs[0], name, number, by)
         elif step.kind in PASSING:
             if step.kind == "Generate" and re.search(rf"#{number}L?\b", step.text.rpartition("[")[2]):
                 raise BadTransform(_explain_made(self.column))
             if step.kind == "Aggregate":
                 self.grouped_by.add(id(step))
-            self.follow(_only(one for one in step.inputs if one.mentions(number)), name, number)
+            self.follow(_only(one for one in step.inputs if one.mentions(number)), name, number, by)
         else:
             raise NotShownError
 
-    def _follow_made(self, step: Step, before: str) -> None:
+    def _follow_made(self, step: Step, before: str, by: tuple[int, ...]) -> None:
         found = next((m for form in SAME if (m := form.search(before))), None)
         if not found and step.kind == "Aggregate" and self.column == OFFSET:
             found = ONE_OF_GROUP.search(before)
@@ -111,7 +127,8 @@ class Trace:
             raise NotShownError
         if not found:
             raise BadTransform(_explain_made(self.column))
-        self.follow(_only(one for one in step.inputs if one.mentions(found["number"])), found["name"], found["number"])
+        below = _only(one for one in step.inputs if one.mentions(found["number"]))
+        self.follow(below, found["name"], found["number"], by)
 
 
 def shows_origins(plan: str, mark: str) -> bool:
@@ -122,10 +139,11 @@ def shows_origins(plan: str, mark: str) -> bool:
         asked = BOTH.fullmatch(top.text)
         if not asked:
             raise NotShownError
-        partition, offset = Trace(mark, PARTITION), Trace(mark, OFFSET)
+        named = {found[1]: one for one in top.walk() if (found := DEFINED.match(one.text))}
+        partition, offset = Trace(mark, PARTITION, named), Trace(mark, OFFSET, named)
         partition.follow(_only(top.inputs), PARTITION, asked[1])
         offset.follow(_only(top.inputs), OFFSET, asked[2])
-    except (NotShownError, ValueError, IndexError):
+    except (NotShownError, LookupError, ValueError):
         return False
     if partition.places != offset.places or not offset.one_of <= partition.grouped_by:
         raise BadTransform(_explain_made(OFFSET))
@@ -183,23 +201,23 @@ def _read_tree(lines: Iterable[str]) -> Step:
     return _only(one for one in path[:1] if one)
 
 
-def _read_columns(step: Step) -> list[str]:
-    """The numbers of the columns that a step gives, in order. Raises NotShownError."""
+def _read_columns(step: Step) -> list[tuple[str, str]]:
+    """The names and numbers of the columns that a step gives, in order. Raises NotShownError."""
     if step.kind in SAME_COLUMNS:
         return _read_columns(_only(step.inputs))
     if step.kind == "Union":
         return _read_columns(step.inputs[0])
     if step.kind not in ("Project", "Aggregate") or not step.text.endswith("]"):
         raise NotShownError
-    numbers, item = [], ""
+    columns, item = [], ""
     for part in step.text[:-1].partition("[")[2].rpartition("], [")[2].split(", "):
         item = f"{item}, {part}" if item else part
-        if item.count("(") == item.count(")") and (found := re.search(r"#(\d+)L?$", item)):
-            numbers.append(found[1])
+        if item.count("(") == item.count(")") and (found := re.fullmatch(r"(?:.* AS )?(.*)#(\d+)L?", item)):
+            columns.append((found[1], found[2]))
             item = ""
     if item:
         raise NotShownError
-    return numbers
+    return columns
 
 
 def _only(steps: Iterable[Step]) -> Step:

@@ -31,7 +31,7 @@ def put(broker: Broker, queue: str, bodies: Mapping[int, bytes], **headers: Any)
 
 def remove(broker: Broker, queue: str, sequence: int) -> None:
     """The message is gone; the others are where they were."""
-    with holding(broker, queue, None) as held:
+    with hold_messages(broker, queue, None) as held:
         held.ack([tag for tag, n in held.messages if n == sequence])
 
 
@@ -47,7 +47,7 @@ class Held:
 
 
 @contextmanager
-def holding(broker: Broker, queue: str, count: int | None) -> Iterator[Held]:
+def hold_messages(broker: Broker, queue: str, count: int | None) -> Iterator[Held]:
     """A consumer that holds the first messages of the queue (None: all), and at the end closes as one should."""
     with broker.connect() as connection:
         channel = connection.channel()

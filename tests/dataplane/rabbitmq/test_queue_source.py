@@ -139,7 +139,7 @@ def hand_over_gracefully(bench: QueuesBench, drain: Drain, monkeypatch: pytest.M
 
     monkeypatch.setattr(Inbox, "take", watch)
     bench.land("a", 5_000)
-    with stranger.holding(bench.broker, f"{bench.prefix}a", 2_000) as held:
+    with stranger.hold_messages(bench.broker, f"{bench.prefix}a", 2_000) as held:
         held.channel.basic_cancel(held.channel.consumer_tags[0])  # the next consumer is the active one from here on
         drain.run()
     drain.until_empty()

@@ -9,7 +9,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.records import RunNode
 from rota.errors import EnvironmentFailed
-from tests.dataplane.stand_ins import consumed, no_spark
+from tests.dataplane.stand_ins import consume_without_spark, no_spark
 from tests.dataplane.world import World
 
 
@@ -44,7 +44,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
 
     assert due() == ["p:c", "p:a"]
     for partition in due():  # one file of each, and there is more
-        consumed(world, partition, 1)
+        consume_without_spark(world, partition, 1)
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run("a", "c", connect=no_spark)  # it writes their checkpoints
     assert due() == ["p:b", "p:d"]
@@ -59,7 +59,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run(*"bde", connect=no_spark)
     for key in "bde":
-        consumed(world, f"p:{key}", 1)
+        consume_without_spark(world, f"p:{key}", 1)
     events = world.run(*"bde", connect=no_spark)
     assert [e.partition for e in events if isinstance(e, IdlePartition)] == ["p:b", "p:d", "p:e"]
     assert registered == [("p:b", "p:d"), ("p:b", "p:d"), ("p:e",)]

@@ -19,7 +19,7 @@ from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch
-from tests.dataplane.stand_ins import consumed, no_spark, paused
+from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
 
@@ -36,7 +36,7 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: b
             land.mkdir()
 
     with pytest.raises(EnvironmentFailed, match=f"The landing folder {land} is not there, or empty"):
-        world.run("a", connect=paused(unmount))
+        world.run("a", connect=pause_run(unmount))
     assert not world.tree.parked()
     if mount_point:
         land.rmdir()
@@ -57,7 +57,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
     world.run("a")
     away, mount = world.folder / "away", world.folder / "tables"
     mount.rename(away)
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")
-    consumed(world, "p:a", 1)
+    consume_without_spark(world, "p:a", 1)
     world.run("a")  # writes the checkpoint
     landed = world.folder / "land"
     (landed / "a").rename(landed / "_a")

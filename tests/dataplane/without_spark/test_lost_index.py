@@ -12,7 +12,7 @@ from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.skip import skip
-from tests.dataplane.stand_ins import consumed, no_spark, paused
+from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
 
@@ -21,13 +21,13 @@ def test_a_lost_index_stops_the_partition(world: World) -> None:
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p:a", 2)
+    consume_without_spark(world, "p:a", 2)
     shutil.rmtree(world.table / "index")
     for name in ("0", "1"):
         (world.folder / f"land/a/{name}.json").unlink()
     for name in ("2", "3"):
         world.rows("a", name, 1)
-    (event,) = world.run("a", connect=paused(lambda: None))
+    (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
     assert "index" in event.reason
     assert not (world.table / "index").exists()
@@ -39,11 +39,11 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p:a", 2)
+    consume_without_spark(world, "p:a", 2)
     shutil.rmtree(world.table / "index")
     for name in ("1", "4"):  # the first late, both new
         world.rows("a", name, 1)
-    (event,) = world.run("a", connect=paused(lambda: None))
+    (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
     if not guarded:
         monkeypatch.setattr("rota.skip.find_lost_offsets", lambda *_: {})
@@ -68,11 +68,11 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")
-    consumed(world, "p:a", 2)
+    consume_without_spark(world, "p:a", 2)
     world.run("a", connect=no_spark)
     shutil.rmtree(world.table / "index")
     world.rows("a", "1", 1)
-    (event,) = world.run("a", connect=paused(lambda: None))
+    (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
     assert f"move {world.table} away, then rota adopt" in event.reason
     world.table.rename(world.folder / "aside")

@@ -16,8 +16,8 @@ from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
 from rota.errors import ConfigError, Conflict, EnvironmentFailed, Unavailable
 from rota.rights import read_rights
-from tests.ablations import NO_RUN, changed
-from tests.dataplane.stand_ins import consumed, no_spark, paused, taken
+from tests.ablations import NO_RUN, change_store
+from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run, take_over
 from tests.dataplane.world import World
 
 
@@ -40,10 +40,10 @@ def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest
     zombie = world.give("a")
 
     def overtaken() -> None:
-        taken(world, "w2", "a")
+        take_over(world, "w2", "a")
         (world.folder / "land/a/0.json").unlink()
 
-    events = world.run("a", incarnation=zombie, connect=paused(overtaken))
+    events = world.run("a", incarnation=zombie, connect=pause_run(overtaken))
     assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
     assert bool(world.tree.parked()) != guarded
 
@@ -64,7 +64,7 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
             tree.store.sync()
         (world.folder / "land/a/0.json").unlink()
 
-    ports = world.open_ports(connect=paused(expired))
+    ports = world.open_ports(connect=pause_run(expired))
     events = list(consume(tree, world.pipeline, world.incarnation, ["p:a"], "run", ports))
     assert [type(e) for e in events] == [DroppedPartition if guarded else ParkedPartition], events
     assert bool(world.tree.parked()) != guarded
@@ -82,10 +82,10 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
     world.give("a")
 
     def outrun() -> None:
-        consumed(world, "p:a", 1)
+        consume_without_spark(world, "p:a", 1)
         (world.folder / "land/a/0.json").unlink()
 
-    (event,) = world.run("a", connect=paused(outrun))
+    (event,) = world.run("a", connect=pause_run(outrun))
     assert isinstance(event, DroppedPartition if guarded else ParkedPartition)
     assert bool(world.tree.parked()) != guarded
 
@@ -99,9 +99,9 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     zombie = world.open()
     node = register_run(zombie, "zombie", world.incarnation, ["p:a"])
     held = read_rights(zombie, world.incarnation, node, ["p:a"]).held["p:a"]
-    consumed(world, "p:a", 1)
+    consume_without_spark(world, "p:a", 1)
     shutil.copytree(world.table, world.folder / "copy")
-    consumed(world, "p:a", 2)
+    consume_without_spark(world, "p:a", 2)
     world.server.expire(zombie.store.session)
     with pytest.raises(Unavailable):
         zombie.store.sync()
@@ -111,7 +111,7 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     entry = Entry(held, Checkpoint(offset=2, token=held.token, run_id="zombie"), zombie.checkpoints()["p:a"])
     with pytest.raises(Conflict) if guarded else nullcontext():
         if not guarded:
-            changed(zombie.store, NO_RUN)
+            change_store(zombie.store, NO_RUN)
         write_checkpoints(zombie, node, [entry])
     with pytest.raises(EnvironmentFailed, match="no Spark") if guarded else nullcontext():
         world.run("a", connect=no_spark)
@@ -125,7 +125,7 @@ def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str
     """The next step can be typed as it stands, whatever the partition is called."""
     world.rows(key, "0", 1)
     world.give(key)
-    (event,) = world.run(key, connect=paused(lambda: (world.folder / "land" / key / "0.json").unlink()))
+    (event,) = world.run(key, connect=pause_run(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
     assert world.tree.parked()[f"p:{key}"].record.reason == (
         f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
@@ -137,7 +137,7 @@ def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> N
     """p:a goes on where its table is."""
     world.rows("a", "0", 1)
     world.give("a", "b")
-    consumed(world, "p:a", 1)
+    consume_without_spark(world, "p:a", 1)
     paths, store = world.tree.paths, world.tree.store
     for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
         store.create(path, b"\xff")

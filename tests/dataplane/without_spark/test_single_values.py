@@ -134,4 +134,5 @@ def test_what_may_hold_more_records_than_lines_is_not_counted(tmp_path: Path) ->
         assert count(tmp_path, text, "json") is None, text
     for option in ("lineSep", "multiLine", "encoding", "charset", "Comment"):
         assert count(tmp_path, "1,a\n", options={option: "x"}) is None
+    assert count(tmp_path, "1,a\n", options={"Encoding": "UTF-8", "multiLine": "false"}) == 1
     assert texts.count_most([tmp_path / "gone.csv"], "csv", {}) is None

@@ -7,7 +7,7 @@ from rota.coordination.parking import park
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, Fenced, Unavailable
 from rota.skip import skip
-from tests.dataplane.stand_ins import consumed, taken
+from tests.dataplane.stand_ins import consume_without_spark, take_over
 from tests.dataplane.world import World
 
 
@@ -15,7 +15,7 @@ def test_a_skip_stays_within_what_has_an_offset(world: World) -> None:
     """Else the files that land next would be skipped unseen."""
     world.rows("a", "0", 1)
     world.give("a")
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
     with pytest.raises(ConfigError, match="nothing"):
         skip(world.tree, world.ports, "p:a")
     world.rows("a", "1", 1)
@@ -28,10 +28,10 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
     for name in "01":
         world.rows("a", name, 1)
     world.give("a")
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
 
     def meanwhile(source: FilesSource, partitions: tuple[str, ...]) -> dict[str, int]:
-        taken(world, "w2", "a")
+        take_over(world, "w2", "a")
         main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
         return {"p:a": 2}
 
@@ -49,7 +49,7 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     world.rows("a", "1", 1)
     world.give("a")
     world.rows("a", "2", 1)
-    main = consumed(world, "p:a", 1)
+    main = consume_without_spark(world, "p:a", 1)
     park(world.tree, "p:a", "poison", offset=1)
     monkeypatch.setattr("rota.skip.unpark", lost)
     assert skip(world.tree, world.ports, "p:a") == (1, 2)

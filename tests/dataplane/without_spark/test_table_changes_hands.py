@@ -12,7 +12,7 @@ from rota.errors import EnvironmentFailed, ForeignTable
 from rota.skip import skip
 from tests.dataplane.conftest import damage
 from tests.dataplane.delta_tables import batch, ledger
-from tests.dataplane.stand_ins import consumed, no_spark, paused
+from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
 
@@ -24,7 +24,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a", "b")
-    main = consumed(world, "p:a", 2)
+    main = consume_without_spark(world, "p:a", 2)
     assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition]
     DeltaTable(main.path).restore(1)
     before = DeltaTable(main.path).version()
@@ -32,7 +32,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     read: list[int] = []
     past = FencedTable.read_log
     monkeypatch.setattr(FencedTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
-    event, other = world.run("a", "b", connect=paused(lambda: None))
+    event, other = world.run("a", "b", connect=pause_run(lambda: None))
     assert read == [1]
     assert isinstance(other, ParkedPartition), other
     assert isinstance(event, ParkedPartition), event

@@ -13,7 +13,7 @@ from rota.coordination.membership import end_run, leave, register_run
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Checkpoint, Parked, encode
 from rota.rebalance import GroupWatcher, observe, rebalance
-from tests.dataplane.stand_ins import taken
+from tests.dataplane.stand_ins import take_over
 from tests.dataplane.world import World
 
 
@@ -60,7 +60,7 @@ def play_backlog(world: World, check: Callable[[str], None]) -> None:
     done = Checkpoint(offset=1, token=1, run_id="r", rows=1, seconds=1.0, epoch=1, table="t")
     world.tree.store.create(world.tree.paths.checkpoint("p:a"), encode(done))
     check("a checkpoint was written")
-    second = taken(world, "w2", "c")
+    second = take_over(world, "w2", "c")
     check("another took one over")
     leave(world.tree, first)
     check("a worker left")
