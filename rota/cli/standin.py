@@ -32,7 +32,7 @@ class _Keeper(MetaPathFinder):
 
 
 def keep_out() -> None:
-    """Imports pyarrow without numpy and pandas, which it wants only to know their values: a third of what `rota status`
+    """Imports pyarrow without numpy and pandas, which it wants only to know their values: a fifth of what `rota status`
     takes. For a process that ends with the command, and after its pipelines are loaded: what they imported stays. Who
     else imports numpy gets it."""
     _let_in()
