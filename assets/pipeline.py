@@ -139,7 +139,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         from rota.registry import open_ports
         from rota.replay import replay
         from rota.serve import Terms, serve
-        from rota.settings import Settings
+        from rota.settings import Settings, check_known
         from rota.spans import choose_spans, list_rounds
 
         output = batch.RunOutput(context, pipeline, names)
@@ -150,7 +150,8 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             if again := config.replay or (Replay(changed=True) if is_replay else None):
-                spans = choose_spans(ports, mine, again.choose())
+                known = tree.ids()
+                spans = choose_spans(ports, [check_known("partition", p, known) for p in mine], again.choose())
                 for ranges in list_rounds(spans):
                     for done in replay(tree, ports, ranges, context.run.run_id):
                         yield from output.show_replay(done, tree)

@@ -40,7 +40,7 @@ def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location:
             sleep(PAUSE)
         said, failed = page.read_words(run)
     if status != "SUCCESS":
-        raise EnvironmentFailed(f"{failed or status} Look at {page.address}/runs/{run}")
+        raise EnvironmentFailed(f"{(failed or status).rstrip('.')}. Look at {page.address}/runs/{run}")
     return said
 
 

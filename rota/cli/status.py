@@ -222,5 +222,5 @@ def _draw(now: Mapping[str, Any]) -> RenderableType:
 
 
 def _note(one: Mapping[str, Any]) -> str:
-    parts = (one["parked"], one["pinned"] and f"pinned to {one['pinned']}", one["needs"])
-    return "; ".join(part for part in parts if part)
+    pinned = f"pinned to {one['pinned']}" if one["pinned"] else ""
+    return "; ".join(part for part in (one["parked"], "" if pinned in one["needs"] else pinned, one["needs"]) if part)

@@ -131,7 +131,9 @@ def test_status_check_exits_1_when_a_person_is_needed_and_names_the_step(group: 
     assert run("status", "--check").exit_code == 0
     overrides.pin(group.tree, "flights:AA", "w9")
     assert run("status", "--check", "--pipeline", "flights").exit_code == 1
-    assert "pinned to w9, which is not live" in " ".join(run("status").output.split())
+    said = " ".join(run("status").output.split())
+    assert "pinned to w9, which is not live" in said
+    assert said.count("pinned to w9") == 1
     overrides.pin(group.tree, "flights:AA", None)
     park(group.tree, "flights:B6", "the disk is full", retry_after=3600.0)
     assert run("status", "--check").exit_code == 0, "it is tried again by itself"

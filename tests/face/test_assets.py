@@ -206,6 +206,8 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
     assert bench.version(names.records("p"), "p:a") not in (records, versions[1])
     unknown = bench.materialize("replay", {"partitions": ["p:a"], "replay": {"files": ["nowhere.json"]}})
     assert not unknown.success
+    mistyped = bench.materialize("replay", {"partitions": ["p:aa"], "replay": {"changed": True}})
+    assert not mistyped.success, "nothing changed in what is not there"
     past = {"partitions": ["p:a"], "replay": {"until": "2020-01-01"}}
     assert bench.materialize("replay", past).success
     assert bench.rows()[2] == ("p:a", 2, 31)
