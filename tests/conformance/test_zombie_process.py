@@ -24,12 +24,12 @@ from rota.coordination.client import connect
 from rota.coordination.records import Checkpoint, Live
 from rota.coordination.group_state import GroupState
 from rota.errors import RotaError
-from tests.ablations import NO_OWNER, NO_RUN, Blind, changed
+from tests.ablations import NO_OWNER, NO_RUN, Blind, change_store
 
 hosts, group, guarded = sys.argv[1], sys.argv[2], sys.argv[3] == "guarded"
 store = connect(hosts, 1.0)
 if not guarded:
-    changed(store, NO_OWNER, NO_RUN)
+    change_store(store, NO_OWNER, NO_RUN)
 tree = GroupState(store, group)
 incarnation = membership.join(tree, "zombie", Live())
 run = membership.register_run(tree, "run", incarnation, ["flights:UA"])
