@@ -151,7 +151,9 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             if again := config.replay or (Replay(changed=True) if is_replay else None):
                 known = tree.ids()
-                spans = choose_spans(ports, [check_known("partition", p, known) for p in mine], again.choose())
+                for partition in config.partitions:  # typed by hand; what the page offers may have been forgotten since
+                    check_known("partition", partition, known)
+                spans = choose_spans(ports, mine, again.choose())
                 for ranges in list_rounds(spans):
                     for done in replay(tree, ports, ranges, context.run.run_id):
                         yield from output.show_replay(done, tree)

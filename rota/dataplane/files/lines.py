@@ -1,10 +1,10 @@
 """Lines of JSON, with `multiLine` files, that hold more than one value: Spark's reader takes the first, and the rest is in
 no table.
 
-Law: `joined` finds a line if Spark reads its first value as a good record and an object, a list or other text follows; it
-never finds one that is a single value, nor one that Spark sets aside. Few lines look so (`LOOKS`, which costs Spark a scan
-of the text: see `texts`), and only those are parsed, by Spark's own parser under the options of the source. Not found: what
-follows a comma and opens neither an object nor a list, and lines in UTF-16 or UTF-32.
+Law: `find_joined` finds a line if Spark reads its first value as a good record and an object, a list or other text follows;
+it never finds one that is a single value, nor one that Spark sets aside. Few lines look so (`LOOKS`, which costs Spark a
+scan of the text: see `texts`), and only those are parsed, by Spark's own parser under the options of the source. Not found:
+what follows a comma and opens neither an object nor a list, and lines in UTF-16 or UTF-32.
 """
 
 from collections.abc import Mapping

@@ -30,8 +30,8 @@ DIGITS = {"byte": 2, "short": 4, "integer": 9, "long": 18}  # that each of their
 
 
 def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -> str:
-    """What of the declared columns (a schema of Spark, as JSON has it) the file has not or has too wide, and what to do;
-    empty if nothing. Empty for what is no Parquet: whoever reads it says what it is."""
+    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, has too wide, or has of another
+    sort, and what to do; empty if nothing. Empty for what is no Parquet: whoever reads it says what it is."""
     try:
         with pq.ParquetFile(file) as opened:
             found, rows = opened.schema_arrow, opened.metadata.num_rows
