@@ -22,13 +22,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import costs
 from rota.demo import deltalog
-from rota.demo.faults import KillFigures, kill_worker, wait_for_join
+from rota.demo.faults import KilledTooLate, KillFigures, kill_worker, wait_for_join
 from rota.demo.observer import Observer
 from rota.demo.verify import ranges
 from rota.local.folder import StateFolder
@@ -221,7 +221,8 @@ def play(folder: Path, minutes: float, idle: float = 0.0, **settings: str) -> Me
 
 
 def play_kills(folder: Path, kills: int) -> list[KillFigures]:
-    """Kills a worker in the middle of a batch, again and again, while files land; each time another joins."""
+    """Kills a worker in the middle of a batch, again and again, while files land; each time another joins. A batch is short:
+    a kill that comes too late for it counts for nothing."""
     done, over = list[KillFigures](), threading.Event()
     with Trickle.start(folder, ROTA_SESSION_TIMEOUT=SESSION) as trickle:
         stack = trickle.stack
@@ -231,8 +232,11 @@ def play_kills(folder: Path, kills: int) -> list[KillFigures]:
             with Observer.connect_to(stack.env["ROTA_ZOOKEEPER"], trickle.main, stack.check) as observer:
                 for worker in ("w1", "w2"):
                     wait_for_join(observer, worker)
-                for number in range(kills):
-                    done.append(kill_worker(stack, observer, trickle.page))
+                for number in itertools.count():
+                    with suppress(KilledTooLate):
+                        done.append(kill_worker(stack, observer, trickle.page))
+                    if len(done) == kills:
+                        break
                     stack.start_worker(f"w{number + 3}", *SPARK_OPTIONS)
                     wait_for_join(observer, f"w{number + 3}")
         finally:

@@ -20,6 +20,10 @@ from rota.local.stack import Stack
 JUST_BEGUN = 0.5  # seconds: what is killed must not commit between the look and the signal
 
 
+class KilledTooLate(EnvironmentFailed):
+    """A worker was killed, and the batch that the kill was meant for had been committed."""
+
+
 @dataclass(frozen=True, slots=True)
 class KillFigures:
     """The kill of a worker in the middle of a batch: `seconds` until `taken_by` committed a partition of it, in `legs`:
@@ -69,7 +73,7 @@ def find_uncommitted(observer: Observer, begun: float = 3600.0) -> dict[str, Run
 
 def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigures:
     """Sends SIGKILL to the process group of a worker in the middle of a batch; waits until another committed for it. Raises
-    EnvironmentFailed."""
+    EnvironmentFailed, as KilledTooLate where the batch was committed first."""
 
     def caught() -> tuple[str, RunSeen] | None:
         found = find_uncommitted(observer, JUST_BEGUN)
@@ -80,7 +84,7 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
     stack.kill(run.worker)
     observer.look()
     if observer.has_committed(attempt):
-        raise EnvironmentFailed(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
+        raise KilledTooLate(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
     owned = {p for p, owner in observer.owners().items() if owner == run.incarnation}
     alone = observer.tree.meta().protocol != "assigned"
     claimed: dict[str, float] = {}
