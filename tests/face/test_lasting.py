@@ -16,8 +16,11 @@ REPORT = 6.0
 
 @pytest.fixture(scope="module")
 def feed(line: Line) -> "Feed":
-    """Pipeline `b` of group `day`; each test has keys of its own."""
-    return Feed(line)
+    """Pipeline `b` of group `day`; each test has keys of its own, all new at once: one epoch takes them in."""
+    feed = Feed(line)
+    feed.land("a", "b", "c", "d")
+    feed.wait_consumed()
+    return feed
 
 
 class Feed:
@@ -106,7 +109,8 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
     feed.wait_consumed()
     feed.line.dev.cancel(run)
     wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=1)
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == 3, 60, pause=1)
+    landed = len(feed.landed["c"])
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == landed, 60, pause=1)
     feed.land("c")
     feed.wait_consumed()
 
