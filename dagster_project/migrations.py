@@ -9,6 +9,8 @@ ask Alembic for is answered as before.
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+DAGSTERS = "dagster:_core/storage/alembic"  # where they are, as Dagster tells Alembic
+
 
 def keep_migrations() -> None:
     """Makes Alembic answer with the migrations of Dagster that this process has loaded."""
@@ -23,3 +25,10 @@ def keep_migrations() -> None:
         return kept[place]
 
     ScriptDirectory.from_config = from_config  # type: ignore[method-assign, assignment]
+
+
+def read_migrations() -> None:
+    """Reads the migrations of Dagster now, so that no process that is forked from this one does."""
+    config = Config()
+    config.set_main_option("script_location", DAGSTERS)
+    ScriptDirectory.from_config(config).get_heads()
