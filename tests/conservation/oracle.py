@@ -197,7 +197,7 @@ class _Csv:
         return len(self.sep) > 1 and ("\0" in raw or raw.endswith(self.quote + self.sep))
 
     def _follows_quoted(self, line: str, before: str) -> bool:
-        """Whether, with a long separator, Spark may take an empty last field for quoted, as the one was that it read last."""
+        """Whether, with a long separator, Spark may take an empty last field for quoted, as the one before it was."""
         only = not line.replace(self.sep, "").strip(SKIPPED)
         return len(self.sep) > 1 and only and before.rstrip(SKIPPED).endswith(self.quote)
 
