@@ -89,7 +89,7 @@ OTHERS = (is_declaration, is_location, needs_broker)  # what else a block of Pyt
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if not any(of(b) for of in OTHERS)], ids=name_block)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
-    write_deltalake(tmp_path / "tables" / "orders" / "main", rows)
+    write_deltalake(tmp_path / ".rota" / "tables" / "orders" / "main", rows)
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
     exec(compile(block.text, name_page(block.page), "exec"), found)
