@@ -28,10 +28,10 @@ java:
 	@{ "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | head -1 | grep -Eq '"(1[7-9]|[2-9][0-9])'; } || { \
 	  echo "Java 17 or newer not found (looked in JAVA_HOME, PATH). Spark and ZooKeeper need it. Try: apt install openjdk-17-jre-headless" >&2; exit 2; }
 
-# Every Spark starts from it in half the time; without it they only start slower, so a failure stops nothing.
+# Every Spark starts in half the time, and ZooKeeper sooner; without it they only start slower, so a failure stops nothing.
 prepare: java $(PREPARED)
 
-$(PREPARED): $(READY)
+$(PREPARED): $(READY) rota/prepare.py
 	-$(BIN)/rota prepare && touch $@
 
 # What the tests use beside Python and Java, in one installation: Chromium for the page (Playwright's own build is not on
