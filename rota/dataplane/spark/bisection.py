@@ -189,11 +189,11 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
-            parsed = parsing.parse(records.frame, self.source.corruptible)
+            parsed = parsing.parse(records.frame, self.source.corruptible, records.plain)
             result, plan, shown = self._transform(parsed)
             kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(records.frame, self.source.corruptible)
+                parsed = parsing.watch(records.frame, self.source.corruptible, records.plain)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -227,7 +227,7 @@ class Bisection:
         """Writes the bad records; those that the reader left out are read again. Raises EnvironmentFailed where the counts
         differ."""
         left_out = records.mark is not None
-        frame = parsing.parse(records.mark(), True).frame if records.mark else parsed.frame
+        frame = parsing.parse(records.mark(), True, records.plain).frame if records.mark else parsed.frame
         bad = quarantine.set_aside(
             frame, None if left_out else tally, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges
         )
