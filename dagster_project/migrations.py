@@ -9,6 +9,8 @@ ask Alembic for is answered as before.
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+DAGSTERS = "dagster:"  # how Alembic names a folder of Dagster's package
+
 
 def keep_migrations() -> None:
     """Makes Alembic answer with the migrations of Dagster that this process has loaded."""
@@ -16,7 +18,7 @@ def keep_migrations() -> None:
 
     def from_config(config: Config) -> ScriptDirectory:
         place = config.get_main_option("script_location") or ""
-        if not place.startswith("dagster"):
+        if not place.startswith(DAGSTERS):
             return read(config)
         if place not in kept:
             kept[place] = read(config)
