@@ -189,11 +189,11 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
-            parsed = parsing.parse(records.frame, self.source.corruptible)
+            parsed = parsing.parse(records.frame, self.source.corruptible, records.plain)
             result, plan, shown = self._transform(parsed)
             kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(records.frame, self.source.corruptible)
+                parsed = parsing.watch(records.frame, self.source.corruptible, records.plain)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -229,7 +229,7 @@ class Bisection:
         """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
         where the counts differ."""
         left_out, folder = records.mark is not None, self.folder / "quarantine"
-        parsed = parsing.parse(records.mark() if records.mark else records.frame, True)
+        parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.plain)
         before = None if left_out else tally
         bad = quarantine.set_aside(parsed, before, self.source, self.pipeline, folder, done.attempt, done.ranges, good)
         if left_out and tally:
