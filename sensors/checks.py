@@ -1,8 +1,9 @@
 """`<pipeline>__checks`: looks at a whole pipeline and reports the checks whose result is not the one on the page."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 
 import dagster as dg
 
@@ -57,17 +58,23 @@ def find_unshown(
     of the asset, which it does not count. Of the last, one that says what is shown waits until the asset has rested for
     `PAUSE` s, or the page has not counted it for `AGAIN` s: told after each materialization, eight checks of a trickle would
     be a third of what Dagster stores."""
-    return [one for one in said if not _is_shown(instance, one, now)]
+    find_made = cache(instance.get_latest_materialization_event)  # an asset has several checks
+    return [one for one in said if not _is_shown(instance, one, now, find_made)]
 
 
-def _is_shown(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation, now: float) -> bool:
+def _is_shown(
+    instance: dg.DagsterInstance,
+    said: dg.AssetCheckEvaluation,
+    now: float,
+    find_made: Callable[[dg.AssetKey], dg.EventLogEntry | None],
+) -> bool:
     last = instance.get_latest_asset_check_evaluation_record(said.asset_check_key)
     shown = last.evaluation if last else None
     if last is None or shown is None:
         return False
     if (shown.passed, shown.severity, dict(shown.metadata)) != (said.passed, said.severity, dict(said.metadata)):
         return False
-    made = instance.get_latest_materialization_event(said.asset_key)
+    made = find_made(said.asset_key)
     if made is None or made.timestamp < last.create_timestamp:
         return True
     # The clock may have gone back.

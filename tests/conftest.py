@@ -42,11 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-def rank(item: pytest.Item) -> tuple[int, bool]:
-    """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only."""
-    below = _below(item.nodeid)
+def rank(item: pytest.Item) -> tuple[int, int]:
+    """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only; those
+    of pipelines that a reload brings come last, so that nobody watches these before."""
+    below, fixtures = _below(item.nodeid), getattr(item, "fixturenames", ())
     first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
-    return first + below.startswith(PURE), below.startswith(FACE) and "line" in getattr(item, "fixturenames", ())
+    return first + below.startswith(PURE), below.startswith(FACE) * (("line" in fixtures) + ("reload" in fixtures))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.local.stack import DAGSTER
 from rota.machine import free_port
 from tests.waiting import wait_until
 
@@ -31,8 +32,7 @@ class DagsterDev:
         self.home, self.workspace, self.port = home, workspace, free_port()
         self.environ = {
             **os.environ,
-            "DAGSTER_GRPC_MAX_WORKERS": "24",
-            "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
+            **DAGSTER,
             "PYTHONPATH": str(ROOT),
             **environ,
             "DAGSTER_HOME": str(home),
@@ -108,7 +108,8 @@ class DagsterDev:
 
     def find_status(self, run: str) -> str:
         """The status of one run."""
-        return str(next(one["status"] for one in self.runs() if one["runId"] == run))
+        found = self.query("query O($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }", id=run)
+        return str(found["runOrError"]["status"])
 
     def materializations(self, *key: str, limit: int = 50) -> list[dict[str, Any]]:
         """The asset's materializations, newest first: partition, run id, and metadata by label."""

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
+from rota.coordination.store import Store
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
 from tests.waiting import wait_until
@@ -27,19 +28,33 @@ pipeline = Pipeline(
     table=delta("${{ROTA_TABLES}}/{name}"), group="{group}",
 )
 """
+BELOW = """
+import dagster as dg
+
+
+@dg.asset(
+    deps=[["c", "records"]],
+    partitions_def=dg.DynamicPartitionsDefinition(name="c/partitions"),
+    backfill_policy=dg.BackfillPolicy.single_run(),
+)
+def below() -> None: ...
+"""
 SESSION = 4.0
 
 
 class Line:
-    """Two pipelines `a`, `b` in group `day`, `c` in group `night`; what the tests do to them, and what came of it."""
+    """Two pipelines `a`, `b` in group `day`, `c` in group `night` with an asset `below` it; what the tests do to them, and
+    what came of it."""
+
+    store: Store | None = None
 
     def __init__(self, folder: Path, zookeeper: str, spark: SparkServer) -> None:
         self.folder, self.zookeeper, self.spark = folder, zookeeper, spark
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
         for path in (self.landing, self.tables, self.pipelines, folder / "logs"):
             path.mkdir()
-        for name, group in (("a", "day"), ("b", "day"), ("c", "night")):
-            self.declare(name, group)
+        for name, group, more in (("a", "day", ""), ("b", "day", ""), ("c", "night", BELOW)):
+            (self.pipelines / f"{name}.py").write_text(PIPELINE.format(name=name, group=group) + more)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.dev: DagsterDev
 
@@ -64,14 +79,25 @@ class Line:
     def stop(self) -> None:
         for worker in list(self.workers):
             self.kill(worker)
+        if self.store is not None:
+            self.store.close()
+            self.store = None
         if hasattr(self, "dev"):
             self.dev.stop(kill=True)
 
     # --- what a user does
 
-    def declare(self, name: str, group: str) -> None:
-        """A pipeline file of name `name`."""
-        (self.pipelines / f"{name}.py").write_text(PIPELINE.format(name=name, group=group))
+    @contextmanager
+    def change(self, pipeline: str, transform: str, functions: str = "") -> Iterator[None]:
+        """Meanwhile the pipeline's file has this transform. A run loads the file as it is, so nothing is reloaded."""
+        file = self.pipelines / f"{pipeline}.py"
+        before = file.read_text()
+        given = f"{functions}\npipeline = Pipeline(\n    transform={transform},"
+        file.write_text(before.replace("pipeline = Pipeline(", given))
+        try:
+            yield
+        finally:
+            file.write_text(before)
 
     def land(self, pipeline: str, key: str, *numbers: int) -> None:
         """One file of these records in the folder of one key, written aside and renamed."""
@@ -101,8 +127,10 @@ class Line:
 
     @contextmanager
     def tree(self, group: str) -> Iterator[GroupState]:
-        with connect(self.zookeeper, 10) as store:
-            yield GroupState(store, group)
+        """The group's records, over one session for all tests."""
+        if self.store is None:
+            self.store = connect(self.zookeeper, 10)
+        yield GroupState(self.store, group)
 
     def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:
         """(partition, value) of every row that the table holds, sorted; read past all of rota, each file once."""

@@ -10,19 +10,11 @@ import pytest
 from rota.coordination.parking import park
 from tests.demo.small_group import Run
 from tests.face.line import Line, find_newest
+from tests.face.reload import PROTOCOLS, Reload, declare_alone
 from tests.waiting import wait_until
 
-PROTOCOLS = ("claim", "race", "ordinal")
 KEYS = ("a", "b", "c", "d")
 PARKED = "claim:a"
-DECLARED = """
-from rota import Group, Pipeline, delta, files
-group = Group("{name}", protocol="{protocol}")
-pipeline = Pipeline(
-    source=files("${{ROTA_LANDING}}/{name}", format="json", schema="n int", settle=0.2),
-    table=delta("${{ROTA_TABLES}}/{name}"), group="{name}",
-)
-"""
 
 
 class Groups:
@@ -30,11 +22,6 @@ class Groups:
 
     def __init__(self, line: Line) -> None:
         self.line, self.landed, self.parked = line, dict[str, list[int]](), frozenset[str]()
-
-    def declare(self, **protocols: str) -> None:
-        for name, protocol in protocols.items():
-            (self.line.pipelines / f"{name}.py").write_text(DECLARED.format(name=name, protocol=protocol))
-        self.line.dev.reload()
 
     def join(self, number: int, *names: str) -> None:
         for name in names:
@@ -61,15 +48,11 @@ class Groups:
             self.line.holds(name, expected, 90)
 
 
-@pytest.fixture(scope="module")
-def groups(line: Line) -> Iterator[Groups]:
-    groups = Groups(line)
-    groups.declare(**dict(zip(PROTOCOLS, PROTOCOLS, strict=True)))
-    yield groups
+@pytest.fixture
+def groups(line: Line, reload: Reload) -> Iterator[Groups]:
+    yield Groups(line)
     for worker in [w for w in line.workers if w.rpartition("-")[0] in PROTOCOLS]:
         line.kill(worker)
-    for name in PROTOCOLS:
-        (line.pipelines / f"{name}.py").unlink()  # the next reload takes it away
 
 
 @pytest.fixture
@@ -166,7 +149,8 @@ def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
 
 def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
     """Drain, change, go on. Who starts too early is refused with one line, and goes on with all when the others are gone."""
-    groups.declare(**changed)
+    declare_alone(line, **changed)
+    line.dev.reload()
     for name, protocol in changed.items():
         with line.tree(name) as tree:
             wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, 60, pause=0.3)

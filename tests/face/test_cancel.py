@@ -9,10 +9,7 @@ import pytest
 from tests.face.line import Line
 from tests.waiting import wait_until
 
-SLOW = """
-from rota import Pipeline, delta, files
-
-
+WAITS = """
 def waits(n):
     \"\"\"At the gate, and shows that it does.\"\"\"
     import os
@@ -28,40 +25,32 @@ def waits(n):
 def transform(df):
     from pyspark.sql.functions import udf
 
-    return df.withColumn("m", udf(waits, "int")("n"))
-
-
-pipeline = Pipeline(
-    source=files("${{ROTA_LANDING}}/held", format="json", schema="n int", settle=0.2),
-    table=delta("${{ROTA_TABLES}}/held"), group="night", transform=transform,
-)
+    return df.withColumn("n", udf(waits, "int")("n"))
 """
 
 
 @pytest.fixture
 def held(line: Line, tmp_path: Path) -> Iterator[Path]:
-    """The gate of pipeline `held`, whose batches wait until it is there and touch a file a process meanwhile."""
-    file = line.pipelines / "held.py"
-    file.write_text(SLOW.format(gate=str(tmp_path / "gate"), beat=str(tmp_path / "beat-")))
-    line.dev.reload()
-    yield tmp_path / "gate"
-    file.unlink()  # the next reload takes it away
+    """The gate of pipeline `c`, whose batches wait until it is there and touch a file a process meanwhile."""
+    with line.change("c", "transform", WAITS.format(gate=str(tmp_path / "gate"), beat=str(tmp_path / "beat-"))):
+        yield tmp_path / "gate"
 
 
 def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Line, held: Path) -> None:
     def find_beating() -> set[Path]:
         return {beat for beat in held.parent.glob("beat-*") if time.time() - beat.stat().st_mtime < 3}
 
-    line.land("held", "k", 1, 2)
+    line.land("c", "held", 1, 2)
     first = wait_until(find_beating, 90)
-    (run,) = [r["runId"] for r in line.dev.runs() if r["jobName"].startswith("held__") and r["status"] == "STARTED"]
+    with line.tree("night") as tree:
+        (run,) = {view.run_id for view in tree.runs() if "c:held" in view.partitions}
     line.dev.cancel(run)
     wait_until(lambda: line.dev.find_status(run) == "CANCELED", 60, pause=1)
     wait_until(lambda: not find_beating() & first, 60)
     wait_until(find_beating, 90)  # the sensor found that the work is left and launched another
-    assert not line.rows("held")
+    assert not [row for row in line.rows("c") if row[0] == "c:held"]
     with line.tree("night") as tree:
         assert run not in {view.run_id for view in tree.runs()}
         assert not tree.parked()
     held.touch()
-    line.holds("held", {"k": [1, 2]}, 90)
+    line.holds("c", {"held": [1, 2]}, 90)

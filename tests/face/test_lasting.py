@@ -2,56 +2,55 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from rota.coordination import overrides
 from rota.ids import worker_of
-from tests.face.line import PIPELINE, Line
+from tests.face.line import Line
 from tests.waiting import wait_until
 
 REPORT = 6.0
 
 
 @pytest.fixture(scope="module")
-def feed(line: Line) -> Iterator["Feed"]:
-    """Pipeline `fed` of group `day`, which is gone after the tests; each has keys of its own."""
+def feed(line: Line) -> "Feed":
+    """Pipeline `b` of group `day`; each test has keys of its own, all new at once: one epoch takes them in."""
     feed = Feed(line)
-    yield feed
-    (line.pipelines / "fed.py").unlink()  # the next reload takes it away
+    feed.land("a", "b", "c", "d")
+    feed.wait_consumed()
+    return feed
 
 
 class Feed:
-    """Files of one record in the partitions of pipeline `fed`, a number a file."""
+    """Files of one record in the partitions of pipeline `b`, a number a file."""
 
     def __init__(self, line: Line) -> None:
         self.line, self.numbers, self.landed = line, itertools.count(1), dict[str, list[int]]()
-        line.declare("fed", "day")
-        line.dev.reload()
+        self.earlier = {r["runId"] for r in line.dev.runs(rota__consume="b") if r["endTime"]}
 
     def land(self, *keys: str) -> None:
         for key in keys:
             number = next(self.numbers)
-            self.line.land("fed", key, number)
+            self.line.land("b", key, number)
             self.landed.setdefault(key, []).append(number)
 
     def wait_consumed(self) -> None:
-        self.line.holds("fed", self.landed, 90)
+        self.line.holds("b", self.landed, 90)
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The consuming runs by id."""
-        return {r["runId"]: r for r in self.line.dev.runs() if r["jobName"] == "fed__consume"}
+        """The consuming runs by id, but for those that had ended before."""
+        return {r["runId"]: r for r in self.line.dev.runs(rota__consume="b") if r["runId"] not in self.earlier}
 
     def list_told(self, key: str) -> list[dict[str, Any]]:
         """What was told of a partition, oldest first."""
-        shown = self.line.dev.materializations("fed", "records", limit=200)
-        return [one for one in reversed(shown) if one["partition"] == f"fed:{key}"]
+        shown = self.line.dev.materializations("b", "records", limit=200)
+        return [one for one in reversed(shown) if one["partition"] == f"b:{key}"]
 
     def find_owner(self, key: str) -> str:
         with self.line.tree("day") as tree:
-            own = tree.owned((f"fed:{key}",)).get(f"fed:{key}")
+            own = tree.owned((f"b:{key}",)).get(f"b:{key}")
         return own.incarnation or "" if own else ""
 
     def find_serving(self, incarnation: str) -> str:
@@ -75,7 +74,7 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
 
     taker = "w1" if worker_of(incarnation) == "w2" else "w2"
     with feed.line.tree("day") as tree:
-        overrides.pin(tree, "fed:a", taker)
+        overrides.pin(tree, "b:a", taker)
 
         def has_handed_over() -> bool:
             feed.land("b") if feed.find_owner("b") == incarnation else feed.land("a")  # the run does not end meanwhile
@@ -83,7 +82,7 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
 
         wait_until(has_handed_over, 60, pause=2)
         assert feed.runs()[run]["status"] == "STARTED", "a hand-over waits for no run"
-        overrides.unpin(tree, ["fed:a"])
+        overrides.unpin(tree, ["b:a"])
     feed.land("a")
     feed.wait_consumed()
     wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
@@ -110,7 +109,8 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
     feed.wait_consumed()
     feed.line.dev.cancel(run)
     wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=1)
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == 3, 60, pause=1)
+    landed = len(feed.landed["c"])
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == landed, 60, pause=1)
     feed.land("c")
     feed.wait_consumed()
 
@@ -119,11 +119,9 @@ def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one
     feed.land("d")
     feed.wait_consumed()
     run = wait_until(lambda: feed.find_serving(feed.find_owner("d")), 60)
-    more = "pipeline = Pipeline(\n    transform=lambda df: df.withColumn('n', df.n + 1000),"
-    text = PIPELINE.format(name="fed", group="day").replace("pipeline = Pipeline(", more)
-    (feed.line.pipelines / "fed.py").write_text(text)
-    feed.land("d")
-    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
-    assert "the run ends: the file of pipeline fed changed" in feed.line.dev.messages(run)
-    feed.landed["d"][-1] += 1000
-    feed.wait_consumed()
+    with feed.line.change("b", "lambda df: df.withColumn('n', df.n + 1000)"):
+        feed.land("d")
+        wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
+        assert "the run ends: the file of pipeline b changed" in feed.line.dev.messages(run)
+        feed.landed["d"][-1] += 1000
+        feed.wait_consumed()

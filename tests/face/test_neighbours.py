@@ -4,6 +4,7 @@ Both have a pipeline `p` in a group `default` with a worker `w1`. One has a `key
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.dataplane.spark.spark_server import SparkServer
-from tests.face.dagster_dev import ROOT, DagsterDev
+from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import Line
 from tests.face.postgres import Postgres
 from tests.face.scratch import plain_environment
@@ -23,6 +24,7 @@ from tests.waiting import wait_until
 
 LOCATION = """
 import dagster as dg
+{more}
 import rota.dagster
 
 defs = rota.dagster.definitions(
@@ -39,11 +41,12 @@ pipeline = Pipeline(
 """
 WORKSPACE = """
 load_from:
-  - python_file: {relative_path: staging.py, location_name: staging}
+  - python_file: {relative_path: staging.py, working_directory: ., location_name: staging}
   - python_file: {relative_path: production.py, location_name: production}
 """
 SETTINGS = "telemetry: {{enabled: false}}\nstorage: {{postgres: {{postgres_url: '{url}'}}}}\n"
 NAMES = {"staging": "staging", "production": None}
+MORE = {"staging": "from warm import warm\nwarm()", "production": ""}
 
 
 class Neighbour(Line):
@@ -55,7 +58,8 @@ class Neighbour(Line):
         for path in (folder / "pipelines", folder / "logs", self.landing, self.tables):
             path.mkdir(parents=True)
         (folder / "pipelines" / "p.py").write_text(PIPELINE.format(folder=folder))
-        (folder.parent / f"{name}.py").write_text(LOCATION.format(folder=folder, name=name.upper(), prefix=NAMES[name]))
+        location = LOCATION.format(folder=folder, name=name.upper(), prefix=NAMES[name], more=MORE[name])
+        (folder.parent / f"{name}.py").write_text(location)
         self.environ = {"ROTA_ZOOKEEPER": zookeeper, "ROTA_SESSION_TIMEOUT": "4", "PYTHONPATH": str(ROOT)}
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -64,13 +68,15 @@ class Neighbour(Line):
 def shared(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, starting: SparkServer, installed: Path
 ) -> Iterator[tuple[DagsterDev, dict[str, Neighbour]]]:
-    """Both, with files that landed before they began: each run is a process that imports everything, and costs 5 s."""
+    """Both, with files that landed before they began. Production's runs are processes that import everything, as Dagster
+    starts them, at 5 s each; staging's location has the file beside it with which the checkout's own forks them."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as another, Postgres() as postgres:
         hosts = {"staging": another.hosts, "production": zookeeper.hosts}
         both = {name: Neighbour(name, tmp_path / name, hosts[name], starting) for name in NAMES}
         (tmp_path / "workspace.yaml").write_text(WORKSPACE)
+        shutil.copy(OWN / "warm.py", tmp_path)
         (tmp_path / "dagster.yaml").write_text(SETTINGS.format(url=postgres.url))
-        environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "20"}
+        environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "60"}
         environ |= {f"{name.upper()}_ZOOKEEPER": hosts[name] for name in NAMES}
         dev = DagsterDev(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
         both["staging"].land("p", "x", 1, 2)
@@ -125,11 +131,14 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
         asked_for = {"staging__p__replay", "staging__rota__purge"}
         assert {run.job_name for run in list_runs("staging")} > asked_for
         assert {run.job_name for run in list_runs("production")} == {"default__rebalance", "p__consume"}
+        staging.land("p", "x", 7)
+        staging.holds("p", {"x": [1, 2, 7]}, 60)
+        assert list_runs("staging", dg.DagsterRunStatus.STARTED)
         serving = list_runs("production", dg.DagsterRunStatus.STARTED)
         staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
         going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)
         wait_until(lambda: not list_runs("staging", *going), 60, pause=1)
-        production.land("p", "z", 6)
-        production.holds("p", {"x": [3], "y": [4, 5], "z": [6]}, 90)
+        production.land("p", "y", 6)
+        production.holds("p", {"x": [3], "y": [4, 5, 6]}, 90)
         assert not list_runs("production", dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
         assert {run.run_id for run in serving} <= {run.run_id for run in list_runs("production")}

@@ -1,0 +1,75 @@
+"""New pipeline files for a line that runs, and one reload of its code location for all tests of them: each costs a code
+server and a process from which runs are forked."""
+
+import time
+from dataclasses import dataclass
+
+from tests.face.dagster_dev import ROOT
+from tests.face.line import Line
+from tests.waiting import wait_until
+
+PROTOCOLS = ("claim", "race", "ordinal")
+DECLARED = """
+from rota import Group, Pipeline, delta, files
+group = Group("{name}", protocol="{protocol}")
+pipeline = Pipeline(
+    source=files("${{ROTA_LANDING}}/{name}", format="json", schema="n int", settle=0.2),
+    table=delta("${{ROTA_TABLES}}/{name}"), group="{name}",
+)
+"""
+HEADER = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
+    "origin,dest,air_time,distance,hour,minute,time_hour\n"
+)
+FLIGHT = "2013,1,1,517,515,{delay},830,819,11,{carrier},1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z\n"
+SENSORS = ("night__membership", "day__membership", "a__backlog", "b__backlog", "c__backlog")
+
+
+@dataclass(frozen=True)
+class Reload:
+    """When it was, and when the tick began that went on then, and ended; in seconds since 1970."""
+
+    at: float
+    began: float
+    ended: float
+
+
+def declare_alone(line: Line, **protocols: str) -> None:
+    """A group, and a pipeline of its name, in which workers decide alone under the protocol; a reload loads it."""
+    for name, protocol in protocols.items():
+        (line.pipelines / f"{name}.py").write_text(DECLARED.format(name=name, protocol=protocol))
+
+
+def copy_flights(line: Line) -> None:
+    """What a user does in the first hour: one file copied, one line changed."""
+    text = (ROOT / "pipelines" / "flights.py").read_text()
+    (line.pipelines / "mine.py").write_text(text.replace("${ROTA_LANDING}/flights", "${ROTA_LANDING}/mine"))
+
+
+def land_flights(line: Line) -> None:
+    """Two files in folders of the user's own, of two flights each."""
+    for carrier, delays in (("UA", (2, 4)), ("AA", (10, "NA"))):
+        folder = line.landing / "mine" / carrier
+        folder.mkdir(parents=True)
+        lines = "".join(FLIGHT.format(delay=delay, carrier=carrier) for delay in delays)
+        (folder / "2013-01.csv").write_text(HEADER + lines)
+
+
+def reload_in_a_tick(line: Line) -> Reload:
+    """Reloads while a tick goes on that has most of its window before it; waits for the tick's end."""
+
+    def find_young() -> tuple[str, float] | None:
+        newest = ((sensor, tick) for sensor in SENSORS for tick in line.dev.read_ticks(sensor)[:1])
+        going = ((sensor, tick["timestamp"]) for sensor, tick in newest if not tick["endTimestamp"])
+        return next(((sensor, began) for sensor, began in going if time.time() - began < 10), None)
+
+    sensor, began = wait_until(find_young, 60, pause=1)
+    line.dev.reload()
+    at = time.time()
+
+    def find_end() -> list[float]:
+        ticks = line.dev.read_ticks(sensor)
+        return [t["endTimestamp"] for t in ticks if t["timestamp"] == began and t["endTimestamp"]]
+
+    (ended,) = wait_until(find_end, 60, pause=0.5)
+    return Reload(at, began, ended)
