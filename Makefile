@@ -9,16 +9,18 @@ PREPARED := $(VENV)/.prepared
 # The tests start hundreds of processes: none should compile again what the one before it did.
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup java browser openssl postgres rabbitmq prepare check test test-fast demo dev pictures clean
+.PHONY: setup java tools prepare check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
-# Wheels only, pinned by requirements.lock; made anew when the lock or the project's own metadata change.
+# Wheels only, pinned by requirements.lock; made anew when the lock or the project's own metadata change. pip would compile
+# with one core alone.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "rota needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 	@touch $@
 
 # Spark and the embedded ZooKeeper need a Java 17 or newer; no wheel serves it.
@@ -26,35 +28,23 @@ java:
 	@{ "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | head -1 | grep -Eq '"(1[7-9]|[2-9][0-9])'; } || { \
 	  echo "Java 17 or newer not found (looked in JAVA_HOME, PATH). Spark and ZooKeeper need it. Try: apt install openjdk-17-jre-headless" >&2; exit 2; }
 
-# Every Spark starts from it in half the time; without it they only start slower, so a failure stops nothing.
+# Every Spark starts in half the time, and ZooKeeper sooner; without it they only start slower, so a failure stops nothing.
 prepare: java $(PREPARED)
 
-$(PREPARED): $(READY)
+$(PREPARED): $(READY) rota/prepare.py
 	-$(BIN)/rota prepare && touch $@
 
-# The page is tested in Debian's Chromium: Playwright's own browser build is not on PyPI.
-browser:
-	@command -v chromium >/dev/null || { echo "installing chromium for the tests of the page"; \
-	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >/dev/null || { \
-	  echo "chromium not found and not installable here. Try: sudo apt install chromium" >&2; exit 2; }; }
-
-# The tests of access make their certificates with it.
-openssl:
-	@command -v openssl >/dev/null || { echo "installing openssl for the tests of access"; \
-	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends openssl; } >/dev/null || { \
-	  echo "openssl not found and not installable here. Try: sudo apt install openssl" >&2; exit 2; }; }
-
-# One test runs Dagster on it. Debian keeps the server's programs out of PATH.
-postgres:
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "installing postgresql for the test of a shared Dagster"; \
-	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql; } >/dev/null || { \
-	  echo "postgresql not found and not installable here. Try: sudo apt install postgresql" >&2; exit 2; }; }
-
-# The tests of RabbitMQ start their own broker from it; nothing is started here.
-rabbitmq:
-	@test -x /usr/lib/rabbitmq/bin/rabbitmq-server || { echo "installing rabbitmq-server for the tests of RabbitMQ"; \
-	  { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends rabbitmq-server; } >/dev/null || { \
-	  echo "rabbitmq-server not found and not installable here. Try: sudo apt install rabbitmq-server" >&2; exit 2; }; }
+# What the tests use beside Python and Java, in one installation: Chromium for the page (Playwright's own build is not on
+# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ for its broker. None is started here.
+tools:
+	@missing=; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test -x /usr/lib/rabbitmq/bin/rabbitmq-server || missing="$$missing rabbitmq-server"; \
+	test -z "$$missing" || { echo "installing$$missing for the tests"; \
+	  { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $$missing; } >/dev/null; } || { \
+	  echo "not installable here:$$missing. Try: sudo apt install$$missing" >&2; exit 2; }
 
 check: setup
 	$(BIN)/ruff check .
@@ -66,7 +56,7 @@ test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare browser openssl postgres rabbitmq
+test: setup prepare tools
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
 
 demo: setup prepare
@@ -76,7 +66,7 @@ dev: setup prepare
 	$(BIN)/rota up
 
 # The pictures of the docs and the printed lines of the README, by the demo's flights.
-pictures: setup prepare browser
+pictures: setup prepare tools
 	$(BIN)/python docs/pictures.py
 
 clean:

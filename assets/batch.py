@@ -35,7 +35,7 @@ class RunOutput:
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
         self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
-        self.clicked = False
+        self.is_asked = False  # somebody waits for an answer; a sensor's run says nothing of nothing
         self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
         self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
@@ -48,14 +48,14 @@ class RunOutput:
         assignment = self.names.assignment(self.pipeline.group)
         self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
-    def choose_keys(self, partitions: Sequence[str]) -> tuple[str, ...]:
+    def choose_keys(self, partitions: Sequence[str], incarnation: str) -> tuple[str, ...]:
         """The partitions of this run: those in its config, else those selected on the page, else all there are."""
+        self.is_asked = not incarnation
         if partitions:
             for partition in partitions:
                 self.pipeline.key(partition)  # raises where it is another pipeline's
             provenance.announce(self.context, self.assets, partitions)
             return tuple(partitions)
-        self.clicked = True
         if self.context.has_partition_key or self.context.has_partition_key_range:
             return tuple(self.context.partition_keys)
         return tuple(
@@ -102,15 +102,14 @@ class RunOutput:
         elif isinstance(event, consume.IdlePartition):
             if untold := find_untold_before(event, self.read_shown(partition), report.main):
                 report.add(incarnation, untold)
-            # Whoever asked for this partition on the page gets an answer; a sensor's run says nothing of nothing.
-            elif self.clicked:
+            elif self.is_asked:
                 last = [self.read_last(asset, partition) for asset in self.assets]
                 shown = metadata.describe_idle(event, incarnation, last)
                 yield from self.materialize(partition, str(event.offset), shown)
         else:
             parked = isinstance(event, consume.ParkedPartition)
             reason = f"parked: {event.reason}" if parked else event.reason
-            if self.clicked:
+            if self.is_asked:
                 self.refused[partition] = f"{partition} was not consumed: {reason}"
             yield from self.show_skipped(partition, reason)
 
@@ -167,9 +166,13 @@ class RunOutput:
         self.context.log.warning(f"{partition} skipped: {reason}")
         yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
 
-    def show_replay(self, event: "ReplayedRange | RefusedReplay", tree: "GroupState") -> Iterator[Output]:
-        """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before."""
+    def show_replay(
+        self, event: "ReplayedRange | RefusedReplay", tree: "GroupState", ports: "Ports"
+    ) -> Iterator[Output]:
+        """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before.
+        Rows are shown of as many partitions as of batches that are told together."""
         from rota import replay
+        from rota.samples import MOST, BatchSample, take_samples
 
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):
@@ -179,16 +182,18 @@ class RunOutput:
         self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        shown = metadata.describe_replay(event, own.get(partition), offset)
+        few = len(self.replayed) <= MOST
+        seen = next(take_samples(ports, [event], ())) if few else BatchSample()
+        shown = metadata.describe_replay(event, own.get(partition), offset, seen)
         for made in self.materialize(partition, offset, shown):
             fresh = {"dagster/data_version": f"{offset}, replayed in version {event.table_version}"}
             yield made if made.asset_key != self.assets[1] else made._replace(tags={**(made.tags or {}), **fresh})
 
     def show_unreplayed(self, partitions: Iterable[str]) -> Iterator[Output]:
-        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them on the page
-        is shown the newest materialization again."""
+        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them is shown
+        the newest materialization again."""
         nothing = tuple(partitions)
-        for partition in nothing if self.clicked else ():
+        for partition in nothing if self.is_asked else ():
             for asset in self.assets:
                 filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
                 for record in self.context.instance.fetch_materializations(filters, limit=1).records:

@@ -94,16 +94,13 @@ def describe_batch(
     """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type, if they
     are to be told. A healed batch was committed by an earlier run."""
     healed = {"healed": True} if done.healed else {}
-    places = [printable(mask(place))[-PLACE:] for place in seen.sources]
-    sample = render(seen.rows)
     return (
         _describe_owner(incarnation, done.token, done.epoch),
         {
             "rows": done.rows,
             "quarantined rows": done.bad_rows,
             "offsets": f"[{done.start}, {done.end})",
-            **({"read from": " to ".join(places)} if places else {}),
-            **({"first rows": dg.MetadataValue.md(sample)} if sample else {}),
+            **_describe_sample(seen),
             **({"dagster/partition_row_count": seen.count} if seen.count is not None else {}),
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
@@ -114,7 +111,7 @@ def describe_batch(
         },
         {
             "offset": done.end,
-            **({"last read": places[-1]} if places else {}),
+            **({"last read": _show_place(seen.sources[-1])} if seen.sources else {}),
             "lag": done.lag,
             "rows": done.rows,
             "token": done.token,
@@ -142,8 +139,10 @@ def describe_idle(
     )
 
 
-def describe_replay(done: "ReplayedRange", own: "OwnView | None", offset: str) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a replay, for the three assets. The owner and the offset did not change."""
+def describe_replay(
+    done: "ReplayedRange", own: "OwnView | None", offset: str, seen: "BatchSample"
+) -> Sequence[Mapping[str, Any]]:
+    """The metadata of a replay, for the three assets, with what is `seen` of it. The owner and the offset did not change."""
     what = {"replayed": f"[{done.start}, {done.end})"}
     return (
         {"incarnation": (own and own.incarnation) or "nobody", "token": own.token if own else 0, **what},
@@ -151,11 +150,25 @@ def describe_replay(done: "ReplayedRange", own: "OwnView | None", offset: str) -
             **what,
             "rows": done.rows,
             "quarantined rows": done.bad_rows,
+            **_describe_sample(seen),
             "seconds": round(float(done.seconds), 3),
             "table version": done.table_version,
         },
         {"offset": int(offset), **what},
     )
+
+
+def _describe_sample(seen: "BatchSample") -> Mapping[str, Any]:
+    """Where the records came from, and the first rows; what is unknown is left out."""
+    rows = render(seen.rows)
+    return {
+        **({"read from": " to ".join(map(_show_place, seen.sources))} if seen.sources else {}),
+        **({"first rows": dg.MetadataValue.md(rows)} if rows else {}),
+    }
+
+
+def _show_place(place: str) -> str:
+    return printable(mask(place))[-PLACE:]
 
 
 def _describe_owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:

@@ -55,7 +55,10 @@ def _parse_time(text: str, default: float) -> float:
 
 
 class Batch(dg.Config):
-    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, whoever owns them now."""
+    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, whoever owns them now.
+
+    Law: a partition that the group does not know is refused, before anything is done, where a person typed it: in a config
+    without an incarnation. What a sensor or the page names may have been forgotten since, and the others go on."""
 
     incarnation: str = ""
     partitions: list[str] = []  # noqa: RUF012 (a pydantic field)
@@ -143,20 +146,22 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         from rota.spans import choose_spans, list_rounds
 
         output = batch.RunOutput(context, pipeline, names)
-        mine = output.choose_keys(config.partitions)
         is_replay = context.run.job_name == names.replay_job(pipeline.name)  # without config, too, as from a backfill
-        settings = Settings.from_environment()
+        typed = () if config.incarnation else config.partitions
+        with in_one_line():
+            mine = output.choose_keys(config.partitions, config.incarnation)
+            settings = Settings.from_environment()
         report = settings.report.total_seconds()
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
+            known = tree.ids() if typed else {}
+            for partition in typed:
+                check_known("partition", partition, known)
             if again := config.replay or (Replay(changed=True) if is_replay else None):
-                known = tree.ids()
-                for partition in config.partitions:  # typed by hand; what the page offers may have been forgotten since
-                    check_known("partition", partition, known)
                 spans = choose_spans(ports, mine, again.choose())
                 for ranges in list_rounds(spans):
                     for done in replay(tree, ports, ranges, context.run.run_id):
-                        yield from output.show_replay(done, tree)
+                        yield from output.show_replay(done, tree, ports)
                 yield from output.show_unreplayed(p for p in mine if p not in spans)
             elif one := config.incarnation:
                 terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())

@@ -9,7 +9,8 @@ ask Alembic for is answered as before.
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-DAGSTERS = "dagster:_core/storage/alembic"  # where they are, as Dagster tells Alembic
+DAGSTERS = "dagster:"  # how Alembic names a folder of Dagster's package
+STORAGES = "dagster:_core/storage/alembic"  # the one of all its databases
 
 
 def keep_migrations() -> None:
@@ -18,7 +19,7 @@ def keep_migrations() -> None:
 
     def from_config(config: Config) -> ScriptDirectory:
         place = config.get_main_option("script_location") or ""
-        if not place.startswith("dagster"):
+        if not place.startswith(DAGSTERS):
             return read(config)
         if place not in kept:
             kept[place] = read(config)
@@ -30,5 +31,5 @@ def keep_migrations() -> None:
 def read_migrations() -> None:
     """Reads the migrations of Dagster now, so that no process that is forked from this one does."""
     config = Config()
-    config.set_main_option("script_location", DAGSTERS)
+    config.set_main_option("script_location", STORAGES)
     ScriptDirectory.from_config(config).get_heads()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
 from rota.coordination.parking import explain_unreadable
+from rota.coordination.readings import Readings
 from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
 from rota.dataplane.ports import Source
@@ -81,29 +82,28 @@ def find_work(
     return measure_work(read_facts(tree, asked, incarnation), source, incarnation)
 
 
-@dataclass(slots=True)
 class WorkWatcher:
     """Looks for the work of a pipeline again and again. Law: it finds what `find_work` would. Of ZooKeeper it reads again
     what may have changed: nothing, while the store's stamp is the same."""
 
-    tree: GroupReader
-    pipeline: Pipeline
-    live: frozenset[str] = frozenset()  # the incarnations at the last look; nobody where there is no such group
-    _stamp: tuple[int, int] | None = None
-    _facts: Facts | None = None
+    def __init__(self, tree: GroupReader, pipeline: Pipeline) -> None:
+        self.tree, self.pipeline = tree, pipeline
+        self.live = frozenset[str]()  # the incarnations at the last look; nobody where there is no such group
+        self._readings = Readings(tree.store)
 
     def look(self) -> None:
         """Reads who is live, and forgets the rest, if anything changed in ZooKeeper. Raises Unavailable."""
-        if (stamp := self.tree.store.stamp()) != self._stamp:
-            self._stamp = self._facts = None  # also where the next line raises
-            self.live = frozenset(one.incarnation for one in self.tree.live())
-            self._stamp = stamp  # of before it was read: what changed meanwhile is read again
+        self._readings.refresh()
+        self.live = self._readings.keep("live", lambda: frozenset(one.incarnation for one in self.tree.live()))
 
     def find_work(self) -> tuple[Work, ...]:
         """What each live incarnation could consume now. The source is asked each time. Raises Unavailable."""
-        if self._facts is None or self._facts.parked:  # a parked partition's time comes without a change
-            self._facts = read_facts(self.tree, _list_known(self.tree, self.pipeline))
-        return measure_work(self._facts, open_source(self.pipeline))
+        facts = self._readings.keep(
+            "facts",
+            lambda: read_facts(self.tree, _list_known(self.tree, self.pipeline)),
+            lasts=lambda found: not found.parked,  # a parked partition's time comes without a change
+        )
+        return measure_work(facts, open_source(self.pipeline))
 
 
 def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:

@@ -1,15 +1,18 @@
-"""Finds the Java that the embedded ZooKeeper and Spark run on."""
+"""Finds the Java that the embedded ZooKeeper and Spark run on, and the archives from which they start."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from rota.errors import EnvironmentFailed
 
 NEEDED = 17
+CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
@@ -32,6 +35,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(found)
 
 
+@cache  # asking is a Java that starts
 def read_java_version(java: Path) -> int:
     """The major version that this `java` reports; 0 if it reports none."""
     try:
@@ -40,3 +44,14 @@ def read_java_version(java: Path) -> int:
         return 0
     match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return int(match[1]) if match else 0
+
+
+def locate_archive(program: str) -> Path:
+    """Where `rota prepare` leaves the class data archive of this program, of this installation."""
+    return Path(sys.prefix, "share", "rota", f"{program}.jsa")
+
+
+def use_archive(program: str) -> tuple[str, ...]:
+    """The options with which Java starts the program from its archive; none if nobody made it."""
+    made = locate_archive(program)
+    return (CHECKED, f"-XX:SharedArchiveFile={made}") if made.exists() else ()

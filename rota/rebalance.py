@@ -16,6 +16,7 @@ from rota.catalog import Catalog
 from rota.coordination.alone import find_own_targets, found_own_records
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
+from rota.coordination.readings import Readings
 from rota.coordination.records import Loads, Meta
 from rota.coordination.snapshot import Basis, GroupSnapshot, read_basis, read_snapshot
 from rota.coordination.store import Store
@@ -94,25 +95,24 @@ class Rebalanced:
     unreadable: Mapping[str, str]
 
 
-@dataclass(slots=True)
 class GroupWatcher:
     """Looks at a group again and again. Law: it sees what `observe` would, and reads ZooKeeper again only where that or a
     source may have changed: while the store's stamp is the same, nothing."""
 
-    store: Store
-    catalog: Catalog
-    group: str
-    _last: tuple[tuple[int, int], Mapping[str, Listed], Look] | None = None
+    def __init__(self, store: Store, catalog: Catalog, group: str) -> None:
+        self.store, self.catalog, self.group = store, catalog, group
+        self._readings = Readings(store)
 
     def look(self) -> Look:
         """What there is to see in the group. Raises as `observe` does."""
-        stamp, listed = self.store.stamp(), list_sources(self.catalog, self.group)
-        if self._last is not None and self._last[:2] == (stamp, listed):
-            return self._last[2]
-        seen = observe(self.store, self.catalog, self.group, listed=listed)
-        timed = seen.needed or seen.due is not None  # its time comes without a change
-        self._last = None if timed else (stamp, listed, seen)
-        return seen
+        self._readings.refresh()
+        listed = list_sources(self.catalog, self.group)
+        return self._readings.keep(
+            "look",
+            lambda: observe(self.store, self.catalog, self.group, listed=listed),
+            about=listed,
+            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change
+        )
 
 
 def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:

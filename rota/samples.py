@@ -1,8 +1,9 @@
-"""What a person is shown of batches beside their numbers: where their records came from, some rows, how many there are.
+"""What a person is shown of batches and replays beside their numbers: where the records came from, some rows, how many.
 
 Laws:
 1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
 2. Of more than `MOST` batches that are told together only counts and columns are read.
+3. The rows are those that the batch or the replay itself brought: never one that stood in the table before.
 """
 
 import json
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from rota.consume import CommittedBatch
 from rota.dataplane.ports import Ports, Source, Table
 from rota.errors import RotaError
+from rota.replay import ReplayedRange
 
 MOST = 100
 ROWS = 5
+Told = CommittedBatch | ReplayedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class BatchSample:
     count: int | None = None
 
 
-def take_samples(ports: Ports, batches: Sequence[CommittedBatch], counted: Iterable[str]) -> Iterator[BatchSample]:
+def take_samples(ports: Ports, batches: Sequence[Told], counted: Iterable[str]) -> Iterator[BatchSample]:
     """What is shown of each batch. The rows of the `counted` partitions are counted."""
     few, asked = len(batches) <= MOST, tuple(counted)
     newest = {one.partition: one.table_version for one in batches}
@@ -39,7 +42,7 @@ def take_samples(ports: Ports, batches: Sequence[CommittedBatch], counted: Itera
         yield BatchSample(_locate(ports.source, one) if few else (), mine, counts.get(one.partition))
 
 
-def _locate(source: Source, batch: CommittedBatch) -> tuple[str, ...]:
+def _locate(source: Source, batch: Told) -> tuple[str, ...]:
     with suppress(RotaError, OSError, LookupError):
         ends = dict.fromkeys((batch.start, batch.end - 1))
         return tuple(f"{source.locate(batch.partition, at)} (offset {at})" for at in ends)

@@ -165,12 +165,12 @@ def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
 
 
 def _probe_java() -> Probe:
-    from rota.dataplane.spark.spark_server import locate_archive
-    from rota.java import find_java, read_java_version
+    from rota.dataplane.spark.spark_server import ARCHIVE
+    from rota.java import find_java, locate_archive, read_java_version
 
     starts = (
         "the archive of `rota prepare` is there"
-        if locate_archive().exists()
+        if locate_archive(ARCHIVE).exists()
         else "`rota prepare` halves the start of a Spark"
     )
     try:

@@ -23,7 +23,10 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
     "--workers", default=3, show_default=True, type=click.IntRange(1, 8), help="Workers, each with its own Spark."
 )
 @click.option(
-    "--protocol", default="assigned", show_default=True, help="Of the group; under another one workers decide alone."
+    "--protocol",
+    default="assigned",
+    show_default=True,
+    help="assigned: Dagster decides; claim, race, ordinal: each worker.",
 )
 @click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(

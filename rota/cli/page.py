@@ -23,9 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def location_option(command: F) -> F:
     """Adds `--location`."""
-    said = (
-        "The code location that is meant, where several serve the pipeline; LOCATION/PREFIX where one serves it twice."
-    )
+    said = "The code location that is meant, where several have the job; LOCATION/PREFIX where one has it twice."
     return click.option("--location", help=said)(command)
 
 

@@ -44,11 +44,12 @@ def explain_excess(tree: "GroupReader", pipeline: str, keys: Iterable[str], with
 
 def _split(tree: "GroupReader", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
     """The new keys that fit, and the line about the others."""
-    wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys}
     others = tree.partitions()
     mine = others.pop(pipeline, Partitions())
     others.pop(without, None)
-    fresh = tuple(sorted(wanted.keys() - set(mine.keys), key=str.encode))
+    known = set(mine.keys)
+    wanted = {key: checked_partition(partition_id(pipeline, key)) for key in keys if key not in known}
+    fresh = tuple(sorted(wanted, key=str.encode))
     if not fresh:
         return (), ""
     ids = [wanted[key] for key in fresh]

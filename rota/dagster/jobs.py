@@ -1,5 +1,5 @@
-"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes a batch of each of its partitions,
-`<pipeline>__replay` reads consumed ones again."""
+"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes what is new, `<pipeline>__replay` reads
+consumed offsets again."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def make_rebalance_job(group: Group, names: Names) -> Job:
 
 
 def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
-    """The job that consumes what is new in the partitions of its config, for one worker."""
+    """The job that consumes what is new: for one worker until its run ends, for a click once."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),

@@ -6,14 +6,18 @@ Laws:
    elsewhere (`..%2Fsecret`), or to what hides behind `_` or `.`, is refused, whoever wrote it.
 3. `partition(split(id)) == id`. Spark unescapes what it finds in a folder's name and reads names in its machine's
    character set, and no name may be longer than 255 bytes: so an id stands there as hex.
+4. Of the name `link(id)` Spark's reader makes the id itself, for a whole file at once: what is hex it would have to turn
+   back for each row. An id that is not of ASCII, or would be too long, has no such name.
 """
 
 import errno
+from urllib.parse import quote
 
 from rota.errors import ConfigError
 from rota.ids import escape, unescape
 
 HIDDEN = ("_", ".")  # what a landing folder leaves out begins so
+LONGEST = 240  # characters of a name, and `_partition=` before it
 
 
 def key(folder: str) -> str:
@@ -40,8 +44,14 @@ def split(partition: str) -> str:
     return partition.encode().hex().upper()
 
 
+def link(partition: str) -> str | None:
+    """The name of a folder of which Spark makes the partition; None where there is none."""
+    name = quote(partition, safe="")
+    return name if partition.isascii() and len(name) <= LONGEST else None
+
+
 def partition(split: str) -> str:
-    """The partition of such a folder; the name itself where it is none."""
+    """The partition of a folder that `split` names; the name itself where it is none."""
     try:
         return bytes.fromhex(split).decode()
     except ValueError:

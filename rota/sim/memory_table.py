@@ -39,6 +39,11 @@ class Commit:
     adds: tuple[Slice, ...]
     removes: tuple[Slice, ...]
 
+    def find_brought(self, partition: str) -> Slice | None:
+        """The rows of the batch itself; a replay also adds anew what stays of the slices that it cuts."""
+        start, end = self.said.ranges.get(partition, (0, 0))
+        return next((s for s in self.adds if s.partition == partition and start <= s.start and s.end <= end), None)
+
 
 class Conflicted(Exception):
     """Somebody else wrote what the commit would write, since the version that it was made on."""
@@ -127,7 +132,7 @@ class MemoryTable:
     def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
         """See `Table.read_samples`."""
         there = {p: self.commits[version] for p, version in versions.items() if version < len(self.commits)}
-        added = {p: next((one for one in commit.adds if one.partition == p), None) for p, commit in there.items()}
+        added = {p: commit.find_brought(p) for p, commit in there.items()}
         return {p: tuple({"_offset": o} for o in range(s.start, s.end)[:most]) for p, s in added.items() if s}
 
     def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:

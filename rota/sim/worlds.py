@@ -47,7 +47,7 @@ def join_storm() -> World:
 
 
 def rolling_restart() -> World:
-    """Each of six workers leaves politely and is back 20 s later."""
+    """Each of six workers leaves politely and is back 30 s later."""
     happenings = tuple(
         h
         for i in range(6)

@@ -37,12 +37,20 @@ def root(zookeeper: EmbeddedZooKeeper, group: str) -> str:
     return f"/rota/{group}"
 
 
-@pytest.fixture
-def own_server(folder: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A server that the test may freeze and kill."""
-    with EmbeddedZooKeeper(folder) as server:
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A server that tests may freeze and kill."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("fragile")) as server:
         yield server
-        server.kill(signal.SIGCONT)
+
+
+@pytest.fixture
+def own_server(fragile: EmbeddedZooKeeper) -> Iterator[EmbeddedZooKeeper]:
+    """It runs when the test begins."""
+    if fragile.process is None:
+        fragile.start()
+    yield fragile
+    fragile.kill(signal.SIGCONT)
 
 
 def freeze(server: EmbeddedZooKeeper) -> None:
@@ -135,17 +143,17 @@ def test_a_short_cut_keeps_the_session(zookeeper: EmbeddedZooKeeper, proxy: Prox
 
 def test_a_frozen_server_is_unknown_for_a_write_and_unavailable_for_a_read(own_server: EmbeddedZooKeeper) -> None:
     with connect(own_server.hosts, 20.0, call_timeout=0.5) as store:
-        store.ensure("/rota/a")
+        store.ensure("/rota/frozen")
         freeze(own_server)
         with pytest.raises(Unknown, match="Read back before deciding"):
-            store.set("/rota/a", b"x", 0)
-        for call in (lambda: store.get("/rota/a"), lambda: store.children("/rota"), store.sync):
+            store.set("/rota/frozen", b"x", 0)
+        for call in (lambda: store.get("/rota/frozen"), lambda: store.children("/rota"), store.sync):
             with pytest.raises(Unavailable, match=r"did not answer within 0\.5 s"):
                 call()
         own_server.kill(signal.SIGCONT)
         assert store.wait_active(20)
         store.sync()
-        node = store.get("/rota/a")
+        node = store.get("/rota/frozen")
         assert node is not None
         assert node.version == 1, "the late write arrived, and reading back shows it"
 

@@ -1,8 +1,10 @@
 """Laws of the embedded server: it ends with its parent, keeps what it acknowledged, and says in one line what is wrong."""
 
 import os
+import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ from rota.coordination import embedded
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.errors import EnvironmentFailed
-from rota.java import find_java, read_java_version
-from rota.machine import free_port
+from rota.java import find_java, locate_archive, read_java_version
+from rota.machine import free_port, lock_file
 from tests.conformance.processes import start_script
 from tests.waiting import wait_until
 
@@ -51,8 +53,9 @@ def test_it_ends_with_its_parent_and_not_before(folder: Path, how: signal.Signal
     stdin.close()
     stdout.close()
     wait_until(lambda: not alive(pid), 10)
-    with EmbeddedZooKeeper(folder) as again:
-        assert again.answers(), "the folder is free again"
+    held = lock_file(folder / "lock")
+    assert held is not None, "the folder is free again"
+    held.close()
 
 
 def test_it_is_the_real_one_on_loopback_only_with_few_commands(zookeeper: EmbeddedZooKeeper) -> None:
@@ -81,6 +84,31 @@ def listeners() -> list[tuple[str, int]]:
             continue
         found += [(inodes[i], int(process.name)) for link in links if (i := link[8:-1]) in inodes]
     return found
+
+
+def mapped(server: EmbeddedZooKeeper) -> bool:
+    """Whether the server started from the archive of `rota prepare`."""
+    assert server.process is not None
+    return str(locate_archive(embedded.ARCHIVE).resolve()) in Path(f"/proc/{server.process.pid}/maps").read_text()
+
+
+def test_a_damaged_archive_is_left_aside(
+    zookeeper: EmbeddedZooKeeper, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mapped(zookeeper), "it started from the archive of `rota prepare`: make prepare"
+    sound = locate_archive(embedded.ARCHIVE)
+    monkeypatch.setattr(sys, "prefix", str(folder / "a prefix"))
+    damaged = locate_archive(embedded.ARCHIVE)
+    damaged.parent.mkdir(parents=True)
+    shutil.copyfile(sound, damaged)
+    damaged.chmod(0o600)
+    with damaged.open("r+b") as file:
+        file.seek(sound.stat().st_size // 3)
+        file.write(b"not what Java wrote")
+    with EmbeddedZooKeeper(folder) as server:
+        assert f"-XX:SharedArchiveFile={damaged}" in server.archive
+        assert not mapped(server)
+        assert server.answers()
 
 
 def test_what_was_acknowledged_survives_a_kill(folder: Path) -> None:

@@ -127,16 +127,18 @@ class _Csv:
 
     def read_lines(self, data: bytes) -> list[Record] | Broken:
         records: list[Record] = []
-        headed = not self.header
+        headed, before = not self.header, ""
         for number, line, _ in _lines(data):
             if not line.strip(SKIPPED):
                 continue
+            fields = None if self._follows_quoted(line, before) else self._fields(line)
+            before = line
             if not headed:
                 headed = True
-                if not self._names(self._fields(line)):
+                if not self._names(fields):
                     return Broken("header")
                 continue
-            records.append(self._record(number, line, self._fields(line)))
+            records.append(self._record(number, line, fields))
         return records
 
     def read_spanning(self, data: bytes) -> list[Record] | Broken:
@@ -145,7 +147,7 @@ class _Csv:
         ends = re.search("\r\n|\n|\r", text)
         folded = ends[0] if ends else "\n"
         records: list[Record] = []
-        at, headed = 0, not self.header
+        at, headed, before = 0, not self.header, ""
         while at < len(text):
             start, said, mark = at, [], self.sep
             while mark == self.sep:
@@ -157,7 +159,8 @@ class _Csv:
             raw = text[start : found.start(3)]
             if not raw:
                 continue
-            fields = None if self._is_misread(raw) else said
+            fields = None if self._is_misread(raw) or self._follows_quoted(raw, before) else said
+            before = raw
             if not headed:
                 headed = True
                 if not self._names(fields):
@@ -192,6 +195,11 @@ class _Csv:
     def _is_misread(self, raw: str) -> bool:
         """Whether, with a long separator, Spark may lose a NUL, or an empty last field behind a quoted one."""
         return len(self.sep) > 1 and ("\0" in raw or raw.endswith(self.quote + self.sep))
+
+    def _follows_quoted(self, line: str, before: str) -> bool:
+        """Whether, with a long separator, Spark may take an empty last field for quoted, as the one before it was."""
+        only = not line.replace(self.sep, "").strip(SKIPPED)
+        return len(self.sep) > 1 and only and before.rstrip(SKIPPED).endswith(self.quote)
 
     def _names(self, fields: list[str | None] | None) -> bool:
         return [(f or "").lower() for f in fields or ()] == [c.name.lower() for c in self.schema]

@@ -1,7 +1,7 @@
 """The tests hold together: what two test files share is in a plain module, and tests use public names only."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,15 +44,22 @@ def find_private_functions() -> frozenset[str]:
         node.name
         for folder in OURS
         for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in read_nodes(path.read_text())
         if isinstance(node, kinds) and is_private(node.name) and node.name not in COLUMNS
     )
 
 
-def find_own_names(tree: ast.AST) -> set[str]:
+Nodes = Sequence[ast.AST]  # all of a file
+
+
+def read_nodes(source: str) -> Nodes:
+    return list(ast.walk(ast.parse(source)))
+
+
+def find_own_names(nodes: Nodes) -> set[str]:
     """The private names that a test file defines itself: functions, classes, attributes of its own `self`."""
-    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    for node in ast.walk(tree):
+    own = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
             own.add(node.attr)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -64,40 +71,45 @@ def is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def list_imports(tree: ast.AST) -> Iterator[str]:
+def list_imports(nodes: Nodes) -> Iterator[str]:
     """The dotted names that a file imports, also inside functions."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def find_private_uses(source: str, functions: frozenset[str]) -> Iterator[str]:
+def last_name(node: ast.expr) -> str:
+    """The name after the last dot."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def find_private_uses(nodes: Nodes, functions: frozenset[str]) -> Iterator[str]:
     """Each private name that a test imports, reads of something that is not its own, replaces, or names as text."""
-    tree = ast.parse(source)
-    own = find_own_names(tree)
-    yield from (part for name in list_imports(tree) for part in name.split(".") if is_private(part))
-    for node in ast.walk(tree):
+    own = find_own_names(nodes)
+    yield from (part for name in list_imports(nodes) for part in name.split(".") if is_private(part))
+    for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr):
-            if node.attr not in own or (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"):
+            if node.attr not in own or (isinstance(node.value, ast.Call) and last_name(node.value.func) == "super"):
                 yield node.attr
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REPLACE:
+        elif isinstance(node, ast.Call) and last_name(node.func) in REPLACE:
             texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             yield from (part for text in texts for part in text.split(".") if is_private(part))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in functions:
             yield node.value
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_test_uses_public_names_only(path: Path) -> None:
+def test_a_test_uses_public_names_only() -> None:
     """A guard that a test takes away has a public name; a helper that two files use is in a plain module."""
-    used = set(find_private_uses(path.read_text(), find_private_functions()))
-    allowed = set(ALLOWED.get(str(path.relative_to(ROOT / "tests")), ("", ""))[0].split())
-    assert used <= allowed, f"{path} uses {sorted(used - allowed)}: give it a public name, or a public way"
-    assert used >= allowed, f"{path} does not use {sorted(allowed - used)} any more: take it off the list"
-    parts = {part for name in list_imports(ast.parse(path.read_text())) for part in name.split(".")}
-    assert not [part for part in parts if part.startswith("test_")], f"{path} imports a test module"
+    for path in FILES:
+        nodes = read_nodes(path.read_text())
+        used = set(find_private_uses(nodes, find_private_functions()))
+        allowed = set(ALLOWED.get(str(path.relative_to(ROOT / "tests")), ("", ""))[0].split())
+        assert used <= allowed, f"{path} uses {sorted(used - allowed)}: give it a public name, or a public way"
+        assert used >= allowed, f"{path} does not use {sorted(allowed - used)} any more: take it off the list"
+        parts = {part for name in list_imports(nodes) for part in name.split(".")}
+        assert not [part for part in parts if part.startswith("test_")], f"{path} imports a test module"
 
 
 @pytest.mark.parametrize(
@@ -113,14 +125,14 @@ def test_a_test_uses_public_names_only(path: Path) -> None:
     ],
 )
 def test_a_private_use_is_found(source: str) -> None:
-    assert list(find_private_uses(source, frozenset({"_not_public"})))
+    assert list(find_private_uses(read_nodes(source), frozenset({"_not_public"})))
 
 
 def test_what_a_test_defines_itself_is_no_private_use() -> None:
     source = (
         "class A:\n    def __init__(self):\n        self._at = 1\n    def _go(self):\n        self._at += 1\nA()._go()"
     )
-    assert not list(find_private_uses(source, frozenset()))
+    assert not list(find_private_uses(read_nodes(source), frozenset()))
 
 
 def test_a_test_file_says_its_subject_once() -> None:

@@ -91,6 +91,25 @@ def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World)
     assert isinstance(events["p:b"], CommittedBatch)
 
 
+def test_a_file_without_its_end_is_told_where_the_transform_reads_nothing(world: World) -> None:
+    """Spark opens no file for a filter that nothing passes: half a file was consumed as one without rows."""
+    world.write(
+        "pipeline = Pipeline(source=source(format='parquet', schema='n int'), table=delta({table!r}), "
+        "transform=lambda df: df.where('1 = 0'))\n"
+    )
+    world.give("a", "b")
+    for key in ("a", "b"):
+        write(world.folder / f"land/{key}/0.parquet", ("n", pa.array([7], pa.int32())))
+    half = world.folder / "land/a/0.parquet"
+    half.write_bytes(half.read_bytes()[:-10])
+    events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch | ParkedPartition)}
+    said = events["p:a"]
+    assert isinstance(said, ParkedPartition)
+    assert said.reason.startswith("a/0.parquet is no Parquet (")
+    assert said.reason.endswith("). Bring a whole file, then: rota retry p:a")
+    assert isinstance(events["p:b"], CommittedBatch)
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_number_that_spark_would_cut_is_not_read(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool

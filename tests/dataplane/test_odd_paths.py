@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.dataplane import columns
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files import file_index
 from rota.dataplane.files.files_source import FilesSource
@@ -93,6 +94,7 @@ def test_a_name_that_delta_cannot_open_is_one_line(tmp_path: Path, bad: str) -> 
 
 ALL = "".join(ODD).replace(":", "")  # which Hadoop does not find beside what it takes for a pattern
 SOME = " ü%#?{[*+&'\""  # an id is no longer than 128 letters
+ASCII = " %41#?{[*+&'\":;=$~`<|>^!@.\\__HIVE_DEFAULT_PARTITION__"
 
 
 def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
@@ -124,13 +126,38 @@ def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: st
     assert spark.read.parquet(*literal).count() == 8
 
 
-def test_what_spark_says_of_a_file_names_the_landed_one(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+def test_spark_gives_ids_of_ascii_by_itself(
+    tmp_path: Path, endpoint: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row costs no step that makes its id; beside one that is not of ASCII it does."""
+    made: list[str] = []
+    real = columns.restore_ids
+    monkeypatch.setattr(columns, "restore_ids", lambda frame: made.append("") or real(frame))
+    world = World(tmp_path, endpoint, spark=spark)
+    world.give(key(ASCII), key("é"))
+    world.rows(ASCII, "0", 3)
+    world.land(ASCII, "1", ['{"n": 1},', '{"n": "x"}', *['{"n": 2}'] * 9])  # in doubt: Spark looks at the links, too
+    (event,) = world.run(key(ASCII))
+    assert isinstance(event, CommittedBatch), event
+    assert (event.bad_rows, len(made)) == (1, 0)
+    world.rows(ASCII, "2", 1)
+    world.rows("é", "0", 2)
+    assert {type(e) for e in world.run(key(ASCII), key("é"))} == {CommittedBatch}
+    assert len(made) == 1
+    assert damage(world.table / "main", {f"p:{key(ASCII)}": {0: 3, 1: 10, 2: 1}, f"p:{key('é')}": {0: 2}}) == NO_DAMAGE
+    assert [row["_partition"] for row in log(world.table / "quarantine").rows()] == [f"p:{key(ASCII)}"]
+
+
+@pytest.mark.parametrize("odd", [SOME, ASCII], ids=["as hex", "by Spark"])
+def test_what_spark_says_of_a_file_names_the_landed_one(
+    tmp_path: Path, endpoint: str, spark: SparkSession, odd: str
+) -> None:
     text = "pipeline = Pipeline(source=source(format='parquet'), table=delta({table!r}))\n"
     (tmp_path / ALL).mkdir()
     world = World(tmp_path / ALL, endpoint, spark=spark, text=text)
-    world.land(SOME, "x", ["no parquet"], ".parquet")
-    world.give(key(SOME))
-    (event,) = world.run(key(SOME))
+    world.land(odd, "x", ["no parquet"], ".parquet")
+    world.give(key(odd))
+    (event,) = world.run(key(odd))
     assert isinstance(event, ParkedPartition), event
-    assert f"{SOME}/x.parquet" in event.reason
+    assert f"{odd}/x.parquet" in event.reason
     assert "stage" not in event.reason, event.reason

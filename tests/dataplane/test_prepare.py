@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.spark import spark_server
-from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from rota.dataplane.spark.spark_server import ARCHIVE, SparkServer, SparkSettings
 from rota.errors import EnvironmentFailed
+from rota.java import locate_archive
 from rota.prepare import prepare
 from tests.waiting import wait_until
 
 
 def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = spark_server.locate_archive()
+    sound = locate_archive(ARCHIVE)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "a folder"))
-    spark_server.locate_archive().parent.mkdir(parents=True)
-    shutil.copyfile(sound, spark_server.locate_archive())
-    with spark_server.locate_archive().open("r+b") as file:
+    locate_archive(ARCHIVE).parent.mkdir(parents=True)
+    shutil.copyfile(sound, locate_archive(ARCHIVE))
+    with locate_archive(ARCHIVE).open("r+b") as file:
         file.seek(sound.stat().st_size // 3)
         file.write(b"not what Java wrote")
     server = SparkServer("damaged", SparkSettings("local[1]", {"spark.driver.memory": "600m"}), tmp_path / "scratch")
@@ -26,7 +26,7 @@ def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.Mon
     try:
         wait_until(server.ready, 60)
         told = Path(f"/proc/{server.pid}/cmdline").read_text().split("\0")
-        assert f"-XX:SharedArchiveFile={spark_server.locate_archive()}" in told
+        assert f"-XX:SharedArchiveFile={locate_archive(ARCHIVE)}" in told
         assert not server.mapped()
     finally:
         server.stop()
@@ -35,5 +35,5 @@ def test_a_damaged_archive_is_left_aside(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_installation_that_may_not_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "share").write_text("a file in the way")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    with pytest.raises(EnvironmentFailed, match=r"spark\.jsa cannot be made .* Run it as the user who installed rota"):
+    with pytest.raises(EnvironmentFailed, match=r"\.jsa cannot be made .* Run it as the user who installed rota"):
         prepare()

@@ -89,7 +89,7 @@ OTHERS = (is_declaration, is_location, needs_broker)  # what else a block of Pyt
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if not any(of(b) for of in OTHERS)], ids=name_block)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
-    write_deltalake(tmp_path / "tables" / "orders" / "main", rows)
+    write_deltalake(tmp_path / ".rota" / "tables" / "orders" / "main", rows)
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
     exec(compile(block.text, name_page(block.page), "exec"), found)
@@ -184,6 +184,39 @@ def test_each_link_leads_somewhere(page: Path) -> None:
             target = (page.parent / path).resolve() if path else page
             assert target.exists(), link
             assert not anchor or anchor in list_anchors(target), link
+
+
+def read_rows(page: Path, after: str) -> list[list[str]]:
+    """The cells of the first table behind this text, without its head."""
+    table = page.read_text().split(after)[1].split("\n|---")[1].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
+
+
+def test_the_page_of_the_assignors_has_the_figures_of_the_results() -> None:
+    world, measured = "", dict[tuple[str, str], str]()
+    for named, assignor, _, imbalance, moves, *_ in read_rows(ROOT / "docs" / "results.md", "<!-- simulate -->"):
+        world = named.strip("*") or world
+        measured[world, assignor] = f"{moves}, {imbalance}"
+    shown = {row[0].strip("`"): row[2:] for row in read_rows(ROOT / "docs" / "assignors.md", "| name |")}
+    worlds = ("crash", "drifting-loads")
+    assert shown == {name: [measured[one, name] for one in worlds] for of, name in measured if of == worlds[0]}
+
+
+def test_the_readme_has_the_figures_of_the_protocols() -> None:
+    rows = {
+        (row[0].replace(",", ""), row[1]): row
+        for row in read_rows(ROOT / "docs" / "protocols.md", "<!-- protocols: table -->")
+    }
+    others = {"race": "race announced", "Azure's Event Processor greedy": "Azure greedy"}
+
+    def say(seconds: str) -> str:
+        amount = float(seconds.replace(",", ""))
+        return f"{amount / 60:.0f} min" if amount > 60 else f"{amount:.0f} s"
+
+    for name, fill, joined, moves, killed, idle in read_rows(ROOT / "README.md", "| who decides | all owned"):
+        short = name.split(":")[0].replace("`", "").replace(",", "")
+        row = rows[others.get(short, short), "1,000"]
+        assert (fill, joined, moves, killed, idle) == (say(row[2]), say(row[3]), row[4], say(row[6]), row[10]), name
 
 
 def test_each_picture_is_shown() -> None:

@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.forget import forget_partitions
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park
 from rota.dagster.resources.spark import SparkResource
@@ -93,11 +94,32 @@ def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench
     bench.land(a=1, b=2)
     held = bench.settle()
     (one, mine), (_, others) = held.items()
-    result = bench.materialize("batch", {"incarnation": one, "partitions": mine + others})
-    assert result.success
-    assert list(bench.list_skipped(result)) == others
+    bench.land(gone=3)
+    result = bench.materialize("batch", {"incarnation": one, "partitions": [*mine, *others, "p:gone"]})
+    assert result.success, "also of a partition that the group forgot since the run was launched"
+    assert list(bench.list_skipped(result)) == [*others, "p:gone"]
     assert "owns it" in bench.list_skipped(result)[others[0]]
     assert {p for p, _, _ in bench.rows()} == set(mine)
+
+
+def test_what_a_person_types_is_refused_as_a_whole_where_it_is_unknown_and_else_answered(bench: Bench) -> None:
+    bench.land(a=1, b=2)
+    bench.settle()
+    park(bench.tree, "p:a", "the user's transform raised")
+    for partition, why in (("p:bb", "Unknown partition"), ("q:b", "not of pipeline")):
+        mistyped = bench.materialize("batch", {"partitions": ["p:b", partition]})
+        assert not mistyped.success
+        assert why in (said := find_reason(mistyped))
+        assert "\n" not in said
+        assert bench.list_skipped(mistyped) == {}
+    assert bench.offsets() == {}, "of the others nothing was consumed, either"
+    typed = bench.materialize("batch", {"partitions": ["p:a", "p:b"]})
+    assert not typed.success, "whoever asked is told of what could not be"
+    assert "p:a was not consumed: it is parked: the user's transform raised" in find_reason(typed)
+    assert bench.status(names.records("p")) == (["p:b"], ["p:a"])
+    again = bench.materialize("batch", {"partitions": ["p:b"]})
+    assert again.success
+    assert bench.read_shown(names.records("p"), "p:b")["nothing new"] is True
 
 
 def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
@@ -149,6 +171,9 @@ def test_a_replay_replaces_its_range_beside_live_work_and_moves_no_offset(bench:
     owner, batch, at = (bench.read_shown(asset, "p:a") for asset in names.consumed("p"))
     assert owner["replayed"] == batch["replayed"] == at["replayed"] == "[0, 1)"
     assert at["offset"] == 2
+    (row,) = (n for _, offset, n in rows if offset == 0)
+    assert batch["first rows"].splitlines()[2:] == [f"|{row}|0|"], "of the offset that was read again, and of no other"
+    assert batch["read from"].endswith(" (offset 0)")
     beyond = bench.materialize("replay", {"partitions": ["p:a"], "replay": {"from": 1, "to": 9}})
     assert not beyond.success
     assert "only offsets below 2 were consumed" in bench.list_skipped(beyond)["p:a"]
@@ -173,10 +198,11 @@ def test_an_asset_of_ones_own_has_a_session_too(spark: SparkServer, monkeypatch:
 
 
 def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsynced(bench: Bench) -> None:
-    """A backfill is a replay of what changed; a partition in which nothing did is green as well."""
+    """A backfill is a replay of what changed. A partition in which nothing did is green as well, and one that the page still
+    offers and that was forgotten since stops no other."""
     for number in (1, 2, 3):
         bench.land(a=number)
-    bench.land(b=7)
+    bench.land(b=7, forgotten=9)
     held = bench.settle()
     for incarnation, partitions in held.items():
         assert bench.materialize("batch", {"incarnation": incarnation, "partitions": partitions}).success
@@ -189,10 +215,11 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
 
     mend(first, 10)
     mend(last, 30)
-    tags = {"dagster/asset_partition_range_start": "p:a", "dagster/asset_partition_range_end": "p:b"}
+    forget_partitions(bench.tree, ["p:forgotten"])
+    tags = {"dagster/asset_partition_range_start": "p:a", "dagster/asset_partition_range_end": "p:forgotten"}
     assert bench.materialize("replay", tags=tags).success
     middle = next(n for n, offset in offset_of.items() if offset == 1)
-    assert bench.rows() == [("p:a", 0, 10), ("p:a", 1, middle), ("p:a", 2, 30), ("p:b", 0, 7)]
+    assert bench.rows() == [("p:a", 0, 10), ("p:a", 1, middle), ("p:a", 2, 30), ("p:b", 0, 7), ("p:forgotten", 0, 9)]
     assert bench.look()["none_rewritten"]
     assert bench.offsets() == at
     assert bench.read_shown(names.records("p"), "p:b")["nothing to replay"] is True
@@ -275,6 +302,14 @@ def test_after_consuming_a_partition_is_fresh_and_after_a_new_epoch_its_ownershi
     bench.land(a=2)
     assert bench.materialize("batch", {"incarnation": incarnation, "partitions": ["p:a"]}).success
     assert list_stale() == [False, False, False]
+
+
+def find_reason(result: dg.ExecuteInProcessResult) -> str:
+    """What the page shows of the step that failed."""
+    failed = result.failure_data_for_node("p__batch")
+    assert failed is not None
+    assert failed.error is not None
+    return failed.error.to_string()
 
 
 def _owner(held: Mapping[str, list[str]], partition: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota import samples
 from rota.consume import CommittedBatch, IdlePartition, make_event
 from rota.dagster.assets import report
 from rota.dagster.assets.batch import RunOutput
@@ -20,10 +21,12 @@ from rota.dagster.assets.names import Names
 from rota.dagster.assets.report import Report
 from rota.dataplane.ports import LogEntry
 from rota.pipeline import Pipeline, delta, files
+from rota.replay import ReplayedRange
 from rota.sim.memory_table import MemoryTable
 from rota.untold import Shown, find_untold_before
 
 SCHEMA = "dagster/column_schema"
+PIPELINE = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
 
 
 class Log(MemoryTable):
@@ -33,6 +36,7 @@ class Log(MemoryTable):
         super().__init__("g", lambda: None, lambda: None)
         self.entries: list[LogEntry] = []
         self.asked = self.counted = 0
+        self.sampled: dict[str, tuple[Mapping[str, object], ...]] = {}
 
     def read_schema(self) -> str:
         """See `Table.read_schema`."""
@@ -43,6 +47,10 @@ class Log(MemoryTable):
         asked = tuple(partitions)
         self.counted += len(asked)
         return dict.fromkeys(asked, 100)
+
+    def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
+        """See `Table.read_samples`."""
+        return {p: self.sampled[p][:most] for p in versions if p in self.sampled}
 
     def commit_one(self, run: str, token: int, partition: str = "p:a") -> CommittedBatch:
         """A batch of a run, as `consume` tells it."""
@@ -163,7 +171,6 @@ def test_a_table_that_was_restored_is_told_of_again() -> None:
 
 
 def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
-    pipeline = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
     log, epoch = Log(), [1]
     shown: dict[str, Mapping[str, Any]] = {}
     columns: list[dg.TableSchema] = []
@@ -185,7 +192,7 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
     whole, again = ["ownership", "records", "checkpoints"], ["records", "checkpoints"]
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         publish(instance)
-        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), pipeline, Names())
+        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), PIPELINE, Names())
         assert [tell(output, 1), tell(output, 1), tell(output, 2), tell(output, 2)] == [whole, again, whole, again]
         epoch[0] = 2
         publish(instance)
@@ -195,6 +202,29 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
         assert shown["records"]["dagster/partition_row_count"].value == 100 + 2 + 3 + 4 + 5 + 6
         assert shown["records"]["read from"].value == "file 5 of p:a (offset 5)"
         assert shown["checkpoints"]["last read"].value == "file 5 of p:a (offset 5)"
+
+
+def test_rows_are_shown_of_as_many_replayed_partitions_as_of_batches_and_of_each_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MOST", 3)
+    log = Log()
+    names = [f"p:{n}" for n in range(5)]
+    log.sampled = {p: ({"n": at},) for at, p in enumerate(names)}
+    tree = cast("Any", SimpleNamespace(owned=lambda _: {}, checkpoints=lambda _: {}))
+    ports = cast("Any", SimpleNamespace(main=log, source=Folder()))
+    shown: dict[str, tuple[object, object]] = {}
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), PIPELINE, Names())
+        for p in names:
+            for made in output.show_replay(ReplayedRange(p, 4, 6, 1, 0, 9, 0.5, "r", "c"), tree, ports):
+                if made.asset_key.path[-1] == "records":
+                    rows, places = (made.metadata.get(key) for key in ("first rows", "read from"))
+                    shown[str(made.partition)] = rows and rows.value, places and places.value
+    assert shown == {
+        p: (f"|n|\n|-|\n|{at}|", f"file 4 of {p} (offset 4) to file 5 of {p} (offset 5)") if at < 3 else (None, None)
+        for at, p in enumerate(names)
+    }
 
 
 STEPS = st.lists(

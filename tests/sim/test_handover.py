@@ -63,6 +63,14 @@ def test_the_same_seed_gives_the_same_story() -> None:
     assert HandOver(1).play().story == HandOver(1).play().story
 
 
+FIRST = {  # a seed in which the damage is done; where it is done in seed 0, none
+    "offset and commit on two handles": 16,
+    "two incarnations act": 16,
+    "no look at the target before consuming": 18,
+    "claims beyond the cap": 2,
+    "two runs of one owner": 8,
+    "release under a target that is no more": 70,
+}
 ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "no token in the table": ("stale", True, Parts(table=Tokenless), {}),
     "no offset in the table": ("doubled", True, Parts(table=Offsetless), {"longest_batch": 8.0, "poisoned": 0.0}),
@@ -95,7 +103,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
 @pytest.mark.parametrize("what", ABLATIONS)
 def test_each_guard_that_is_taken_away_does_damage(what: str) -> None:
     kind, faults, parts, more = ABLATIONS[what]
-    for seed in range(100):
+    for seed in (FIRST.get(what, 0), *range(100)):
         if HandOver(seed, faults=faults, parts=parts, **more).play().checker.found[kind]:
             return
     pytest.fail(f"{what}: no {kind} in 100 seeds, so the guard or the test is idle")

@@ -222,7 +222,7 @@ class FilesSource:
             else:  # whoever counts its records notices what Spark does not see
                 frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
                 self._check_columns(json.loads(frame.schema.json()), files, ranges)
-                yield Records(frame)
+                yield Records(frame, plain=staging.are_plain(ranges))
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -240,8 +240,9 @@ class FilesSource:
         if most is None:
             frame = mark()
             self.check_one_a_line(spark, staging.escape(stage), paths)
-            return Records(frame)
-        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), most, mark)
+            return Records(frame, plain=staging.are_plain(ranges))
+        frame = staging.load_links(spark, stage, self.declared, options | GOOD_ALONE)
+        return Records(frame, most, mark, plain=staging.are_plain(ranges))
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `OwnedSource.rename_pipeline`."""

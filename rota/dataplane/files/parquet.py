@@ -5,6 +5,8 @@ and cuts a whole number to the bits of the declared type: 70000 as `short` is 44
 
 Law: a column of another sort (a number for a text, a list for a number) is told whatever the transform uses. Spark refuses
 it only where it reads it. Which number, date or decimal it may read as which other, Spark alone says.
+
+Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,17 +28,23 @@ SORTS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("texts", pa.types.is_large_binary), ("array", pa.types.is_list), ("array", pa.types.is_large_list),
     ("map", pa.types.is_map), ("struct", pa.types.is_struct),
 )  # fmt: skip
+SHOWN = 200  # characters of Arrow's reason
 DIGITS = {"byte": 2, "short": 4, "integer": 9, "long": 18}  # that each of their values has room for
 
 
 def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -> str:
     """What of the declared columns (a schema of Spark, as JSON has it) the file has not, has too wide, or has of another
-    sort, and what to do; empty if nothing. Empty for what is no Parquet: whoever reads it says what it is."""
+    sort, or that it is no Parquet, and what to do; empty if nothing. Empty for a file of no bytes, which Spark takes for
+    one without rows, and for one that the disk does not give: whoever reads it says so."""
     try:
+        if not file.stat().st_size:
+            return ""
         with pq.ParquetFile(file) as opened:
             found, rows = opened.schema_arrow, opened.metadata.num_rows
-    except (OSError, pa.ArrowException):
-        return ""
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno:
+            return ""
+        return f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
     misfits = list(_find_misfits(pa.struct(list(found)), declared, ()))
     if missing := [name for name, kind, _ in misfits if kind is None and not absent_is_null]:
         return (

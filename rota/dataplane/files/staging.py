@@ -1,16 +1,18 @@
 """Links to landed files under the names from which Spark takes a row's partition and offset.
 
-Law: a file that is linked as `_partition=<hex of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
-columns, at next to no cost; what an error of Spark says of a link is said of the file.
+Law: a file that is linked as `_partition=<name of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
+columns, at next to no cost. The name is `names.link`, of which Spark makes the id itself, or `names.split` for all ids of a
+job one of which has no other. What an error of Spark says of a link is said of the file.
 
 Law: where Spark alone counts what a text holds, it sees each link, and its file at the size that the index has, before it
 reads any. A listing or a size from the cache of a network disk would leave rows out, which nobody else notices.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
@@ -22,18 +24,30 @@ from rota.pipeline import Files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/file[.\w]*")
+LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
-ENDED = re.compile(rf"/{PARTITION}=([0-9A-F]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
+ENDED = re.compile(rf"/{PARTITION}=([^/]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
+
+
+def are_plain(partitions: Iterable[str]) -> bool:
+    """Whether Spark's reader gives the ids of the partitions of a job, and not what `names.split` has."""
+    return all(map(names.link, partitions))
+
+
+def name_folders(ranges: Ranges) -> dict[str, str]:
+    """The names of the partitions of a job."""
+    name = names.link if are_plain(ranges) else names.split
+    return {p: str(name(p)) for p in ranges}
 
 
 def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
     """Links the files of the ranges, which lie below `root`, into the folder `stage`. Raises EnvironmentFailed."""
     try:
-        for partition, (start, end) in ranges.items():
+        for partition, name in name_folders(ranges).items():
+            start, end = ranges[partition]
             for offset, file in enumerate(files[partition][start:end], start):
-                folder = stage / f"{PARTITION}={names.split(partition)}" / f"{OFFSET}={offset}"
+                folder = stage / f"{PARTITION}={name}" / f"{OFFSET}={offset}"
                 folder.mkdir(parents=True)
                 (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
     except OSError as error:
@@ -59,9 +73,10 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
     Spark looks at names and sizes, and opens nothing."""
     sizes = spark.read.format("binaryFile").load(escape(stage)).select("path", "length").collect()
     seen = {(link[1], int(link[2])): size for path, size in sizes if (link := ENDED.search(path))}
-    for partition, (start, end) in ranges.items():
+    for partition, name in name_folders(ranges).items():
+        start, end = ranges[partition]
         for offset, file in enumerate(files[partition][start:end], start):
-            size = seen.get((names.split(partition), offset), 0)  # Spark leaves out what has no bytes
+            size = seen.get((name, offset), 0)  # Spark leaves out what has no bytes
             if size != file.size:
                 what = f"sees {size} bytes of" if size else "does not see"
                 why = f"it {what} {file.path} (offset {offset}), which has {file.size} bytes"
@@ -87,7 +102,14 @@ def explain_misnamed(path: Path) -> str:
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
     """The text with `name(partition, offset)` in place of each link; None leaves it."""
-    return LINK.sub(lambda link: name(names.partition(link[1]), int(link[2])) or link[0], text)
+    return LINK.sub(lambda link: name(_read_name(link[1]), int(link[2])) or link[0], text)
+
+
+def _read_name(name: str) -> str:
+    """The partition of a link's folder. Spark's errors may have escaped the name once more; each id has a colon."""
+    for _ in range(2):
+        name = name if ":" in name else unquote(name)
+    return names.partition(name)
 
 
 def escape(folder: Path) -> str:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from rota.dataplane.files.staging import find_suffix
 
 T = TypeVar("T")
-READ = 1 << 18  # bytes at a time: they stay in the processor's cache
+READ = 1 << 17  # bytes at a time: they stay in the processor's cache
 LONGEST = 1 << 22  # bytes of a line; a longer one is in doubt
 DEEPEST = 8  # levels of values within the first; a deeper one is in doubt
 OPENED = {".gz": gzip.open} | dict.fromkeys(
@@ -88,10 +88,27 @@ def count_most(paths: Sequence[Path], format: str, options: Mapping[str, str]) -
 def _count_lines(path: Path, json: bool, header: bool) -> int:
     found = 0
     for block in _read(path):
-        if block.count(b"\r") != block.count(b"\r\n") or (json and not is_clean(block, OBJECTS)):
-            raise _Doubt
-        found += _count_shown(block)
+        ended = count_ended(block) if json else None
+        if ended is None:
+            if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+                raise _Doubt
+            if json and not is_clean(block, OBJECTS):
+                raise _Doubt
+            ended = _count_shown(block)
+        found += ended
     return max(0, found - header)
+
+
+def count_ended(block: bytes) -> int | None:
+    """The lines, if each of them ends with its only `}` and none has a `]` or a carriage return; else None. So no one is
+    blank, and each is as `is_clean` wants it: that costs less to see than either."""
+    import numpy as np  # `rota status` opens sources, and does without
+
+    if b"\r" in block or b"]" in block or block[:1] == b"\n" or block[-1:] != b"\n":
+        return None
+    codes = np.frombuffer(block, np.uint8)
+    ends = codes[1:] == ord("\n")
+    return None if (ends != (codes[:-1] == ord("}"))).any() else int(np.count_nonzero(ends))
 
 
 def _count_shown(block: bytes) -> int:
@@ -138,10 +155,14 @@ def _read(path: Path) -> Iterator[bytes]:
     try:
         with opened(path, "rb") as file:
             while found := file.read(READ):
-                block, end, rest = (rest + found).rpartition(b"\n")
+                end = found.rfind(b"\n") + 1
+                if end:
+                    yield b"".join((rest, memoryview(found)[:end]))
+                    rest = b""
+                rest += found[end:]
                 if len(rest) > LONGEST:
                     raise _Doubt
-                yield block + end
     except (OSError, EOFError, zlib.error):
         raise _Doubt from None
-    yield rest
+    if rest:
+        yield rest

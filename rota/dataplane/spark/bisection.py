@@ -22,7 +22,7 @@ import shutil
 import time
 import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf, sqrt
@@ -189,11 +189,11 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
-            parsed = parsing.parse(records.frame, self.source.corruptible)
+            parsed = parsing.parse(records.frame, self.source.corruptible, records.plain)
             result, plan, shown = self._transform(parsed)
             kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(records.frame, self.source.corruptible)
+                parsed = parsing.watch(records.frame, self.source.corruptible, records.plain)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -214,23 +214,24 @@ class Bisection:
             if kept and tally:
                 tally.require_good(written)
             none_bad = tally and (tally.records == records.most if records.mark else not tally.bad)
+            done = WrittenFiles(attempt, ranges, files, time.monotonic() - began)
             if not self.source.corruptible or none_bad:
-                return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
-            bad = self._set_aside(parsed, records, tally, ranges, attempt)
+                return done
+            bad = self._set_aside(records, tally, done, done.count_rows() if kept else None)
             if kept:
                 bad.tally.require_good(written)
-        return WrittenFiles(attempt, ranges, files, time.monotonic() - began, bad.counts, bad.files, bad.refused)
+        seconds = time.monotonic() - began
+        return replace(done, seconds=seconds, bad=bad.counts, bad_files=bad.files, refused=bad.refused)
 
     def _set_aside(
-        self, parsed: parsing.Parsed, records: Records, tally: parsing.Tally | None, ranges: Ranges, attempt: str
+        self, records: Records, tally: parsing.Tally | None, done: WrittenFiles, good: Mapping[str, int] | None
     ) -> quarantine.BadRecords:
-        """Writes the bad records; those that the reader left out are read again. Raises EnvironmentFailed where the counts
-        differ."""
-        left_out = records.mark is not None
-        frame = parsing.parse(records.mark(), True).frame if records.mark else parsed.frame
-        bad = quarantine.set_aside(
-            frame, None if left_out else tally, self.source, self.pipeline, self.folder / "quarantine", attempt, ranges
-        )
+        """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
+        where the counts differ."""
+        left_out, folder = records.mark is not None, self.folder / "quarantine"
+        parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.plain)
+        before = None if left_out else tally
+        bad = quarantine.set_aside(parsed, before, self.source, self.pipeline, folder, done.attempt, done.ranges, good)
         if left_out and tally:
             bad.tally.require_good(tally.records)
         return bad

@@ -37,7 +37,8 @@ point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line 
 `{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
 read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
 for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
-several characters a record that ends in a quoted and an empty field is bad.
+several characters a record that ends in a quoted and an empty field is bad; under a `nullValue`, an empty last field can be
+an empty text instead of null there, and in a record of separators alone behind one that ends in a quoted field.
 """
 
 import uuid
@@ -106,21 +107,21 @@ class Parsed:
         return tally
 
 
-def parse(frame: "DataFrame", corruptible: bool) -> Parsed:
+def parse(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
-    a column `_corrupt` of it is the user's."""
+    a column `_corrupt` of it is the user's. `plain`: see `Records`; else each row costs Spark a step that makes its id."""
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
     seen = None
     if corruptible:
         frame, seen = count_records(frame)
-    frame = columns.restore_ids(frame)
+    frame = frame if plain else columns.restore_ids(frame)
     good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible and is_marked(frame) else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
-def watch(frame: "DataFrame", corruptible: bool) -> Parsed:
+def watch(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
     """The same, in which what is handed to the transform is counted as well."""
-    parsed = parse(frame, corruptible)
+    parsed = parse(frame, corruptible, plain)
     if parsed.seen:
         good, handed = count_rows(parsed.good)
         return replace(parsed, good=good, handed=handed)

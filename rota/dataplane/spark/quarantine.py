@@ -2,6 +2,9 @@
 
 Law: the ratio is checked before either table is written. A quarantined row counts if its attempt is the newest in main's
 log that covers its offset: a row of a commit that never came, or that a replay replaced, does not.
+
+A job with bad records is read once more for them, whose texts go into a folder that no table names; there they are counted,
+and from there those of each partition that has few enough go on.
 """
 
 import json
@@ -13,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.ports import DataFile, LogEntry
 from rota.dataplane.spark import parsing
-from rota.dataplane.spark.parsing import Tally
+from rota.dataplane.spark.parsing import Parsed, Tally
 from rota.dataplane.spark.spark_source import CORRUPT, SparkSource
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
@@ -59,64 +63,87 @@ class BadRecords:
 
 
 def set_aside(
-    frame: "DataFrame",
+    parsed: Parsed,
     tally: Tally | None,
     source: SparkSource,
     pipeline: Pipeline,
     table: Path,
     attempt: str,
     ranges: Mapping[str, tuple[int, int]],
+    good: Mapping[str, int] | None = None,
 ) -> BadRecords:
-    """Writes the bad records of the partitions that have few enough; the others are refused. `tally` is what the job that
-    wrote the good ones counted, if it could. Raises EnvironmentFailed where the counts differ."""
-    again, counts, refused = _counted(frame, tally, source, pipeline)
-    kept = {p: n for p, n in counts.items() if n and p not in refused}
-    if not kept:
-        return BadRecords(again, {}, (), refused)
+    """Writes the bad records of the partitions that have few enough; the others are refused. `parsed` was not read yet.
+    `tally` is what the job that wrote the good ones counted, if it could, and `good` how many each partition has, if that is
+    what it wrote. Raises EnvironmentFailed where the counts differ."""
     raw = table / "raw" / attempt
     try:
-        some, _ = parsing.count_records(frame.where(frame[PARTITION].isin(*kept)))
-        few = some.where(some[CORRUPT].isNotNull())
+        few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
         split.write.partitionBy(columns.SPLIT).parquet(str(raw))
         footers.name_split_folders(raw)
+        bad = {names.partition(folder.name): columns.count_rows(list_files(folder)) for folder in raw.glob("*/")}
+        again, records = _count(parsed, bad, good, pipeline)
+        if tally:
+            parsing.require_same(tally.records, again.records, "records that Spark read", "it read again")
+            parsing.require_same(tally.bad, again.bad, "bad records", "it found again")
+        parsing.require_same(again.bad, sum(bad.values()), "bad records", "were found in the files that Spark wrote")
+        much = {p for p, n in bad.items() if n > pipeline.max_bad_ratio * records[p]}
+        refused = {p: _refuse(p, bad[p], records[p], raw / names.split(p), source, pipeline) for p in sorted(much)}
+        kept = {p: n for p, n in bad.items() if p not in refused}
         for partition in kept:
             place(raw / names.split(partition), table / "data" / attempt, partition, attempt, source)
     finally:
         shutil.rmtree(raw, ignore_errors=True)
+    if not kept:
+        return BadRecords(again, {}, (), refused)
     files = footers.read_footers(table, attempt, ranges)
-    for partition, bad in kept.items():
+    for partition, count in kept.items():
         held = sum(f.rows for f in files if f.partition == partition)
-        parsing.require_same(bad, held, f"bad records of {partition}", "were set aside")
+        parsing.require_same(count, held, f"bad records of {partition}", "were set aside")
     return BadRecords(again, kept, files, refused)
 
 
-def _counted(
-    frame: "DataFrame", tally: Tally | None, source: SparkSource, pipeline: Pipeline
-) -> tuple[Tally, dict[str, int], dict[str, DataError]]:
+def _count(
+    parsed: Parsed, bad: Mapping[str, int], good: Mapping[str, int] | None, pipeline: Pipeline
+) -> tuple[Tally, Mapping[str, int]]:
+    """What was read, and how many records each partition with `bad` ones has, or at least. All is read once more where
+    Spark did not say the first, or where nobody counted the `good` ones of each and somebody asks for their ratio."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    bad_one = F.when(frame[CORRUPT].isNotNull(), F.struct(OFFSET, _text(frame)))
-    found = (
-        frame.groupBy(PARTITION).agg(F.count(F.lit(1)), F.count(parsing.mark_whole(frame)), F.min(bad_one)).collect()
+    again = parsed.tally()
+    if again and (good is not None or pipeline.max_bad_ratio >= 1):
+        return again, {p: n + (good or {}).get(p, 0) for p, n in bad.items()}
+    counts = F.count(F.lit(1)), F.count(parsing.mark_whole(parsed.frame))
+    found = [tuple(row) for row in parsed.frame.groupBy(PARTITION).agg(*counts).collect()]
+    records = dict.fromkeys(bad, 0) | {partition: n for partition, n, _ in found}
+    return Tally(sum(records.values()), sum(n for _, _, n in found)), records
+
+
+def _refuse(
+    partition: str, bad: int, records: int, raw: Path, source: SparkSource, pipeline: Pipeline
+) -> TooManyBadRecords:
+    return TooManyBadRecords(
+        f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
+        f"{_example(source, partition, *_find_first(raw))}. Nothing was written. Mend the files or the schema, "
+        f"then: rota retry {quote(partition)}",
+        partition=partition,
     )
-    again = Tally(sum(row[1] for row in found), sum(row[2] for row in found))
-    if tally:
-        parsing.require_same(tally.records, again.records, "records that Spark read", "it read again")
-        parsing.require_same(tally.bad, again.bad, "bad records", "it found again")
-    counts: dict[str, int] = {}
-    refused: dict[str, DataError] = {}
-    for partition, records, bad, example in (tuple(row) for row in found):
-        counts[partition] = bad
-        if bad > pipeline.max_bad_ratio * records:
-            offset, raw = example
-            refused[partition] = TooManyBadRecords(
-                f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
-                f"{_example(source, partition, offset, _readable(raw))}. Nothing was written. Mend the files or the schema, "
-                f"then: rota retry {quote(partition)}",
-                partition=partition,
-            )
-    return again, counts, refused
+
+
+def _find_first(raw: Path) -> tuple[int, str]:
+    """The least offset of one partition's bad records, and the first of its texts."""
+    found: list[tuple[int, bytes]] = []
+    for file in list_files(raw):
+        for batch in pq.ParquetFile(file).iter_batches(columns=[OFFSET, CORRUPT]):
+            least = pc.min(batch[OFFSET])
+            found.append((least.as_py(), batch[CORRUPT][pc.index(batch[OFFSET], least).as_py()].as_py()))
+    offset, text = min(found, key=lambda one: one[0])
+    return offset, _readable(text)
+
+
+def list_files(raw: Path) -> list[Path]:
+    """One partition's files as Spark wrote them."""
+    return sorted(raw.glob("*.parquet"))
 
 
 def _text(frame: "DataFrame") -> "Column":
@@ -138,7 +165,7 @@ def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
 def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
-    for file in sorted(raw.glob("*.parquet")):
+    for file in list_files(raw):
         rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
         for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
             texts[offset].append(_readable(text))

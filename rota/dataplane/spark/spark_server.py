@@ -31,15 +31,16 @@ from typing import IO
 from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.java import locate_archive, use_archive
 from rota.machine import free_port, lock_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
 PORT = "spark.connect.grpc.binding.port"
 OPTIONS = "spark.driver.extraJavaOptions"
+ARCHIVE = "spark"
 CODE = "-XX:ReservedCodeCacheSize=240m"
 LIGHT = f"-XX:TieredStopAtLevel=1 {CODE} -XX:+UseSerialGC -XX:-UsePerfData"
-CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside, for 0.1 s
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 QUESTIONS = 6  # asked in that time, and all of them unanswered
 PATIENCE = 1.0  # seconds for one answer
@@ -84,9 +85,7 @@ class SparkSettings:
             PORT: str(port),
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            OPTIONS: f'{LIGHT} {CHECKED} "-XX:SharedArchiveFile={locate_archive()}"'
-            if locate_archive().exists()
-            else LIGHT,
+            OPTIONS: " ".join((LIGHT, *(f'"{option}"' for option in use_archive(ARCHIVE)))),
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.log.structuredLogging.enabled": "false",
@@ -151,7 +150,7 @@ class SparkServer:
     def mapped(self) -> bool:
         """Whether the server started from the archive of `rota prepare` (Linux tells)."""
         try:
-            return str(locate_archive()) in Path(f"/proc/{self.pid}/maps").read_text()
+            return str(locate_archive(ARCHIVE).resolve()) in Path(f"/proc/{self.pid}/maps").read_text()
         except OSError:
             return False
 
@@ -243,11 +242,6 @@ class SparkServer:
 def _escaped(text: str) -> str:
     """A key or a value as a file of Java properties has it."""
     return re.sub(r"[\\\s=:#!]", lambda m: {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(m[0], f"\\{m[0]}"), text)
-
-
-def locate_archive() -> Path:
-    """Where `rota prepare` leaves the class data archive of this installation."""
-    return Path(sys.prefix, "share", "rota", "spark.jsa")
 
 
 def _spark_home() -> Path:

@@ -19,13 +19,14 @@ CORRUPT = "_corrupt"  # the raw text of a record that does not match the schema;
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as a reader gives them: `frame`, with `_partition`, as `names.split` has it, and `_offset`. Bad ones have a
-    `_corrupt`. Or they are left out, where somebody counted without Spark how many records there are at `most`; then `mark`
-    gives the frame that has them."""
+    """Records as a reader gives them: `frame`, with `_partition`, as `names.split` has it unless `plain`, and `_offset`. Bad
+    ones have a `_corrupt`. Or they are left out, where somebody counted without Spark how many records there are at `most`;
+    then `mark` gives the frame that has them."""
 
     frame: "DataFrame"
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None
+    plain: bool = False
 
 
 class SparkSource(OwnedSource, Protocol):

@@ -214,8 +214,15 @@ class TableSuite:
         for _ in range(20):
             table.compact(publish(place, table, "b"))
         claim = table.claim({"a": 99}, {"a": 0})
-        table.replace(replace(batch(place, replace(claim, offsets={"a": 1})), files=()))
-        assert table.count_rows(("a", "b")) == {"a": 2, "b": 42}, "also where compaction put them into one file"
+        again = batch(place, replace(claim, offsets={"a": 1}))
+        for files, rows in ((), []), (again.files, [1, 2]):
+            version = table.replace(replace(again, files=files))
+            found = table.read_samples({"a": version, "b": version}, 5)
+            assert [row["_offset"] for row in found.get("a", ())] == rows, (
+                "of a replay, and none that stood there before"
+            )
+            assert "b" not in found
+        assert table.count_rows(("a", "b")) == {"a": 4, "b": 42}, "also where compaction put them into one file"
 
     # --- at random ---
 

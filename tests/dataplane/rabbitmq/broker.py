@@ -18,7 +18,7 @@ class Broker:
     """A running broker; nobody else knows its ports."""
 
     def __init__(self, folder: Path) -> None:
-        assert PROGRAMS.exists(), "RabbitMQ is not installed. Type: make rabbitmq"
+        assert PROGRAMS.exists(), "RabbitMQ is not installed. Type: make tools"
         self.folder, self.port, self.epmd, distribution = folder, free_port(), free_port(), free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
         for name in ("rabbitmq.conf", "env.conf"):

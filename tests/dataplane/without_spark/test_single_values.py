@@ -53,6 +53,21 @@ def test_random_text_that_is_said_to_be_single_is() -> None:
     assert said > 150
 
 
+def test_random_lines_that_are_counted_by_their_ends_are_single_and_not_blank() -> None:
+    draw, said = random.Random(11), 0
+    for _ in range(3_000):
+        lines = draw.choices(
+            ("{}", '{"n": 1}', '{"n": {}}', "}", "", " ", "[]", "[}", "{}\r", "\r{}", "{} "), (9, 9, *[1] * 9), k=3
+        )
+        block = "\n".join((*lines, draw.choice(("", "", "{}")))).encode()
+        if (ended := texts.count_ended(block)) is not None:
+            said += 1
+            assert texts.is_clean(block, texts.OBJECTS), block
+            assert ended == 3 == sum(1 for line in block.split(b"\n") if line.strip()), block
+    assert said > 800
+    assert texts.count_ended(b"") is None
+
+
 def land(folder: Path, name: str, data: bytes) -> Path:
     path = folder / name
     path.write_bytes(data)
