@@ -10,6 +10,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 DAGSTERS = "dagster:"  # how Alembic names a folder of Dagster's package
+STORAGES = "dagster:_core/storage/alembic"  # the one of all its databases
 
 
 def keep_migrations() -> None:
@@ -25,3 +26,10 @@ def keep_migrations() -> None:
         return kept[place]
 
     ScriptDirectory.from_config = from_config  # type: ignore[method-assign, assignment]
+
+
+def read_migrations() -> None:
+    """Reads the migrations of Dagster now, so that no process that is forked from this one does."""
+    config = Config()
+    config.set_main_option("script_location", STORAGES)
+    ScriptDirectory.from_config(config).get_heads()

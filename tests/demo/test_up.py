@@ -86,7 +86,7 @@ def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: 
         assert len(list_carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
         up.send_signal(signal.SIGINT)
         assert up.wait(60) == 0, log.read_text()
-        wait_until(lambda: not list_carrying(mark), 10)
+        wait_until(lambda: not list_carrying(mark), 10, pause=0.5)
     finally:
         up.kill()
         for process in list_carrying(mark):
