@@ -51,13 +51,18 @@ def rank(item: pytest.Item) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One Spark server for all tests of a process that share one, started in a folder of its own."""
+def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """One Spark server for all tests of a process that share one, started in a folder of its own: its pid and endpoint."""
     from tests.dataplane.world import kill, start_spark
 
     server, address = start_spark(tmp_path_factory.mktemp("spark"))
-    yield address
+    yield server.pid, address
     kill(server)
+
+
+@pytest.fixture(scope="session")
+def endpoint(shared_spark: tuple[int, str]) -> str:
+    return shared_spark[1]
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.

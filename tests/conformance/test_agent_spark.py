@@ -82,6 +82,15 @@ def answer(url: str) -> str:
     return done.stdout.decode().strip() or done.stderr.decode()
 
 
+def answer_here(url: str) -> str:
+    """What a client in this process gets."""
+    spark = session.open_session(url)
+    (row,) = spark.range(10).selectExpr("sum(id)").collect()
+    memory = spark.conf.get("spark.driver.memory")
+    spark.stop()
+    return f"{row[0]} {memory}"
+
+
 def find_scratch(worker: Worker) -> Path:
     """The folder of the server that was started last."""
     log = re.search(r"log=(\S+)", worker.said("event=spark-started")[-1])
@@ -148,7 +157,7 @@ def see_a_slot_come_back_whatever_held_it(life: Life, tmp_path: Path) -> None:
     wait_until(asleep.exists, 90)
     holder.kill()
     holder.wait()
-    assert answer(life.url) == "45 600m", "what a client that died was doing is ended"
+    assert answer_here(life.url) == "45 600m", "what a client that died was doing is ended"
     assert not life.first.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
 
     client = session.open_session(life.url)
@@ -220,7 +229,7 @@ def see_one_that_is_killed_start_again(life: Life) -> None:
     os.kill(spark, signal.SIGKILL)
     wait_until(lambda: len(life.first.said("event=spark-died")) > died, 20)
     life.sees_it_start_again()
-    assert answer(life.url) == "45 600m"
+    assert answer_here(life.url) == "45 600m"
 
 
 def see_it_end_with_its_worker(life: Life, start: Start) -> None:

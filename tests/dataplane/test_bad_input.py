@@ -4,17 +4,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from rota.backlog import find_work
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.spark import bisection, quarantine, session
+from rota.dataplane.spark import bisection, quarantine
 from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.world import World, kill, start_spark
+from tests.dataplane.world import World
 
 UDF = """
 def checked(word):
@@ -85,6 +87,19 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
     assert not world.tree.parked()
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession) -> World:
+    """One file of each partition is in the table, and another one landed."""
+    world = World(tmp_path_factory.mktemp("begun"), endpoint, spark=spark)
+    world.give("a", "b")
+    world.rows("a", "0", 1)
+    world.rows("b", "0", 1)
+    world.run("a", "b")
+    world.rows("a", "1", 1)
+    world.rows("b", "1", 1)
+    return world
+
+
 WRITTEN = "lambda it: (rows.assign({}) for rows in it)"
 
 
@@ -106,25 +121,21 @@ WRITTEN = "lambda it: (rows.assign({}) for rows in it)"
         ("df.groupBy('word').count()", "dropped the column _partition"),
     ],
 )
-def test_a_transform_that_does_not_fit_is_refused_before_the_commit(world: World, body: str, said: str) -> None:
-    world.give("a", "b")
-    for key in "ab":
-        world.rows(key, "0", 1)
-    world.run("a", "b")
-    world.write(f"""
+def test_a_transform_that_does_not_fit_is_refused_before_the_commit(begun: World, body: str, said: str) -> None:
+    for parked in begun.tree.parked():
+        unpark(begun.tree, parked)
+    begun.write(f"""
 def transform(df):
     from pyspark.sql import functions as F
     return {body}
 pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform)
 """)
-    for key in "ab":
-        world.rows(key, "1", 1)
-    events = world.run("a", "b")
+    events = begun.run("a", "b")
     assert kinds(events) == {"p:a": ParkedPartition, "p:b": ParkedPartition}
     assert all(said in e.reason for e in events), events
     assert all("\n" not in e.reason for e in events)
     assert all("rota retry" not in e.reason or e.reason.endswith(f"rota retry {e.partition}") for e in events)
-    assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
+    assert damage(begun.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
 def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> None:
@@ -357,20 +368,23 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
 # --- a full disk ----------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(world: World) -> None:
+def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(
+    world: World, shared_spark: tuple[int, str]
+) -> None:
     """A limit to the size of a file stands for the full disk: Spark gets the same error for the same write. (What the
     run itself writes is in without_spark/test_environment_faults.)"""
     draw = random.Random(5)
     world.give("a")
     for name in range(3):
         world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
-    server, endpoint = start_spark(world.folder / "limited", file_kilobytes=300)
-    client = session.open_session(endpoint)
+    server = psutil.Process(shared_spark[0])
+    before = server.rlimit(psutil.RLIMIT_FSIZE)
+    server.rlimit(psutil.RLIMIT_FSIZE, (300 << 10, before[1]))
     try:
         with pytest.raises(EnvironmentFailed, match="File too large"):
-            world.run("a", connect=lambda _: client)
+            world.run("a")
     finally:
-        kill(server)
+        server.rlimit(psutil.RLIMIT_FSIZE, before)
     assert not world.tree.parked()
     assert kinds(world.run("a")) == {"p:a": CommittedBatch}
     assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE

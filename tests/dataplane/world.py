@@ -151,11 +151,9 @@ class World:
                 return found
 
 
-def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> subprocess.Popen[bytes]:
+def spark_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """A Spark Connect server with a worker's settings, without a token, in its own process group, started in `folder`: it
-    cannot import what the tests can.
-
-    `file_kilobytes`: none of its files grows larger."""
+    cannot import what the tests can."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -166,8 +164,7 @@ def spark_server(folder: Path, port: int, file_kilobytes: int | None = None) -> 
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
     environ["SPARK_LAUNCHER_OPTS"] = LIGHT
-    limit = ["bash", "-c", f'ulimit -f {file_kilobytes}; exec "$@"', "bash"] if file_kilobytes else []
-    command = [*limit, *command, "--master", conf.master]
+    command += ["--master", conf.master]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 
@@ -181,11 +178,11 @@ def make_probe(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]
     return answers
 
 
-def start_spark(folder: Path, file_kilobytes: int | None = None) -> tuple[subprocess.Popen[bytes], str]:
+def start_spark(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its endpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    server = spark_server(folder, port, file_kilobytes)
+    server = spark_server(folder, port)
     wait_until(make_probe(port, server), 60)
     return server, f"sc://127.0.0.1:{port}"
 

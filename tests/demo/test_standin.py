@@ -43,10 +43,10 @@ print(dagster.AssetKey(["a"]).to_user_string(), rota.dagster.make_alert_sensor._
 """
 
 
-def load(folder: Path) -> list[str]:
+def load(folder: Path, script: str = TELL) -> list[str]:
     """What a process of its own says."""
     done = subprocess.run(
-        [sys.executable, "-c", TELL, str(folder)], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, timeout=120
     )
     return done.stdout.splitlines()
 
@@ -79,14 +79,34 @@ VALUES = (
 )
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_what_a_pipeline_takes_from_dagster_is_dagsters(tmp_path: Path, value: str) -> None:
+EACH = """
+import sys
+from pathlib import Path
+import rota.catalog
+from rota.cli import standin
+load, refused = rota.catalog.load, []
+def note(folder):
+    catalog = load(folder)
+    refused.append(sorted(catalog.refused))
+    return catalog
+rota.catalog.load = note
+catalog = standin.load_plainly(Path(sys.argv[1]))
+print("dagster" in sys.modules, *refused)
+print(*(catalog.pipelines[name].source.path for name in sorted(catalog.pipelines)))
+"""
+
+
+def test_what_a_pipeline_takes_from_dagster_is_dagsters(tmp_path: Path) -> None:
     """A stand-in is neither true nor a text: a command would look into another folder than a run does."""
     text = FILE.replace("from dagster.some.module import anything\n", "").replace(", Config):", "):")
-    (tmp_path / "p.py").write_text(text.replace('files("/land"', f"files({value}"))
-    where, said, _ = load(tmp_path)
-    assert where == "True [] ['p'] ['g'] []"
+    names = [f"p{number}" for number in range(len(VALUES))]
+    for name, value in zip(names, VALUES, strict=True):
+        mine = text.replace('files("/land"', f"files({value}").replace('delta("/table")', f'delta("/{name}")')
+        (tmp_path / f"{name}.py").write_text(mine.replace('Group("g"', f'Group("{name}"').replace('"g"', f'"{name}"'))
+    where, said, *_ = load(tmp_path, EACH)
+    assert where == f"True {[f'{name}.py' for name in names]} []", "without Dagster each is refused"
     assert "StandIn" not in said
+    assert len(said.split()) == len(names)
 
 
 BOTH = """

@@ -20,7 +20,11 @@ def run(name: str, assignor: str = "sticky", seed: int = 1) -> Result:
     return Simulation(world(name), assignor, seed).run()
 
 
-@pytest.mark.parametrize("name", sorted(set(WORLDS) - {"drifting-loads", "over-placement", "hot-partition"}))
+BY_COUNT = sorted(set(WORLDS) - {"drifting-loads", "over-placement", "hot-partition"})
+SMALL = [(assignor, name) for assignor in sorted(ASSIGNORS) for name in sorted(WORLDS)]
+
+
+@pytest.mark.parametrize("name", BY_COUNT)
 def test_sticky_settles_in_every_world_and_wastes_nothing(name: str) -> None:
     result = run(name)
     assert not result.violations
@@ -30,10 +34,9 @@ def test_sticky_settles_in_every_world_and_wastes_nothing(name: str) -> None:
     assert 0 <= result.unavoidable_moves <= result.moves
 
 
-@pytest.mark.parametrize("name", sorted(WORLDS))
-@pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
+@pytest.mark.parametrize(("assignor", "name"), [one for one in SMALL if one[0] != "sticky" or one[1] not in BY_COUNT])
 def test_every_assignor_runs_in_every_world_and_breaks_nothing(assignor: str, name: str) -> None:
-    """An assignor only proposes: whatever it wants, each invariant holds after each event."""
+    """An assignor only proposes: whatever it wants, each invariant holds after each event. Sticky has the whole worlds."""
     result = Simulation(smaller(name), assignor, 1).run()
     assert not result.violations
     assert result.commits > 30
@@ -122,7 +125,8 @@ class Round:
 
 
 def rounds(assignor: str, seed: int) -> list[Round]:
-    simulation = Simulation(world("over-placement"), assignor, seed)
+    whole = world("over-placement")
+    simulation = Simulation(replace(whole, timing=replace(whole.timing, backlog=1e4)), assignor, seed)  # and no runs
     simulation.run()
     load, owner = {p.id: p.load for p in simulation.world.partitions}, dict(simulation.world.initial)
     found = []

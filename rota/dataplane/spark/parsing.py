@@ -114,7 +114,7 @@ def parse(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
     seen = None
     if corruptible:
         frame, seen = count_records(frame)
-    frame = frame if plain else columns.restore_ids(frame)
+    frame = frame.select("*") if plain else columns.restore_ids(frame)  # `origins` reads the columns of a step
     good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible and is_marked(frame) else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
