@@ -121,6 +121,7 @@ class _Csv:
         inside = f"(?:[^{q}{e}]|{e}.)*" if escape != self.quote else f"(?:[^{q}]|{q}{q})*"
         bare = f"(?:(?!{sep})[^{q}\r\n])*"
         self.field = re.compile(f"(?:{q}({inside}){q}|({bare}))({sep}|\r\n|\n|\r|$)", re.DOTALL)
+        self.lost = re.compile(rf"{q}[{re.escape(SKIPPED)}]*(?:{sep})+\Z")
         self.escaped = re.compile(f"{e}([{q}{e}])" if escape != self.quote else f"{q}({q})")
         self.memos: list[dict[str, Value | Exception]] = [{} for _ in case.schema]
         self.rules = [rules.of_csv(c.type) for c in case.schema]
@@ -193,8 +194,9 @@ class _Csv:
         return fields
 
     def _is_misread(self, raw: str) -> bool:
-        """Whether, with a long separator, Spark may lose a NUL, or an empty last field behind a quoted one."""
-        return len(self.sep) > 1 and ("\0" in raw or raw.endswith(self.quote + self.sep))
+        """Whether, with a long separator, Spark may lose a NUL, or take an empty last field behind a quoted one for quoted,
+        too, where only empty ones are between them."""
+        return len(self.sep) > 1 and ("\0" in raw or bool(self.lost.search(raw)))
 
     def _follows_quoted(self, line: str, before: str) -> bool:
         """Whether, with a long separator, Spark may take an empty last field for quoted, as the one before it was."""

@@ -37,8 +37,8 @@ point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line 
 `{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
 read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
 for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
-several characters a record that ends in a quoted and an empty field is bad; under a `nullValue`, an empty last field can be
-an empty text instead of null there, and in a record of separators alone behind one that ends in a quoted field.
+several characters the last of the empty fields that end a record behind a quoted one is an empty text and not null, which
+a number cannot be; and so it can be in a record of separators alone, behind a record that ends in a quoted field.
 """
 
 import uuid
