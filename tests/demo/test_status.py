@@ -148,7 +148,13 @@ def test_watch_draws_in_place_and_goes_on_after_an_outage(tmp_path: Path) -> Non
             "ROTA_PIPELINES": str(tmp_path),
         }
         terminal, inner = pty.openpty()
-        watch = subprocess.Popen([sys.executable, "-m", "rota", "status", "--watch"], env=environ, stdout=inner)
+        watch = subprocess.Popen(
+            [sys.executable, "-m", "rota", "status", "--watch"],
+            env=environ,
+            stdout=inner,
+            # A shell's background job inherits "ignore", and Python then leaves it so.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        )
         os.close(inner)
         shown: list[str] = []
         reader = threading.Thread(target=collect, args=(terminal, shown), daemon=True)
