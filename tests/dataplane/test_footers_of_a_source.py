@@ -91,6 +91,20 @@ def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World)
     assert isinstance(events["p:b"], CommittedBatch)
 
 
+def test_a_footer_that_cannot_be_read_is_told_and_what_the_disk_does_not_give_is_not(tmp_path: Path) -> None:
+    """A file that is away, as a mount that came off, is for whoever reads it: its partition is not at fault."""
+    wanted = {"type": "struct", "fields": [{"name": "n", "type": "integer"}]}
+    whole = write(tmp_path / "a.parquet", ("n", pa.array([7], pa.int32()))).read_bytes()
+    size = int.from_bytes(whole[-8:-4], "little")
+    hurt = whole[: -8 - size] + b"\xff" * size + whole[-8:]  # of the right length, and of no meaning
+    for name, data in (("half", whole[:-10]), ("hurt", hurt), ("text", b"no Parquet at all")):
+        (tmp_path / name).write_bytes(data)
+        assert parquet.explain_misfit(tmp_path / name, wanted, False).startswith("is no Parquet ("), name
+    (tmp_path / "empty").touch()
+    for name in ("a.parquet", "empty", "gone"):
+        assert parquet.explain_misfit(tmp_path / name, wanted, False) == "", name
+
+
 def test_a_file_without_its_end_is_told_where_the_transform_reads_nothing(world: World) -> None:
     """Spark opens no file for a filter that nothing passes: half a file was consumed as one without rows."""
     world.write(

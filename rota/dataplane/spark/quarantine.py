@@ -81,7 +81,7 @@ def set_aside(
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
         split.write.partitionBy(columns.SPLIT).parquet(str(raw))
         footers.name_split_folders(raw)
-        bad = {names.partition(folder.name): columns.count_rows(list_files(folder)) for folder in raw.glob("*/")}
+        bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
         again, records = _count(parsed, bad, good, pipeline)
         if tally:
             parsing.require_same(tally.records, again.records, "records that Spark read", "it read again")
@@ -133,7 +133,7 @@ def _refuse(
 def _find_first(raw: Path) -> tuple[int, str]:
     """The least offset of one partition's bad records, and the first of its texts."""
     found: list[tuple[int, bytes]] = []
-    for file in list_files(raw):
+    for file in _list_written(raw):
         for batch in pq.ParquetFile(file).iter_batches(columns=[OFFSET, CORRUPT]):
             least = pc.min(batch[OFFSET])
             found.append((least.as_py(), batch[CORRUPT][pc.index(batch[OFFSET], least).as_py()].as_py()))
@@ -141,7 +141,7 @@ def _find_first(raw: Path) -> tuple[int, str]:
     return offset, _readable(text)
 
 
-def list_files(raw: Path) -> list[Path]:
+def _list_written(raw: Path) -> list[Path]:
     """One partition's files as Spark wrote them."""
     return sorted(raw.glob("*.parquet"))
 
@@ -165,7 +165,7 @@ def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
 def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
-    for file in list_files(raw):
+    for file in _list_written(raw):
         rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
         for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
             texts[offset].append(_readable(text))
