@@ -75,13 +75,13 @@ class Stage:
         self.next_file = self.next_strike = self.next_look = 0.0
         self.refused = 0  # writes, as they were noted
 
-    def play(self, seconds: float, until: Callable[[], bool] = lambda: False, patience: float = 60) -> Count:
-        """So many seconds of strikes, or `until` something is so; then none until everything that landed is in the table.
-        What there is then."""
+    def play(self, seconds: float, until: Callable[[], bool] = lambda: True, patience: float = 60) -> Count:
+        """So many seconds of strikes, and more `until` something is so; then none until everything that landed is in the
+        table, or a row stands in it twice. What there is then."""
         with connect(self.hosts, 10) as store:
             try:
                 self._begin(store)
-                wait_until(self._until(time.monotonic() + seconds, until, store), seconds + patience, pause=0.01)
+                wait_until(self._until(time.monotonic() + seconds, until, store), seconds + 2 * patience, pause=0.01)
                 self._mend()
                 wait_until(self._until_consumed(time.monotonic() + patience, store), 2 * patience, pause=0.5)
             finally:
@@ -150,7 +150,7 @@ class Stage:
             if now >= self.next_look:
                 self._control(store)
                 self.next_look = now + 1.0
-                return now > end or enough()
+                return now > end and enough()
             return False
 
         return step
@@ -203,4 +203,8 @@ class Stage:
             run.signal(signal.SIGCONT)
 
     def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
-        return lambda: self._control(store) and (not self.count().lost or time.monotonic() > end)
+        def consumed() -> bool:
+            found = self.count()
+            return self._control(store) and (not found.lost or found.doubled > 0 or time.monotonic() > end)
+
+        return consumed

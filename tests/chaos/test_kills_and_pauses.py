@@ -21,17 +21,17 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 
 @pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
 def test_nothing_is_lost_or_doubled(protocol: str, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
-    """Nobody publishes anything: the stage founds the group and is silent from then on."""
+    """Nobody publishes anything: the stage founds the group and is silent from then on. On a machine that is slow it plays
+    longer, for a strike waits for the middle of a batch."""
     stage = Stage(tmp_path / protocol, zookeeper.hosts, protocol)
-    found = stage.play(30)
+    found = stage.play(30, until=lambda: stage.done.total() > 5)
     assert found.right, (found, stage.done)
-    assert stage.done.total() > 5
     assert found.commits > 10
 
 
 def test_without_the_tables_fence_rows_are_doubled_and_counted(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     stage = Stage(tmp_path / "unfenced", zookeeper.hosts, "claim", strikes=("hang", "zombie"), fenced=False)
-    found = stage.play(60, until=lambda: stage.count().doubled > 0)
+    found = stage.play(0, until=lambda: stage.count().doubled > 0)
     assert found.doubled > 0
     assert not found.right
 
