@@ -44,12 +44,12 @@ class Chooser:
         self.tree, self.worker, self.say, self.clock, self.draw = tree, worker, say, clock, draw
         self.ordinal, self.replicas = ordinal, replicas
         self.protocol = "assigned"
-        self._decide: "Decide | None" = None
+        self._decide: Decide | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._memory: Mapping[str, Any] = {}
-        self._last: "Decision | None" = None
+        self._last: Decision | None = None
         self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # and the options
         self._key: object = None  # what the last look was taken for
         self._at = self._changed = float("-inf")  # when the others were read last, and seen to have changed
