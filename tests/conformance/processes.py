@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SESSION, MAX_SHUTDOWN = 3.0, 60.0
-IMPORTED = ["rota.agent", "rota.backlog", "rota.cli.worker", "rota.core.planner", "rota.serve", "rota.usage"]
+IMPORTED = ["rota.agent", "rota.backlog", "rota.cli.worker", "rota.core.planner", "rota.serve", "rota.usage", "pandas"]
 multiprocessing.set_forkserver_preload(IMPORTED)
 
 
@@ -46,8 +46,9 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         """A signal to this process, if it has not ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has, and nobody told yet
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
 
 def _become(module: str, words: list[str], env: dict[str, str], log: Path) -> None:
