@@ -13,20 +13,23 @@ FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second 
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
+HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
 TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 # The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
-FIRST = (*DEMO, FACE, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
+FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """What stays together: a file, but for the pure tests, which go where there is room."""
+    """What stays together: a file, but for the pure tests, which go where there is room, and what is played in halves."""
 
     def _split_scope(self, nodeid: str) -> str:
         if _below(nodeid).startswith(PURE):
             return nodeid
         file = nodeid.partition("::")[0]
+        if _below(file) == HALVES:
+            return file + nodeid.partition("[")[2]
         return next((name for name, of in TOGETHER.items() if _below(file).startswith(of)), file)
 
 
