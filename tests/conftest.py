@@ -9,13 +9,18 @@ import kazoo.retry
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-FACE = "face/"  # one ZooKeeper, one Spark, one `dagster dev` for all: a second process would start its own
+FACE = "face/"  # one ZooKeeper and one Spark for all
+LINE = (
+    tuple(  # and one `dagster dev`: a second process would start its own. These take as long as the others of the face
+        f"face/test_{name}.py" for name in ("alone", "cancel", "clicks", "hour", "lasting", "line", "page")
+    )
+)
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
 HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
-TOGETHER = {"face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
+TOGETHER = {"line": LINE, "face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 # The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
 FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
@@ -42,6 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if needs_nothing(item):
             item.add_marker("fast")
+        below = _below(item.nodeid)
+        if "line" in getattr(item, "fixturenames", ()) and below.startswith(FACE) and not below.startswith(LINE):
+            raise pytest.UsageError(
+                f"{item.nodeid} asks for the whole line: name its file in LINE of tests/conftest.py"
+            )
     items.sort(key=rank)
 
 

@@ -7,7 +7,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(what: Callable[[], T], timeout: float, pause: float = 0.05) -> T:
+LONG = 240.0  # seconds: what real processes do within 20 s takes minutes beside all the other tests on a small machine
+
+
+def wait_until(what: Callable[[], T], timeout: float = LONG, pause: float = 0.05) -> T:
     """The first truthy value of `what()`; AssertionError naming `what` and the last value after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := what()):

@@ -44,7 +44,7 @@ def installed(wheel: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(starting: SparkServer) -> SparkServer:
-    wait_until(starting.ready, 60)
+    wait_until(starting.ready)
     return starting
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.local.stack import DAGSTER
 from rota.machine import free_port
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "dagster_project"  # what `rota up` serves
@@ -59,7 +59,7 @@ class DagsterDev:
                 # `dagster dev` maps SIGTERM onto SIGINT's handler: it must not be the inherited "ignore".
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
             )
-        wait_until(self._loaded, 120, pause=0.5)
+        wait_until(self._loaded, pause=0.5)
 
     def stop(self, kill: bool = False) -> None:
         """Ends the processes; with `kill` at once, as a machine that loses power."""
@@ -91,7 +91,7 @@ class DagsterDev:
         """The data of a GraphQL query; its errors raise."""
         body = json.dumps({"query": text, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=LONG) as answer:
             found = json.load(answer)
         assert not found.get("errors"), found["errors"]
         return dict(found["data"])

@@ -74,7 +74,7 @@ class Line:
         for worker, group in (("w1", "day"), ("w2", "day"), ("n1", "night")):
             self.join(worker, group)
         self.dev.start()
-        wait_until(self.spark.ready, 60)
+        wait_until(self.spark.ready)
 
     def stop(self) -> None:
         for worker in list(self.workers):
@@ -142,20 +142,20 @@ class Line:
             found += read_rows(file, column)
         return sorted(found)
 
-    def holds(self, pipeline: str, expected: Mapping[str, list[int]], timeout: float = 60) -> None:
+    def holds(self, pipeline: str, expected: Mapping[str, list[int]]) -> None:
         """Waits until the table holds exactly these rows of these keys; other keys are other tests' business."""
         wanted = sorted((f"{pipeline}:{key}", n) for key, numbers in expected.items() for n in numbers)
         mine = {partition for partition, _ in wanted}
-        wait_until(lambda: [row for row in self.rows(pipeline) if row[0] in mine] == wanted, timeout, pause=0.3)
+        wait_until(lambda: [row for row in self.rows(pipeline) if row[0] in mine] == wanted, pause=0.3)
 
     def epoch(self, group: str) -> Any:
         """The audit of the group's last publication; None before the first."""
         with self.tree(group) as tree:
             return (tree.epochs(1) or (None,))[-1] if tree.exists() else None
 
-    def epoch_where(self, group: str, true: Any, timeout: float = 60) -> Any:
+    def epoch_where(self, group: str, true: Any) -> Any:
         """The first last publication for which `true` holds."""
-        return wait_until(lambda: (e := self.epoch(group)) and true(e) and e, timeout, pause=0.3)
+        return wait_until(lambda: (e := self.epoch(group)) and true(e) and e, pause=0.3)
 
 
 @cache

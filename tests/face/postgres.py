@@ -42,7 +42,7 @@ class Postgres:
                 [self.programs / "postgres", "-D", data, "-p", str(self.port), *options],
                 stdout=log, stderr=log, user=self.user, cwd=self.folder,
             )  # fmt: skip
-        wait_until(self._answers, 30)
+        wait_until(self._answers)
         return self
 
     def __exit__(self, *_: object) -> None:

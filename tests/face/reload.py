@@ -27,9 +27,8 @@ SENSORS = ("night__membership", "day__membership", "a__backlog", "b__backlog", "
 
 @dataclass(frozen=True)
 class Reload:
-    """When it was, and when the tick began that went on then, and ended; in seconds since 1970."""
+    """When the tick began that went on then, and ended; in seconds since 1970."""
 
-    at: float
     began: float
     ended: float
 
@@ -63,13 +62,12 @@ def reload_in_a_tick(line: Line) -> Reload:
         going = ((sensor, tick["timestamp"]) for sensor, tick in newest if not tick["endTimestamp"])
         return next(((sensor, began) for sensor, began in going if time.time() - began < 10), None)
 
-    sensor, began = wait_until(find_young, 60, pause=1)
+    sensor, began = wait_until(find_young, pause=1)
     line.dev.reload()
-    at = time.time()
 
     def find_end() -> list[float]:
         ticks = line.dev.read_ticks(sensor)
         return [t["endTimestamp"] for t in ticks if t["timestamp"] == began and t["endTimestamp"]]
 
-    (ended,) = wait_until(find_end, 60, pause=0.5)
-    return Reload(at, began, ended)
+    (ended,) = wait_until(find_end, pause=0.5)
+    return Reload(began, ended)

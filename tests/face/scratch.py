@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.waiting import LONG
+
 ROOT = Path(__file__).parents[2]
 BUILT = ("rota", "assets", "sensors", "resources", "pyproject.toml", "README.md", "LICENSE")  # what a wheel is made of
 THEIRS = {
@@ -89,7 +91,7 @@ def build_wheel(folder: Path) -> Path:
         else:
             shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=LONG)
     (wheel,) = folder.glob("rota-*.whl")
     return wheel
 
@@ -97,7 +99,7 @@ def build_wheel(folder: Path) -> Path:
 def install_wheel(wheel: Path, folder: Path) -> Path:
     """Installs the wheel into a folder of its own, which goes onto PYTHONPATH."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(wheel)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=LONG)
     return folder
 
 

@@ -11,7 +11,7 @@ from rota.coordination.parking import park
 from tests.demo.small_group import Run
 from tests.face.line import Line, find_newest
 from tests.face.reload import PROTOCOLS, Reload, declare_alone
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 KEYS = ("a", "b", "c", "d")
 PARKED = "claim:a"
@@ -45,7 +45,7 @@ class Groups:
         """Every row that landed is there once, but of what is parked."""
         for name, numbers in self.landed.items():
             expected = {key: numbers for key in KEYS if f"{name}:{key}" not in self.parked}
-            self.line.holds(name, expected, 90)
+            self.line.holds(name, expected)
 
 
 @pytest.fixture
@@ -115,10 +115,10 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
         status: Any = run.json("status", "--group", name)
         assert {one["id"]: one["owned"] for one in status["workers"]} == {first: 2, second: 2}
         assert status["sentence"] == shared.sentence
-        shown = wait_until(lambda name=name, epoch=shared.epoch: find_shown(line, name, epoch), 30, pause=0.5)
+        shown = wait_until(lambda name=name, epoch=shared.epoch: find_shown(line, name, epoch), pause=0.5)
         assert shown["what happened"] == shared.sentence
         path = str(shown["picture"]).partition("](")[2].removesuffix(")")
-        with urllib.request.urlopen(line.dev.url + path, timeout=30) as picture:
+        with urllib.request.urlopen(line.dev.url + path, timeout=LONG) as picture:
             assert picture.read(4) == b"\x89PNG"
 
 
@@ -141,7 +141,7 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
 def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
     """The page says that it waits; then it is tried again."""
     name = PARKED.partition(":")[0]
-    wait_until(lambda: checks(line, name, "records").get("none_parked") is False, 60, pause=1)
+    wait_until(lambda: checks(line, name, "records").get("none_parked") is False, pause=1)
     assert checks(line, name, "ownership") == {"no_stale_epoch": True, "all_owned": True}
     assert "is tried again" in run("retry", PARKED, "--group", name).output
     groups.parked = frozenset()
@@ -153,11 +153,11 @@ def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
     line.dev.reload()
     for name, protocol in changed.items():
         with line.tree(name) as tree:
-            wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, 60, pause=0.3)
+            wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, pause=0.3)
     groups.join(1, *changed)
     logs = {name: line.folder / "logs" / f"{name}-1.log" for name in changed}
     for name, protocol in changed.items():
-        wait_until(lambda name=name: "event=refused" in logs[name].read_text(), 60, pause=0.3)
+        wait_until(lambda name=name: "event=refused" in logs[name].read_text(), pause=0.3)
         assert f"the group's protocol is {protocol}, and {name}-0 still run {name}" in logs[name].read_text()
     groups.leave(0, *changed)
     groups.land(3, *PROTOCOLS)
@@ -172,13 +172,13 @@ def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
 def see_the_page(line: Line) -> None:
     """Lineage and checks, and every consuming run was launched by the backlog sensor."""
     for name in PROTOCOLS:
-        at = wait_until(lambda name=name: find_whole(line, name), 60, pause=0.5)
+        at = wait_until(lambda name=name: find_whole(line, name), pause=0.5)
         assert {one["run"] for one in find_newest(line, name, "ownership").values()} >= {
             one["run"] for one in at.values()
         }
         assert checks(line, name, "assignment") == {"one_owner_each": True, "balance_within_bound": True}
         for asset in ("ownership", "records", "checkpoints"):
-            wait_until(lambda name=name, asset=asset: set(checks(line, name, asset).values()) == {True}, 60, pause=1)
+            wait_until(lambda name=name, asset=asset: set(checks(line, name, asset).values()) == {True}, pause=1)
         runs = [one for one in line.dev.runs() if one["jobName"] == f"{name}__consume"]
         assert {t["value"] for one in runs for t in one["tags"] if t["key"] == "dagster/sensor_name"} == {
             f"{name}__backlog"

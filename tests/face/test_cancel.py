@@ -41,16 +41,16 @@ def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(line: Lin
         return {beat for beat in held.parent.glob("beat-*") if time.time() - beat.stat().st_mtime < 3}
 
     line.land("c", "held", 1, 2)
-    first = wait_until(find_beating, 90)
+    first = wait_until(find_beating)
     with line.tree("night") as tree:
         (run,) = {view.run_id for view in tree.runs() if "c:held" in view.partitions}
     line.dev.cancel(run)
-    wait_until(lambda: line.dev.find_status(run) == "CANCELED", 60, pause=1)
-    wait_until(lambda: not find_beating() & first, 60)
-    wait_until(find_beating, 90)  # the sensor found that the work is left and launched another
+    wait_until(lambda: line.dev.find_status(run) == "CANCELED", pause=1)
+    wait_until(lambda: not find_beating() & first)
+    wait_until(find_beating)  # the sensor found that the work is left and launched another
     assert not [row for row in line.rows("c") if row[0] == "c:held"]
     with line.tree("night") as tree:
         assert run not in {view.run_id for view in tree.runs()}
         assert not tree.parked()
     held.touch()
-    line.holds("c", {"held": [1, 2]}, 90)
+    line.holds("c", {"held": [1, 2]})

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.face.line import Line, find_newest
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 CHOSEN = ["a:k1", "a:k3"]  # not neighbours: Dagster makes a run for each stretch
 KEYS = ("r1", "r2", "r3", "r4")
@@ -36,7 +36,7 @@ class Asked:
 @pytest.fixture(scope="module")
 def asked(line: Line) -> Asked:
     """What landed was consumed. Dagster looks at backfills twice a minute, so all go on while other things are done."""
-    wait_until(lambda: all(r["endTime"] for r in line.dev.runs(rota__consume="c")), 60, pause=1)
+    wait_until(lambda: all(r["endTime"] for r in line.dev.runs(rota__consume="c")), pause=1)
     earlier = frozenset(list_runs(line))
     for key in KEYS:
         line.land("c", key, 1, 2)
@@ -44,10 +44,10 @@ def asked(line: Line) -> Asked:
     for key in ("k1", "k2", "k3"):
         line.land("a", key, 1)
     line.land("b", "all", 1, 2)
-    line.holds("c", {key: [1, 2, 3] for key in KEYS}, 150)
+    line.holds("c", {key: [1, 2, 3] for key in KEYS})
     for pipeline, keys in (("a", ("k1", "k2", "k3")), ("b", ("all",)), ("c", KEYS)):
         wanted = {f"{pipeline}:{key}" for key in keys}
-        wait_until(lambda p=pipeline, wanted=wanted: wanted <= set(find_newest(line, p, "checkpoints")), 90, pause=1)
+        wait_until(lambda p=pipeline, wanted=wanted: wanted <= set(find_newest(line, p, "checkpoints")), pause=1)
     before, epoch = find_newest(line, "a", "checkpoints"), read_epoch(line)
     chosen = line.dev.backfill(list_assets("a"), CHOSEN)
     whole = line.dev.backfill([["day", "assignment"], *list_assets("b")], None)
@@ -66,7 +66,7 @@ def read_epoch(line: Line) -> dict[str, Any]:
 
 def wait_ended(line: Line, backfill: str) -> str:
     """How the backfill ended."""
-    return wait_until(lambda: (s := line.dev.backfill_status(backfill)) != "REQUESTED" and s, 150, pause=2)
+    return wait_until(lambda: (s := line.dev.backfill_status(backfill)) != "REQUESTED" and s, pause=2)
 
 
 def list_runs(line: Line) -> dict[str, str]:
@@ -89,7 +89,7 @@ def rota(line: Line, *words: str) -> str:
     """What a command prints that asks the page."""
     environ = {**os.environ, **line.environ, "ROTA_DAGSTER": line.dev.url}
     done = subprocess.run(
-        [sys.executable, "-m", "rota", *words], env=environ, capture_output=True, text=True, timeout=150
+        [sys.executable, "-m", "rota", *words], env=environ, capture_output=True, text=True, timeout=LONG
     )
     return done.stdout or done.stderr
 
@@ -108,7 +108,7 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
 
     stretch = {"dagster/asset_partition_range_start": ALL[0], "dagster/asset_partition_range_end": ALL[-1]}
     made = dev.launch("__ASSET_JOB", assets=["below"], **stretch)
-    wait_until(lambda: dev.find_status(made) == "SUCCESS", 60, pause=0.5)
+    wait_until(lambda: dev.find_status(made) == "SUCCESS", pause=0.5)
     assert {is_synced(line, p) for p in ALL} == {"FRESH"}
 
     for key in ("r1", "r2", "r3"):
@@ -134,15 +134,15 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     change(line, "r1", 3, 31, 32)
     backfill = dev.backfill_job("c__replay", ["c:r1", "c:r2"])  # of r2 nothing changed since
     assert wait_ended(line, backfill) == "COMPLETED_SUCCESS"
-    wait_until(lambda: dev.find_status(run) == "SUCCESS", 90, pause=0.5)
+    wait_until(lambda: dev.find_status(run) == "SUCCESS", pause=0.5)
     line.holds("c", {"r1": [10, 20, 30, 31, 32], "r2": [3, 10, 20, 30], "r4": [3, 11, 12, 13]})
     assert find_shown(line, "checkpoints")["c:r1"]["offset"] == 2, "nothing moved"
 
     first = list_runs(line).keys() - asked.earlier
-    wait_until(lambda: {list_runs(line)[run] for run in first} == {"SUCCESS"}, 60, pause=0.5)
+    wait_until(lambda: {list_runs(line)[run] for run in first} == {"SUCCESS"}, pause=0.5)
     for key in KEYS:
         line.land("c", key, 50)
-    wait_until(lambda: {m["offset"] for m in find_shown(line, "checkpoints").values()} == {3}, 90, pause=0.5)
+    wait_until(lambda: {m["offset"] for m in find_shown(line, "checkpoints").values()} == {3}, pause=0.5)
     shown = {kind: find_shown(line, kind) for kind in ("ownership", "records", "checkpoints")}
     removed = int(rota(line, "purge", "--older-than", "0h").split()[0])
     assert removed >= len(first) > 0

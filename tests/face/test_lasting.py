@@ -37,7 +37,7 @@ class Feed:
             self.landed.setdefault(key, []).append(number)
 
     def wait_consumed(self) -> None:
-        self.line.holds("b", self.landed, 90)
+        self.line.holds("b", self.landed)
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """The consuming runs by id, but for those that had ended before."""
@@ -63,8 +63,8 @@ class Feed:
 def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing_comes(feed: Feed) -> None:
     feed.land("a", "b")
     feed.wait_consumed()
-    incarnation = wait_until(lambda: feed.find_owner("a"), 30)
-    run = wait_until(lambda: feed.find_serving(incarnation), 60)
+    incarnation = wait_until(lambda: feed.find_owner("a"))
+    run = wait_until(lambda: feed.find_serving(incarnation))
     began = time.time()
     for _ in range(8):
         feed.land("a")
@@ -80,13 +80,13 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
             feed.land("b") if feed.find_owner("b") == incarnation else feed.land("a")  # the run does not end meanwhile
             return worker_of(feed.find_owner("a")) == taker
 
-        wait_until(has_handed_over, 60, pause=2)
+        wait_until(has_handed_over, pause=2)
         assert feed.runs()[run]["status"] == "STARTED", "a hand-over waits for no run"
         overrides.unpin(tree, ["b:a"])
     feed.land("a")
     feed.wait_consumed()
-    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
-    wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), 60, pause=1)
+    wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", pause=1)
+    wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), pause=1)
     assert "the run ends: nothing came for " in feed.line.dev.messages(run)
     for key, numbers in feed.landed.items():
         told = feed.list_told(key)
@@ -104,13 +104,13 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
     feed.land("c")
     feed.wait_consumed()
     incarnation = feed.find_owner("c")
-    run = wait_until(lambda: feed.find_serving(incarnation), 60)
+    run = wait_until(lambda: feed.find_serving(incarnation))
     feed.land("c", "c")
     feed.wait_consumed()
     feed.line.dev.cancel(run)
-    wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", 60, pause=1)
+    wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", pause=1)
     landed = len(feed.landed["c"])
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == landed, 60, pause=1)
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == landed, pause=1)
     feed.land("c")
     feed.wait_consumed()
 
@@ -118,10 +118,10 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
 def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one(feed: Feed) -> None:
     feed.land("d")
     feed.wait_consumed()
-    run = wait_until(lambda: feed.find_serving(feed.find_owner("d")), 60)
+    run = wait_until(lambda: feed.find_serving(feed.find_owner("d")))
     with feed.line.change("b", "lambda df: df.withColumn('n', df.n + 1000)"):
         feed.land("d")
-        wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", 60, pause=1)
+        wait_until(lambda: feed.runs()[run]["status"] == "SUCCESS", pause=1)
         assert "the run ends: the file of pipeline b changed" in feed.line.dev.messages(run)
         feed.landed["d"][-1] += 1000
         feed.wait_consumed()

@@ -14,6 +14,7 @@ from rota.dagster.location import compose, definitions
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError
 from rota.ids import dagster_name
+from tests.waiting import LONG
 
 names = Names()
 
@@ -197,7 +198,7 @@ def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp
         env={**environ, "PATH": "/nowhere", "ROTA_ZOOKEEPER": "127.0.0.1:1", "DAGSTER_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONG,
     )
     assert done.returncode == 0, done.stderr
     assert "Validation successful for code location rota" in done.stderr + done.stdout
@@ -206,5 +207,5 @@ def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp
 def test_loading_the_face_imports_nothing_heavy() -> None:
     heavy = ["pyspark", "pandas", "deltalake", "matplotlib", "kazoo", "pyarrow", "ortools"]
     code = f"import sys, dagster_project.own; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LONG)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

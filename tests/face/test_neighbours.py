@@ -20,7 +20,7 @@ from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import Line
 from tests.face.postgres import Postgres
 from tests.face.scratch import plain_environment
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 LOCATION = """
 import dagster as dg
@@ -86,7 +86,7 @@ def shared(
             one.join("w1", "default")
         try:
             dev.start()
-            wait_until(starting.ready, 60)
+            wait_until(starting.ready)
             yield dev, both
         finally:
             for one in both.values():
@@ -98,7 +98,7 @@ def rota(dev: DagsterDev, *words: str) -> str:
     """What a command says that asks the page."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "ROTA_DAGSTER": dev.url}
     command = [sys.executable, "-m", "rota", *words]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LONG)
     return done.stdout or done.stderr
 
 
@@ -107,8 +107,8 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
 ) -> None:
     dev, both = shared
     staging, production = both["staging"], both["production"]
-    staging.holds("p", {"x": [1, 2]}, 150)
-    production.holds("p", {"x": [3], "y": [4, 5]}, 60)
+    staging.holds("p", {"x": [1, 2]})
+    production.holds("p", {"x": [3], "y": [4, 5]})
     with dg.DagsterInstance.from_config(str(dev.home)) as instance:
 
         def list_runs(location: str, *statuses: dg.DagsterRunStatus) -> list[dg.DagsterRun]:
@@ -132,13 +132,13 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
         assert {run.job_name for run in list_runs("staging")} > asked_for
         assert {run.job_name for run in list_runs("production")} == {"default__rebalance", "p__consume"}
         staging.land("p", "x", 7)
-        staging.holds("p", {"x": [1, 2, 7]}, 60)
+        staging.holds("p", {"x": [1, 2, 7]})
         assert list_runs("staging", dg.DagsterRunStatus.STARTED)
         serving = list_runs("production", dg.DagsterRunStatus.STARTED)
         staging.kill("w1")  # its runs are for a worker that is gone: its sensor cancels them, and no others
         going = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.QUEUED)
-        wait_until(lambda: not list_runs("staging", *going), 60, pause=1)
+        wait_until(lambda: not list_runs("staging", *going), pause=1)
         production.land("p", "y", 6)
-        production.holds("p", {"x": [3], "y": [4, 5, 6]}, 90)
+        production.holds("p", {"x": [3], "y": [4, 5, 6]})
         assert not list_runs("production", dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
         assert {run.run_id for run in serving} <= {run.run_id for run in list_runs("production")}

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.face.line import Line, find_newest
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 
@@ -23,25 +23,25 @@ def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(LONG * 1000)
         yield page
         browser.close()
 
 
 def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> None:
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=LONG * 1000)
     line.land("a", "x", 900)
-    wait_until(lambda: ("a:x", 900) in line.rows("a"), 90, pause=1)
+    wait_until(lambda: ("a:x", 900) in line.rows("a"), pause=1)
     epoch = line.epoch("day")
     offset = len(list((line.landing / "a" / "x").glob("*.json")))
-    wait_until(lambda: find_newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, 90, pause=1)
-    wait_until(lambda: find_newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, 60, pause=1)
+    wait_until(lambda: find_newest(line, "a", "checkpoints").get("a:x", {}).get("offset") == offset, pause=1)
+    wait_until(lambda: find_newest(line, "day", "assignment").get("None", {}).get("epoch") == epoch.epoch, pause=1)
 
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
     picture = page.get_by_role("img", name=re.compile("who held what when")).first
-    wait_until(lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"), 30, pause=0.5)
+    wait_until(lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"), pause=0.5)
     assert picture.evaluate(IS_WHOLE), "nothing of it is cut"
 
     page.goto(f"{line.dev.url}/assets/a/checkpoints?view=partitions&partition=a%3Ax")

@@ -144,9 +144,9 @@ def consume(tree: GroupState, catalog: object, instance: dg.DagsterInstance, fol
     repository = compose(catalog).get_repository_def()  # type: ignore[arg-type]
     for name in ("p", "q"):
         instance.add_dynamic_partitions(str(names.partition_set(name).name), [f"{name}:a"])
-    wait_until(tree.live, 90)
+    wait_until(tree.live)
     assert repository.get_job(names.rebalance_job("g")).execute_in_process(instance=instance).success
-    wait_until(lambda: all(view.incarnation for view in tree.owned().values()), 30)
+    wait_until(lambda: all(view.incarnation for view in tree.owned().values()))
     consume = {name: repository.get_job(names.consume_job(name)) for name in ("p", "q")}
     assert consume["p"].execute_in_process(instance=instance, partition_key="p:a").success
     (folder / MARKS["LANDING_PASSWORD"] / "q" / "a" / "0.json").unlink()

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from tests.face.scratch import OF_DG, plain_environment, write_project
+from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[2]
 CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
@@ -38,7 +39,7 @@ def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(insta
     environ = {**plain_environment(installed, tmp_path), "PATH": "/nowhere"}
     done = subprocess.run(
         [sys.executable, "-m", "dagster", "definitions", "validate", "-f", "location.py"],
-        cwd=project, env=environ, capture_output=True, text=True, timeout=120,
+        cwd=project, env=environ, capture_output=True, text=True, timeout=LONG,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     show = (
@@ -47,7 +48,7 @@ def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(insta
         "print(*sorted(j.name for j in r.get_all_jobs())); print(*sorted(s.name for s in r.sensor_defs))"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", show], cwd=project, env=environ, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", show], cwd=project, env=environ, check=True, capture_output=True, text=True, timeout=LONG
     ).stdout.splitlines()
     where, keys, jobs, sensors = shown
     assert where == str(installed / "rota" / "__init__.py")
@@ -67,7 +68,7 @@ def test_a_project_of_dg_scaffolds_the_component_and_checks_its_definitions(inst
 
     def dg(*words: str) -> str:
         command = [str(Path(sys.executable).parent / "dg"), *words]
-        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=LONG)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
