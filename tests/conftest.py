@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 FACE = "face/"  # one ZooKeeper and one Spark for all
 LINE = (
     tuple(  # and one `dagster dev`: a second process would start its own. These take as long as the others of the face
-        f"face/test_{name}.py" for name in ("alone", "cancel", "clicks", "hour", "lasting", "line", "page")
+        f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page")
     )
 )
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
