@@ -11,16 +11,17 @@ Laws:
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rota.coordination.alone import grab, let_go, list_grabs, read_others, write_target
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Meta
-from rota.core.protocols.observation import Decide, Decision, Observation
 from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.core.reconcile import State
 from rota.errors import Conflict
 from rota.ids import worker_of
+
+if TYPE_CHECKING:
+    from rota.core.protocols.observation import Decide, Decision, Observation
 
 PROOF = 5.0  # seconds after which the others are read again where nothing seems to have changed
 EAGER = 10.0  # seconds in which it looks again soon while something is on its way, counted from the last change
@@ -89,6 +90,8 @@ class Chooser:
         incarnation's of its target. Raises as the reads do."""
         if self._decide is None or state.incarnation is None or state.done:
             return
+        from rota.coordination.alone import list_grabs  # it imports numpy, and `assigned` does without
+
         key = (live, list_grabs(self.tree), state.leaving is None, frozenset(state.waiting))
         now, due = self.clock(), self.due
         if key == self._key and now - self._at < PROOF and not self.eager and (due is None or now < due):
@@ -98,6 +101,9 @@ class Chooser:
         yield from self._look(state, owned)
 
     def _look(self, state: State, owned: frozenset[str]) -> Generator[None, None, None]:
+        from rota.coordination.alone import grab, let_go, read_others, write_target
+        from rota.core.protocols.observation import Observation
+
         others = read_others(self.tree, self.worker)
         self._at = self.clock()
         mine, me = others.members.get(self.worker), state.incarnation
@@ -133,7 +139,7 @@ class Chooser:
         except Conflict:
             self._key = ()  # somebody wrote first, or this incarnation is gone: look again
 
-    def _decide_once(self, seen: Observation, meta: Meta) -> Decision:
+    def _decide_once(self, seen: "Observation", meta: Meta) -> "Decision":
         """What the protocol says; the same as before where it would see the same."""
         assert self._decide is not None
         options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
@@ -154,13 +160,13 @@ class Chooser:
             self.say("notice", reason=note)
         self._note = note
 
-    def _say_choice(self, seen: Observation, target: frozenset[str], decision: Decision) -> None:
+    def _say_choice(self, seen: "Observation", target: frozenset[str], decision: "Decision") -> None:
         before = seen.mine.target
         facts = {"takes": len(target - before), "gives": len(before - target), "asks": len(decision.grabs - seen.asks)}
         self.say("chose", protocol=self.protocol, holds=len(target), **{k: n for k, n in facts.items() if n})
 
 
-def _find_contested(seen: Observation, state: State, *, fresh: bool) -> frozenset[str]:
+def _find_contested(seen: "Observation", state: State, *, fresh: bool) -> frozenset[str]:
     """What this worker names in vain: its owner is a live worker that names it too. In a new life: what another names."""
     if fresh:
         others = [one.target for name, one in seen.members.items() if name != seen.me]

@@ -179,7 +179,8 @@ class MemoryStore(Store):
     def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
         """Each node, in this order."""
         self._reach()
-        return tuple(self.server.node(checked_path(path)) for path in paths)
+        node = self.server.node
+        return tuple([node(checked_path(path)) for path in paths])
 
     def children(self, path: str) -> tuple[str, ...]:
         """The sorted names of the children."""

@@ -1,17 +1,24 @@
-"""Decisions. Each is a pure function of frozen values: it reads no clock, does no I/O and draws no random numbers."""
+"""Decisions. Each is a pure function of frozen values: it reads no clock, does no I/O and draws no random numbers.
 
-from rota.core.planner import plan
-from rota.core.values import (
-    Assignment,
-    Measures,
-    Move,
-    Partition,
-    Plan,
-    Policy,
-    Snapshot,
-    Unassigned,
-    Worker,
-)
+The names below are imported on first use: a worker decides by `reconcile` alone, which does without numpy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rota.core.planner import plan
+    from rota.core.values import (
+        Assignment,
+        Measures,
+        Move,
+        Partition,
+        Plan,
+        Policy,
+        Snapshot,
+        Unassigned,
+        Worker,
+    )
 
 __all__ = [
     "Assignment",
@@ -25,3 +32,10 @@ __all__ = [
     "Worker",
     "plan",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The name out of the module where it stands."""
+    if name not in __all__:
+        raise AttributeError(f"module 'rota.core' has no attribute {name!r}")
+    return getattr(import_module("rota.core.planner" if name == "plan" else "rota.core.values"), name)

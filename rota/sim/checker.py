@@ -65,6 +65,11 @@ class Checker:
         """A breach that an actor met with; judged after its step."""
         self._noted.append((rule, what))
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to judge that stands in no journal."""
+        return bool(self._noted) or self.log.pending
+
     def after_event(self, changes: Changes) -> None:
         """Everything that may have been broken by what just happened."""
         if changes.published:

@@ -45,6 +45,11 @@ class LogChecker:
         self.parked_by: Callable[[str], str] = lambda _: ""  # the reason of a park -> the incarnation that wrote it
         self._read = 0
 
+    @property
+    def pending(self) -> bool:
+        """Whether a commit or a telling is not judged yet."""
+        return bool(self.told) or self._read < len(self.table.commits)
+
     def after_event(self, changes: Changes) -> None:
         """What was written since the last call."""
         for change in changes.owners:

@@ -31,7 +31,7 @@ class Meter:
     waits: list[float] = field(default_factory=list)
 
     def passes(self) -> None:
-        """Time passed under what was measured last."""
+        """Time passed under what was measured last. To be called before that changes, and at the end."""
         now, begin = self.sim.now, self.sim.world.begin
         start = max(self.since, begin)
         if now > start:

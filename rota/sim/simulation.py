@@ -152,22 +152,30 @@ class Simulation(Stage):
     # --- after every event
 
     def _after_event(self) -> None:
-        self.meter.passes()
-        lives, changes = len(self.truth.live), self.truth.take_in(self.server)
+        """Judges and measures what happened; mostly a process only read something, or slept."""
+        truth = self.truth
+        if len(truth.doubly) != self.meter.doubly:
+            self.meter.passes()
+            self.meter.doubly = len(truth.doubly)
+        if not (self.dirty or self.server.journal or self.checker.pending):
+            return
+        lives, changes = len(truth.live), truth.take_in(self.server)
         self.checker.after_event(changes)
         if changes.owners or self.dirty:
             self._loads_by = None
-        if changes.owners or self.dirty or lives != len(self.truth.live):
+        if changes.owners or self.dirty or lives != len(truth.live):
+            self.meter.passes()
             self.meter.changed(changes.owners)
         self.dirty = False
-        self.meter.doubly = len(self.truth.doubly)
 
     # --- what the actors ask of their world
 
     def late(self, worker: str) -> float:
         """How late the next answer is for this worker."""
-        timing = self.world.timing
-        mean = timing.latency + timing.under_load * self.usage_of(worker) if worker else timing.latency
+        timing = self.timing
+        mean = timing.latency
+        if worker and timing.under_load:
+            mean += timing.under_load * self.usage_of(worker)
         return self.rng.expovariate(1.0 / mean) * self.slowness.get(worker, 1.0) if mean > 0 else 0.0
 
     def usage_of(self, worker: str) -> float:

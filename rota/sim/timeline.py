@@ -43,6 +43,7 @@ class Process:
     life: Life
     alive: bool = True
     frozen_until: float = 0.0
+    step: Callable[[], None] = lambda: None  # set where it begins
 
     def kill(self) -> None:
         """It never goes on. Its sessions stay until they expire, as when a machine dies."""
@@ -77,7 +78,8 @@ class Timeline:
 
     def begin(self, process: Process, delay: float = 0.0) -> Process:
         """The process takes its first step then."""
-        self.after(delay, partial(self._step, process))
+        process.step = partial(self._step, process)
+        self.after(delay, process.step)
         return process
 
     def run(self, until: float) -> None:
@@ -96,11 +98,11 @@ class Timeline:
         if process.frozen_until <= self.now:
             self.strike(process)
         if process.frozen_until > self.now:
-            self.at(process.frozen_until, partial(self._step, process))
+            self.at(process.frozen_until, process.step)
             return
         try:
             delay = next(process.life)
         except StopIteration:
             process.alive = False
             return
-        self.after(delay, partial(self._step, process))
+        self.after(delay, process.step)

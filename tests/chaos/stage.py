@@ -144,7 +144,7 @@ class Stage:
             now = time.monotonic()
             if now >= self.next_file:
                 self._land()
-                self.next_file = now + 0.3
+                self.next_file = now + 0.5
             self._do_what_is_due(now)
             self._strike(now)
             if now >= self.next_look:

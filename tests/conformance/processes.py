@@ -1,11 +1,19 @@
-"""`rota worker` as a process that a test starts, signals and listens to."""
+"""`rota worker` as a process that a test starts, signals and listens to.
 
+Most of what such a process costs is the import of its libraries: half a second of a processor and more. So a program that
+is a module is forked from a process that has imported them. One that is a text or a file may change what is imported, so it
+is started from nothing; so is one that a test wants `anew`.
+"""
+
+import multiprocessing
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +21,46 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SESSION, MAX_SHUTDOWN = 3.0, 60.0
+IMPORTED = ["rota.agent", "rota.backlog", "rota.cli.worker", "rota.core.planner", "rota.serve", "rota.usage", "pandas"]
+multiprocessing.set_forkserver_preload(IMPORTED)
+
+
+class Forked:
+    """A module that runs in a forked process, as far as a test asks a `subprocess.Popen`."""
+
+    def __init__(self, module: str, words: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        log.touch()  # a test may look before the child does
+        fork = multiprocessing.get_context("forkserver").Process
+        self._process = fork(target=_become, args=(module, list(words), dict(env), log), daemon=True)
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        """Its exit code, once it has ended."""
+        self._process.join()
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """A signal to this process, if it has not ended."""
+        with suppress(ProcessLookupError):  # it has, and nobody told yet
+            if self.poll() is None:
+                os.kill(self.pid, number)
+
+
+def _become(module: str, words: list[str], env: dict[str, str], log: Path) -> None:
+    """`python -m module words` in this process, with this environment, as the leader of a group; its output into the log."""
+    os.setsid()
+    with log.open("ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[1:] = words
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 class Worker:
@@ -27,13 +75,18 @@ class Worker:
         max_shutdown: float = MAX_SHUTDOWN,
         session: float = SESSION,
         program: Sequence[str] = ("-m", "rota", "worker"),
+        anew: bool = False,
     ) -> None:
         settings = {"ROTA_SESSION_TIMEOUT": f"{session:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
         environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, *program, "--group", group, *words]
         self.log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)
+        self.process: Forked | subprocess.Popen[bytes]
+        if program[0] == "-m" and not anew:
+            self.process = Forked(program[1], command[3:], environ, log)
+        else:
+            with log.open("wb") as out:
+                self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)
 
     def said(self, text: str) -> list[str]:
         """The lines that match."""
@@ -52,7 +105,7 @@ class Worker:
         """A signal to the agent alone."""
         self.process.send_signal(number)
 
-    def ends(self, timeout: float = 20.0) -> int:
+    def ends(self, timeout: float = 20.0) -> int | None:
         """Its exit code."""
         wait_until(lambda: self.process.poll() is not None, timeout)
         return self.process.wait()
@@ -60,8 +113,9 @@ class Worker:
     def kill(self) -> None:
         """kill -9 to the whole group: a machine that lost its power."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGCONT)
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has no group yet
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 
 

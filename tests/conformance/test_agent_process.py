@@ -19,10 +19,13 @@ from tests.waiting import wait_until
 
 
 def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: GroupState) -> None:
-    first, second = start("w1"), start("w2")
+    first, second = start("w1", anew=True), start("w2")
     wait_until(lambda: len(real.live()) == 2, 20)
     aim(real, w1="12", w2="")
     wait_until_owned(real, w1="12")
+    loaded = Path(f"/proc/{first.process.pid}/maps").read_text()
+    assert "pydantic" in loaded
+    assert "numpy" not in loaded, "under `assigned` a worker plans nothing: it starts in half the processor time"
     first.kill()
     aim(real, w1="", w2="12")
     wait_until_owned(real, w2="12")

@@ -6,7 +6,7 @@ from rota.coordination import membership, ownership
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.group_state import GroupState
-from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.publication import KEEP_EPOCHS, Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.errors import CoordinationError, NotOwner
 from tests.waiting import wait_until
@@ -71,4 +71,5 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
         assert epochs == sorted(set(epochs)), "an epoch is never used twice"
         assert tokens == sorted(set(tokens)), "every claim's token is above the one before"
         assert {w: t.partitions for w, t in tree.targets()[1].items()} == published[-1][1]
-        assert [e.epoch for e in tree.epochs()][-len(epochs) :] == epochs
+        kept = epochs[-KEEP_EPOCHS:]  # a fast machine publishes more
+        assert [e.epoch for e in tree.epochs()][-len(kept) :] == kept

@@ -176,7 +176,8 @@ class HandOver(Stage):
         return list(self.struck.values())
 
     def _after_event(self) -> None:
-        self.checker.after_event(self.truth.take_in(self.server))
+        if self.server.journal or self.checker.pending:
+            self.checker.after_event(self.truth.take_in(self.server))
         if self.table.refused > self._refused:
             self.count("fenced", self.table.refused - self._refused)
             self._refused = self.table.refused

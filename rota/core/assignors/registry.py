@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.core.values import Codes, Snapshot
 from rota.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from rota.core.values import Codes, Snapshot
 
 # name -> module below rota.core.assignors, and its function. A module is imported when it is first used.
 ASSIGNORS: dict[str, tuple[str, str]] = {
@@ -33,20 +35,20 @@ class Proposal:
     `remember(target)` is the memory if only the moves of `target` happen; without it the memory is `memory`.
     """
 
-    target: Codes
+    target: "Codes"
     explain: Callable[[int], str] | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     due: float | None = None
     lower_bound: float | None = None
     proven: bool = True
-    remember: Callable[[Codes], Mapping[str, Any]] | None = None
+    remember: "Callable[[Codes], Mapping[str, Any]] | None" = None
 
 
 class Assignor(Protocol):
     """A pure function. It reads the memory that its last proposal returned, and no clock but `snapshot.now`."""
 
-    def __call__(self, snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal: ...
+    def __call__(self, snapshot: "Snapshot", options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal: ...
 
 
 def find_assignor(name: str) -> Assignor:

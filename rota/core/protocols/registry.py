@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.core.assignors.options import Option, read_options
-from rota.core.protocols.observation import Decide
 from rota.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from rota.core.protocols.observation import Decide
 
 ASSIGNED = "assigned"  # a controller publishes each worker's target
 # name -> module below rota.core.protocols, which has `decide`. A module is imported when it is first used.
@@ -37,7 +39,7 @@ def check_protocol(name: object, options: Mapping[str, Any]) -> dict[str, Any]:
     return read_options(f"protocol {name}", options, OPTIONS[name])
 
 
-def find_protocol(name: str) -> Decide | None:
+def find_protocol(name: str) -> "Decide | None":
     """What a worker decides by under this protocol; None under `assigned`. Raises ConfigError with the known names."""
     if name == ASSIGNED:
         return None
