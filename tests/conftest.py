@@ -10,11 +10,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper and one Spark for all
-LINE = (
-    tuple(  # and one `dagster dev`: a second process would start its own. These take as long as the others of the face
-        f"face/test_{name}.py" for name in ("alone", "cancel", "clicks", "hour", "lasting", "line", "page")
-    )
-)
+# And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
+LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
@@ -50,9 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("fast")
         below = _below(item.nodeid)
         if "line" in getattr(item, "fixturenames", ()) and below.startswith(FACE) and not below.startswith(LINE):
-            raise pytest.UsageError(
-                f"{item.nodeid} asks for the whole line: name its file in LINE of tests/conftest.py"
-            )
+            raise pytest.UsageError(f"{item.nodeid} asks for the line: name its file in LINE of tests/conftest.py")
     items.sort(key=rank)
 
 
