@@ -1,5 +1,6 @@
-"""How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
+"""How the processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -60,18 +61,13 @@ def rank(item: pytest.Item) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """One Spark server for all tests of a process that share one, started in a folder of its own: its pid and endpoint."""
-    from tests.dataplane.world import kill, start_spark
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the Spark server that all tests share, whichever process they run in."""
+    from tests.dataplane.shared_spark import share_spark
 
-    server, address = start_spark(tmp_path_factory.mktemp("spark"))
-    yield server.pid, address
-    kill(server)
-
-
-@pytest.fixture(scope="session")
-def endpoint(shared_spark: tuple[int, str]) -> str:
-    return shared_spark[1]
+    own = tmp_path_factory.getbasetemp()
+    with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
+        yield address
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
