@@ -111,10 +111,7 @@ def parse(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
     a column `_corrupt` of it is the user's. `plain`: see `Records`; else each row costs Spark a step that makes its id."""
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
-    seen, marked = (
-        None,
-        corruptible and is_marked(frame),
-    )  # asked here: Spark is asked for the columns of each frame anew
+    seen, marked = None, corruptible and is_marked(frame)  # Spark is asked for the columns of each frame anew
     if corruptible:
         frame, seen = count_records(frame)
     frame = frame.select("*") if plain else columns.restore_ids(frame)  # `origins` reads the columns of a step
