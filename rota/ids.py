@@ -38,6 +38,7 @@ _INCARNATION = re.compile(rf"(?P<id>{NAME.pattern})@(?P<session>[0-9a-f]{{16}})"
 # --- names
 
 
+@lru_cache(maxsize=1 << 12)
 def is_id(text: str) -> bool:
     """Whether the text names a group, pipeline, worker or run."""
     return NAME.fullmatch(text) is not None
@@ -45,7 +46,7 @@ def is_id(text: str) -> bool:
 
 def checked_id(kind: str, text: object) -> str:
     """`text` if it names a group, pipeline, worker or run; else ConfigError. Called before any I/O."""
-    if isinstance(text, str) and NAME.fullmatch(text):
+    if isinstance(text, str) and is_id(text):
         return text
     raise ConfigError(
         f"Bad {kind} id {shown(text)}: an id starts with a letter or digit and goes on with up to 127 of A-Z a-z 0-9 . _ -"

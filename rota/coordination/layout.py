@@ -1,6 +1,6 @@
 """Where each record of a group stands. `docs/protocol.md` lists the tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.errors import ConfigError
 from rota.ids import WAITING, checked_id, checked_incarnation, checked_partition, is_partition, run_node
@@ -13,18 +13,14 @@ class Paths:
     """The znodes of one group. Every id is checked before it becomes part of a path."""
 
     group: str
+    root: str = field(init=False)  # the group's own node
 
     def __post_init__(self) -> None:
-        checked_id("group", self.group)
+        object.__setattr__(self, "root", f"{ROOT}/{checked_id('group', self.group)}")
         if self.group == "clock":
             raise ConfigError(
                 "A group cannot be called 'clock': that node tells the server's time. Choose another name"
             )
-
-    @property
-    def root(self) -> str:
-        """The group's own node."""
-        return f"{ROOT}/{self.group}"
 
     @property
     def meta(self) -> str:

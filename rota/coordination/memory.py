@@ -69,7 +69,7 @@ class MemoryServer:
         """The node as it is now."""
         with self.lock:
             entry = self.entries.get(path)
-            return entry.node if entry else None
+            return entry.node if entry is not None else None
 
     def children(self, path: str) -> tuple[str, ...]:
         """The sorted names of the children."""
@@ -154,6 +154,8 @@ class MemoryServer:
         return int(self.clock() * 1000)
 
     def _fire(self, touched: set[str]) -> None:
+        if not self.watches:
+            return
         with self.lock:
             callbacks = [c for path in sorted(touched) for c in self.watches.pop(path, ())]
         for callback in callbacks:

@@ -1,119 +1,15 @@
-"""A record on which the transform hangs, on a real Spark: it is ended, found and parked; the others go on."""
+"""When a query is told to stop, on a client that a test plays: test_disturbed_spark has the real one."""
 
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rota.consume import CommittedBatch, ParkedPartition
-from rota.dataplane.spark import deadline, failures
+from rota.dataplane.spark import deadline
 from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
-from rota.replay import RefusedReplay, ReplayedRange, replay
-from rota.skip import skip
-from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.world import World
-
-DEADLINE = 8.0  # a warm Spark is done with these rows in one
-SLEEPING = """
-def transform(frame):
-    from pyspark.sql.functions import udf
-    @udf("string")
-    def slow(word):
-        import time
-        if word == "poison":
-            time.sleep({seconds})
-        return word
-    return frame.withColumn("word", slow("word"))
-pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform, deadline={deadline})
-"""
-
-
-def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
-    """b hangs on a record."""
-    world.write(SLEEPING.format(seconds=seconds, deadline=deadline))
-    world.rows("a", "0", 5)
-    world.give("a", "b")
-    return world
-
-
-def land_poison(world: World) -> None:
-    world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
-
-
-def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
-    assert isinstance(hang_on_a_record(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
-    hang_on_a_record(world)
-    world.rows("a", "1", 5)
-    land_poison(world)
-    events = {e.partition: e for e in world.run("a", "b")}
-    parked = events["p:b"]
-    assert isinstance(parked, ParkedPartition), parked
-    assert parked.retry_at is None
-    assert parked.reason == (
-        "p:b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
-        "transform, or give the pipeline a longer deadline, then: rota retry p:b; or: rota skip p:b"
-    )
-    assert isinstance(events["p:a"], CommittedBatch)
-    assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
-    assert failures.is_alive(world.connect(None)), "its slot was given back"
-    assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
-
-
-def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: World) -> None:
-    """It took a slot of Spark for ever."""
-    hang_on_a_record(world, deadline=60.0)
-    world.rows("b", "0", 5)
-    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
-    hang_on_a_record(world, deadline=4.0)
-    land_poison(world)
-    events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
-    refused = events["p:b"]
-    assert isinstance(refused, RefusedReplay), refused
-    assert refused.reason == (
-        "p:b alone hangs: it was not done after 4 s in offset 0 (b/0.json), while others were. Mend its data or the "
-        "transform, or give the pipeline a longer deadline, then: replay it again"
-    )
-    assert isinstance(events["p:a"], ReplayedRange)
-    assert damage(world.table / "main", {"p:a": {0: 5}, "p:b": {0: 5}}) == NO_DAMAGE, "its rows are those of before"
-    assert not world.tree.parked()
-    assert failures.is_alive(world.connect(None)), "its slot was given back"
-
-
-def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here it comes to an end, some day."""
-    monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
-    land_poison(hang_on_a_record(world, seconds=4.0, deadline=2.0))
-    events = world.run("a", "b")
-    assert len({e.commit_id for e in events if isinstance(e, CommittedBatch)}) == 1, events
-    assert not world.tree.parked()
-
-
-def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It speaks, and takes queries, and nothing comes of them."""
-    from pyspark.sql.functions import udf
-
-    monkeypatch.setattr(failures, "SLOT", 2.0)
-    spark = world.connect(None)
-
-    slow = udf(lambda _: time.sleep(1e6), "long")
-
-    def take() -> None:
-        spark.addTag("taken")
-        with pytest.raises(Exception, match="OPERATION_CANCELED"):
-            spark.range(0, 2, 1, 2).select(slow("id")).collect()
-
-    taker = threading.Thread(target=take)
-    taker.start()
-    while failures.is_alive(spark):
-        assert taker.is_alive()
-    spark.interruptTag("taken")
-    taker.join()
-    monkeypatch.setattr(failures, "SLOT", 60.0)
-    assert failures.is_alive(spark)
 
 
 class Planning:
