@@ -7,7 +7,8 @@ from rota.sim.worlds import world
 
 
 def smaller(name: str) -> World:
-    """A sixth of the partitions, looked at half as often, and no longer than it takes to settle."""
+    """A sixth of the partitions, looked at half as often, and no longer than it takes to settle: a hand-over by force, and
+    the calm after it that the checkers ask for."""
     whole = world(name)
     struck = {happening.who for happening in whole.happenings}
     parts = tuple(p for i, p in enumerate(whole.partitions) if i % 6 == 0 or p.id in struck)
@@ -16,6 +17,6 @@ def smaller(name: str) -> World:
         whole,
         partitions=parts,
         initial={p: owner for p, owner in whole.initial.items() if p in ids},
-        duration=min(whole.duration, last + 300),
+        duration=min(whole.duration, max(300, last + 240)),
         timing=replace(whole.timing, backlog=15.0, poll=3.0, report=60.0),
     )
