@@ -1,7 +1,7 @@
 """One Spark server for all processes that run the tests: whoever asks first starts it, whoever leaves last ends it.
 
 To start and to warm up costs a Spark some fifteen seconds of a core, as much as a hundred of the tests' queries.
-Law: no test does to it what another could notice. What fills its slots or its disk, or kills it, is in test_disturbed_spark.
+Law: a test may take its slots for some seconds, and no more. What fills its disk or kills it is in test_disturbed_spark.
 """
 
 import fcntl
