@@ -19,10 +19,11 @@ FIRST_SESSION = 0x1000_0000_0000_0000
 
 @dataclass(slots=True)
 class Entry:
-    """A node and the names of its children."""
+    """A node and the names of its children; `ordered` are those as they were asked for last, None: they changed since."""
 
     node: Node
     children: set[str] = field(default_factory=set)
+    ordered: tuple[str, ...] | None = ()
 
 
 class Refused(Exception):
@@ -75,7 +76,11 @@ class MemoryServer:
         """The sorted names of the children."""
         with self.lock:
             entry = self.entries.get(path)
-            return tuple(sorted(entry.children)) if entry else ()
+            if entry is None:
+                return ()
+            if entry.ordered is None:
+                entry.ordered = tuple(sorted(entry.children))
+            return entry.ordered
 
     def apply(self, session: int, ops: Sequence[Op]) -> tuple[Node | None, ...]:
         """All of `ops` under one zxid, or a Conflict that names the first that cannot be."""
@@ -139,14 +144,18 @@ class MemoryServer:
     def _put(self, path: str, entry: Entry) -> None:
         parent, _, name = path.rpartition("/")
         self.entries[path] = entry
-        self.entries[parent or "/"].children.add(name)
+        above = self.entries[parent or "/"]
+        above.children.add(name)
+        above.ordered = None
         if entry.node.owner:
             self.ephemerals[entry.node.owner].add(path)
 
     def _remove(self, path: str, touched: set[str]) -> None:
         parent, _, name = path.rpartition("/")
         entry = self.entries.pop(path)
-        self.entries[parent or "/"].children.discard(name)
+        above = self.entries[parent or "/"]
+        above.children.discard(name)
+        above.ordered = None
         self.ephemerals[entry.node.owner].discard(path)
         touched |= {path, parent or "/"}
 

@@ -101,8 +101,6 @@ class Timeline:
             self.at(process.frozen_until, process.step)
             return
         try:
-            delay = next(process.life)
+            self.after(next(process.life), process.step)
         except StopIteration:
             process.alive = False
-            return
-        self.after(delay, process.step)

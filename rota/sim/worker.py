@@ -71,7 +71,7 @@ class WorkerProcess:
     def _beat(self) -> None:
         """A heartbeat: an expired session is noticed here."""
         try:
-            self.store.get(self.agent.paths.head)
+            self.store.stamp()
         except CoordinationError:
             self.seen = -1
 
