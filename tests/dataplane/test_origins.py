@@ -1,5 +1,6 @@
 """Law: a row goes into the table under the partition and the offset of one record that it was made of."""
 
+import itertools
 import random
 from collections import Counter
 from functools import reduce
@@ -17,6 +18,7 @@ from rota.errors import BadTransform
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 
+VIEWS = itertools.count()
 ROWS = 8  # half of them of each partition, a quarter of each file
 DATA = (
     "id", "concat('w', id % 3) as word", "array(id, id + 1) as l", "cast(id as double) as `a, b#1`",
@@ -56,9 +58,9 @@ SHOWN = {  # each row is of one record, and the plan shows it
     "what others have, too": "df.select('id', '_partition', '_offset').intersect(df.select('id', '_partition', '_offset'))",
     "many columns": "df.select('*', *[F.lit(n).alias(f'c{n}') for n in range(60)]).toDF(*[f'x{n}' for n in range(4)], "
     "'_partition', '_offset', *[f'y{n}' for n in range(60)])",
-    "a view": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('select v.*, 1 as o from v where id > 1'))[1]",
-    "a query with a name": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('with x as (select *, 1 as o from v where "
-    "id > 1), y as (select distinct word from x) select x.* from x join y using (word)'))[1]",
+    "a view": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'select {v}.*, 1 as o from {v} where id > 1'))[1]",
+    "a query with a name": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select *, 1 as o from {v} "
+    "where id > 1), y as (select distinct word from x) select x.* from x join y using (word)'))[1]",
 }  # fmt: skip
 MADE = {  # an expression makes a column anew
     "one for all": "df.withColumn('_partition', F.lit('p:b'))",
@@ -78,7 +80,7 @@ MADE = {  # an expression makes a column anew
     "in one of two": "df.where('id > 3').union(df.where('id < 2').withColumn('_partition', F.lit('p:b')))",
     "in one of two by name": "df.withColumn('_offset', F.lit(0).cast('long')).unionByName(df)",
     "of two records": "df.alias('a').join(df.alias('b'), F.expr('a.id > b.id')).select('a.id', 'a._partition', 'b._offset')",
-    "of two records of one query": "(df.createOrReplaceTempView('v'), df.sparkSession.sql('with x as (select * from v) "
+    "of two records of one query": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select * from {v}) "
     "select a.id, a._partition, b._offset from x a join x b on a.id > b.id'))[1]",
     "those of a lookup": "df.select('word').join(other, 'word')",
     "a subquery": "df.withColumn('_partition', df.agg(F.max('_partition')).scalar())",
@@ -105,7 +107,8 @@ def other(spark: SparkSession) -> DataFrame:
 
 
 def apply(step: str, df: DataFrame, other: DataFrame) -> DataFrame:
-    result: DataFrame = eval(step, {"df": df, "F": F, "Window": Window, "other": other})
+    """The result of a step. Each has a view of its own: Spark looks a view up by its name whenever the result is used."""
+    result: DataFrame = eval(step, {"df": df, "F": F, "Window": Window, "other": other, "v": f"v{next(VIEWS)}"})
     return result
 
 
