@@ -55,9 +55,9 @@ check: setup
 test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
-# Three at a time, for half of them waits for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
+# Four at a time on two cores, for half of them wait for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
 test: setup prepare tools
-	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder
 
 demo: setup prepare
 	$(BIN)/rota demo

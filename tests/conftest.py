@@ -1,5 +1,6 @@
-"""How three processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
+"""How the processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+import os
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -10,28 +11,29 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper and one Spark for all
-LINE = (
-    tuple(  # and one `dagster dev`: a second process would start its own. These take as long as the others of the face
-        f"face/test_{name}.py" for name in ("alone", "cancel", "clicks", "hour", "lasting", "line", "page")
-    )
-)
+# And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
+LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
+HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
+ENSEMBLE = ("conformance/test_ensemble.py", "conformance/test_older_zookeeper.py")  # one of three servers for both
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
-TOGETHER = {"line": LINE, "face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS}
+TOGETHER = {"line": LINE, "face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS, "ensemble": ENSEMBLE}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 # The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
-FIRST = (*DEMO, FACE, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
+FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
-    """What stays together: a file, but for the pure tests, which go where there is room."""
+    """What stays together: a file, but for the pure tests, which go where there is room, and what is played in halves."""
 
     def _split_scope(self, nodeid: str) -> str:
         if _below(nodeid).startswith(PURE):
             return nodeid
         file = nodeid.partition("::")[0]
+        if _below(file) == HALVES:
+            return file + nodeid.partition("[")[2]
         return next((name for name, of in TOGETHER.items() if _below(file).startswith(of)), file)
 
 
@@ -46,9 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("fast")
         below = _below(item.nodeid)
         if "line" in getattr(item, "fixturenames", ()) and below.startswith(FACE) and not below.startswith(LINE):
-            raise pytest.UsageError(
-                f"{item.nodeid} asks for the whole line: name its file in LINE of tests/conftest.py"
-            )
+            raise pytest.UsageError(f"{item.nodeid} asks for the line: name its file in LINE of tests/conftest.py")
     items.sort(key=rank)
 
 
@@ -61,18 +61,13 @@ def rank(item: pytest.Item) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """One Spark server for all tests of a process that share one, started in a folder of its own: its pid and endpoint."""
-    from tests.dataplane.world import kill, start_spark
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the Spark server that all tests share, whichever process they run in."""
+    from tests.dataplane.shared_spark import share_spark
 
-    server, address = start_spark(tmp_path_factory.mktemp("spark"))
-    yield server.pid, address
-    kill(server)
-
-
-@pytest.fixture(scope="session")
-def endpoint(shared_spark: tuple[int, str]) -> str:
-    return shared_spark[1]
+    own = tmp_path_factory.getbasetemp()
+    with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
+        yield address
 
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.

@@ -145,7 +145,7 @@ class Stack(AbstractContextManager["Stack"]):
         """Ends Dagster, then all workers at once, then ZooKeeper."""
         dagster = self.children.pop("dagster", None)
         if dagster:
-            dagster.end(patience=10)
+            dagster.end(patience=3)  # it waits for sensors that wait inside their ticks: 30 s
         for child in self.children.values():
             child.ask_to_end()
         deadline = time.monotonic() + 3

@@ -77,9 +77,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "server"
 
 
-@pytest.fixture
-def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
-    """Three real servers."""
+@pytest.fixture(scope="session")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EmbeddedZooKeeper]]:
+    """Three real servers, started once. Kill one only if you start it again."""
+    tmp_path = tmp_path_factory.mktemp("ensemble")
     ports = [(free_port(), free_port(), free_port()) for _ in range(3)]
     quorum = [f"server.{i}=127.0.0.1:{peer}:{vote}" for i, (_, peer, vote) in enumerate(ports, 1)]
     servers = []

@@ -33,7 +33,8 @@ class Forked:
         fork = multiprocessing.get_context("forkserver").Process
         self._process = fork(target=_become, args=(module, list(words), dict(env), log), daemon=True)
         self._process.start()
-        self.pid = self._process.pid or 0
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""

@@ -36,7 +36,10 @@ from tests.waiting import wait_until
 
 OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
 SOON = dict.fromkeys(ENDED, "2s") | {"spark.task.reaper.enabled": "true", "spark.task.reaper.threadDump": "false"}
-SOON["spark.task.reaper.killTimeout"] = "4s"
+SOON |= {
+    "spark.task.reaper.killTimeout": "4s",
+    "spark.task.reaper.pollingInterval": "1s",
+}  # by itself it looks every 10 s
 QUICK = tuple(word for name, value in SOON.items() for word in ("--conf", f"{name}={value}"))
 HOPELESS = ("--conf", "spark.driver.extraJavaOptions=-javaagent:/nowhere.jar")
 PATIENT = (str(Path(__file__).with_name("patient_worker.py")),)
@@ -246,7 +249,7 @@ def see_it_end_with_its_worker(life: Life, start: Start) -> None:
     life.deaf.signal(signal.SIGKILL)
     orphan.wait(20)
     assert left.is_dir()
-    hopeless = start("w2", *HOPELESS)
+    hopeless = start("w2", *HOPELESS, anew=True)
     hopeless.hears("event=spark-started")
     assert not left.exists(), "a successor clears up"
     assert hopeless.ends(90) == 2

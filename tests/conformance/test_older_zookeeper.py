@@ -11,7 +11,7 @@ import pytest
 
 from rota.agent import Agent
 from rota.coordination.client import ZooKeeperStore, connect
-from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
@@ -28,6 +28,10 @@ Servers = Sequence[EmbeddedZooKeeper]
 def alone(folder: Path) -> Iterator[list[EmbeddedZooKeeper]]:
     with EmbeddedZooKeeper(folder) as server:
         yield [server]
+
+
+def find_leader(servers: Servers) -> EmbeddedZooKeeper | None:
+    return next((one for one in servers if "Mode: leader" in four_letters(one.port, "srvr")), None)
 
 
 def hosts(servers: Servers) -> str:
@@ -79,7 +83,11 @@ def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
         again(lambda: write(store, 20))
         stop_all(servers, wipe)
     elif what == "restored":
-        stop_all(servers, keep)  # the next leader counts from a greater epoch, which the restored ones forget
+        for server in servers:
+            keep(server.data_dir)
+        lead = wait_until(lambda: find_leader(servers), 30)
+        lead.kill()  # the next leader counts from a greater epoch, which the restored ones forget
+        wait_until(lambda: find_leader(servers) not in (None, lead), 60)
         assert store.wait_active(60)
         again(lambda: write(store, 20))
         stop_all(servers, restore)

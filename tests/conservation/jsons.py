@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from tests.conservation import rules
+from tests.conservation.canonical import fold
 from tests.conservation.rules import Bad, Unclear, Value
 from tests.conservation.shape import WHOLE, Schema, Type
 
@@ -104,7 +105,7 @@ def _slice(line: str, wanted: str, fields: Fields) -> Value:
         at = _past(line, at, ":")
         _, end = DECODER.raw_decode(line, at)
         if name == wanted:
-            return line[at:end]
+            return fold(line[at:end])
         at = end
     raise Unclear
 
@@ -129,16 +130,35 @@ def _rule(kind: Type) -> Callable[[object], Value]:
         case "boolean":
             return _boolean
         case "float" | "double":
-            return _real(kind.kind == "float")
+            return _remember(_real(kind.kind == "float"))
         case "decimal":
-            return _decimal(kind)
+            return _remember(_decimal(kind))
         case "timestamp":
-            return _timestamp
+            return _remember(_timestamp)
     if kind.kind in WHOLE:
         return _whole(kind.kind)
-    return _text(
-        {"binary": rules.binary, "date": rules.date, "timestamp_ntz": lambda text: rules.moment(text, False)}[kind.kind]
-    )
+    texts: dict[str, Callable[[str], Value]] = {
+        "binary": lambda text: fold(rules.binary(text)),
+        "date": rules.date,
+        "timestamp_ntz": lambda text: rules.moment(text, False),
+    }
+    return _remember(_text(texts[kind.kind]))
+
+
+def _remember(rule: Callable[[object], Value]) -> Callable[[object], Value]:
+    """The rule, which is asked once for each text: a file has few."""
+    known: dict[tuple[type, str], Value] = {}
+
+    def look(value: object) -> Value:
+        text = value.text if isinstance(value, Number) else value
+        if type(text) is not str:
+            return rule(value)
+        key = type(value), text
+        if key not in known:
+            known[key] = rule(value)
+        return known[key]
+
+    return look
 
 
 def _whole(kind: str) -> Callable[[object], Value]:
@@ -183,7 +203,7 @@ def _boolean(value: object) -> Value:
 
 def _string(value: object) -> Value:
     if type(value) is str:
-        return value if value.isascii() else SURROGATE.sub("?", value)
+        return value if value.isascii() else fold(SURROGATE.sub("?", value))
     if type(value) is bool:
         return "true" if value else "false"
     if isinstance(value, Number):
@@ -247,7 +267,7 @@ def _map(kind: Type) -> Callable[[object], Value]:
     def rule(value: object) -> Value:
         if type(value) is not Fields:
             raise Bad("of another type")
-        pairs = tuple((SURROGATE.sub("?", name), None if one is None else part(one)) for name, one in value)
+        pairs = tuple((_string(name), None if one is None else part(one)) for name, one in value)
         if len({name for name, _ in pairs}) < len(pairs):
             raise Unclear
         return pairs

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conservation import rules
-from tests.conservation.canonical import comparable, values
+from tests.conservation.canonical import comparable, fold, values
 from tests.conservation.case import Case, File
 from tests.conservation.jsons import BLANK, Joined, Lines, Row
 from tests.conservation.rules import Bad, Unclear, Value
@@ -45,22 +45,31 @@ class Broken:
     why: str
 
 
-def read(case: Case, file: File) -> list[Record] | Broken:
-    """The records of the file in order."""
-    if case.format == "parquet":
-        return _parquet(case, file.data)
-    try:
-        data = _plain(file)
-    except (OSError, EOFError, zlib.error) as error:
-        return Broken(f"compression: {error}")
-    data = data.removeprefix(BOM)
-    if case.format == "json":
+class Oracle:
+    """Reads the files of a case; what a text means it finds out once."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.lines = Lines(case.schema) if case.format == "json" else None
+        self.csv = _Csv(case) if case.format == "csv" else None
+
+    def read(self, file: File) -> list[Record] | Broken:
+        """The records of the file in order; text in them is canonical, as that of a table (see `canonical`)."""
+        if self.case.format == "parquet":
+            return _parquet(self.case, file.data)
         try:
-            return list(_json(case, data))
+            data = _plain(file)
+        except (OSError, EOFError, zlib.error) as error:
+            return Broken(f"compression: {error}")
+        data = data.removeprefix(BOM)
+        if self.csv:
+            spans = self.case.options.get("multiLine") == "true"
+            return self.csv.read_spanning(data) if spans else self.csv.read_lines(data)
+        assert self.lines
+        try:
+            return list(_json(self.lines, data))
         except Joined:
             return Broken("a line with more than one value")
-    csv = _Csv(case)
-    return csv.read_spanning(data) if case.options.get("multiLine") == "true" else csv.read_lines(data)
 
 
 def is_torn(file: File) -> bool:
@@ -88,8 +97,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, str, bool]]:
             yield number, line.decode(errors="replace"), False
 
 
-def _json(case: Case, data: bytes) -> Iterator[Record]:
-    reader = Lines(case.schema)
+def _json(reader: Lines, data: bytes) -> Iterator[Record]:
     for number, line, clean in _lines(data):
         if not line.strip(BLANK):
             continue
@@ -236,7 +244,7 @@ class _Csv:
         memo = self.memos[at]
         if field not in memo:
             try:
-                memo[field] = self.rules[at](field)
+                memo[field] = fold(self.rules[at](field))
             except (Bad, Unclear) as error:
                 memo[field] = error
         value = memo[field]

@@ -7,7 +7,7 @@ import pytest
 from tests.conservation import rules
 from tests.conservation.case import Case, File
 from tests.conservation.jsons import Lines
-from tests.conservation.oracle import BAD, EITHER, GOOD, Broken, read
+from tests.conservation.oracle import BAD, EITHER, GOOD, Broken, Oracle
 from tests.conservation.rules import Bad, Unclear
 from tests.conservation.shape import Column, Type
 
@@ -103,7 +103,7 @@ def test_a_json_value(kind: str, text: str, value: object) -> None:
 
 def verdicts(format: str, data: bytes, name: str = "0", **options: str) -> object:
     schema = (Column("k", Type("int")), Column("x", Type("string")))
-    found = read(Case("", format, schema, options, 1.0, ()), File("a", name, data))
+    found = Oracle(Case("", format, schema, options, 1.0, ())).read(File("a", name, data))
     return (
         found
         if isinstance(found, Broken)
@@ -150,7 +150,7 @@ def test_a_line_of_json(line: bytes, verdict: object) -> None:
         (b'"1"||\n1||', {"sep": "||"}, [(1, EITHER, ()), (2, GOOD, (1, None))]),
         (b'1,"a\0b"', {}, [(1, GOOD, (1, "a\0b"))]),
         (b"\n K,X\n1,a".replace(b" ", b""), {"header": "true"}, [(3, GOOD, (1, "a"))]),
-        (b"1,\xed\xa0\x80", {}, [(1, GOOD, (1, "\ufffd\ufffd\ufffd"))]),
+        (b"1,\xed\xa0\x80", {}, [(1, GOOD, (1, "\ufffd"))]),
         (b"x,k\na,1", {"header": "true"}, Broken("header")),
     ],
 )  # fmt: skip

@@ -1,10 +1,8 @@
 """Bad input of every kind: one clear line, nothing lost, nobody else held up."""
 
-import random
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +11,6 @@ from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, Parked
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.spark import bisection, quarantine
-from rota.errors import EnvironmentFailed
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
@@ -363,28 +360,3 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     assert found == {"p:a": ParkedPartition if guarded else CommittedBatch, "p:b": CommittedBatch}
     consumed = {p: {0: rows} for p, rows in (("p:a", 3), ("p:b", 2)) if found[p] is CommittedBatch}
     assert damage(world.table / "main", consumed) == {**NO_DAMAGE, "lost": 0 if guarded else 1}
-
-
-# --- a full disk ----------------------------------------------------------------------------------------------------
-
-
-def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(
-    world: World, shared_spark: tuple[int, str]
-) -> None:
-    """A limit to the size of a file stands for the full disk: Spark gets the same error for the same write. (What the
-    run itself writes is in without_spark/test_environment_faults.)"""
-    draw = random.Random(5)
-    world.give("a")
-    for name in range(3):
-        world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
-    server = psutil.Process(shared_spark[0])
-    before = server.rlimit(psutil.RLIMIT_FSIZE)
-    server.rlimit(psutil.RLIMIT_FSIZE, (300 << 10, before[1]))
-    try:
-        with pytest.raises(EnvironmentFailed, match="File too large"):
-            world.run("a")
-    finally:
-        server.rlimit(psutil.RLIMIT_FSIZE, before)
-    assert not world.tree.parked()
-    assert kinds(world.run("a")) == {"p:a": CommittedBatch}
-    assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE

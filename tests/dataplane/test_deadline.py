@@ -2,22 +2,27 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch, ParkedPartition
-from rota.dataplane.spark import deadline, failures
+from rota.dataplane.spark import deadline, failures, session
 from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from rota.skip import skip
 from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.shared_spark import SLOTS
 from tests.dataplane.world import World
+from tests.waiting import wait_until
 
-DEADLINE = 8.0  # a warm Spark is done with these rows in one
+DEADLINE = 10.0  # a warm Spark is done with these rows in one
 SLEEPING = """
 def transform(frame):
     from pyspark.sql.functions import udf
@@ -44,40 +49,68 @@ def land_poison(world: World) -> None:
     world.land("b", "0", ['{"n": 1, "word": "w"}', '{"n": 1, "word": "poison"}'])
 
 
-def test_what_hangs_alone_is_parked_and_the_others_are_committed(world: World) -> None:
-    assert isinstance(hang_on_a_record(world, deadline=60.0).run("a")[0], CommittedBatch), "Spark is warm"
-    hang_on_a_record(world)
-    world.rows("a", "1", 5)
-    land_poison(world)
-    events = {e.partition: e for e in world.run("a", "b")}
-    parked = events["p:b"]
+@dataclass(frozen=True)
+class Hung:
+    """Two worlds in which `b` hung, in a run and in a replay, and what became of each partition."""
+
+    run: World
+    events: Mapping[str, object]
+    replay: World
+    replies: Mapping[str, object]
+
+
+@pytest.fixture(scope="module")
+def hung(endpoint: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
+    """Both at once, for they wait for the same clock; each in a session of its own, which tells of its own tasks."""
+    other = session.open_session(endpoint)
+    of_run, of_replay = (World(tmp_path_factory.mktemp("hung"), endpoint, spark=one) for one in (spark, other))
+
+    def run() -> Mapping[str, object]:
+        hang_on_a_record(of_run, deadline=60.0)
+        assert isinstance(of_run.run("a")[0], CommittedBatch), "Spark is warm"
+        hang_on_a_record(of_run)
+        of_run.rows("a", "1", 5)
+        land_poison(of_run)
+        return {e.partition: e for e in of_run.run("a", "b")}
+
+    def run_again() -> Mapping[str, object]:
+        hang_on_a_record(of_replay, deadline=60.0)
+        of_replay.rows("b", "0", 5)
+        assert {type(e) for e in of_replay.run("a", "b")} == {CommittedBatch}
+        hang_on_a_record(of_replay)
+        land_poison(of_replay)
+        ranges = {"p:a": (0, 1), "p:b": (0, 1)}
+        return {e.partition: e for e in replay(of_replay.tree, of_replay.ports, ranges, "again")}
+
+    with ThreadPoolExecutor(2) as pool:
+        events, replies = pool.submit(run), pool.submit(run_again)
+        yield Hung(of_run, events.result(), of_replay, replies.result())
+    other.stop()
+
+
+def test_what_hangs_alone_is_parked_and_the_others_are_committed(hung: Hung) -> None:
+    parked, world = hung.events["p:b"], hung.run
     assert isinstance(parked, ParkedPartition), parked
     assert parked.retry_at is None
     assert parked.reason == (
-        "p:b alone hangs: it was not done after 8 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "p:b alone hangs: it was not done after 10 s in offset 0 (b/0.json), while others were. Mend its data or the "
         "transform, or give the pipeline a longer deadline, then: rota retry p:b; or: rota skip p:b"
     )
-    assert isinstance(events["p:a"], CommittedBatch)
+    assert isinstance(hung.events["p:a"], CommittedBatch)
     assert damage(world.table / "main", {"p:a": {0: 5, 1: 5}}) == NO_DAMAGE
     assert failures.is_alive(world.connect(None)), "its slot was given back"
     assert skip(world.tree, world.ports, "p:b") == (0, 1), "the advice"
 
 
-def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(world: World) -> None:
+def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(hung: Hung) -> None:
     """It took a slot of Spark for ever."""
-    hang_on_a_record(world, deadline=60.0)
-    world.rows("b", "0", 5)
-    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
-    hang_on_a_record(world, deadline=4.0)
-    land_poison(world)
-    events = {e.partition: e for e in replay(world.tree, world.ports, {"p:a": (0, 1), "p:b": (0, 1)}, "again")}
-    refused = events["p:b"]
+    refused, world = hung.replies["p:b"], hung.replay
     assert isinstance(refused, RefusedReplay), refused
     assert refused.reason == (
-        "p:b alone hangs: it was not done after 4 s in offset 0 (b/0.json), while others were. Mend its data or the "
+        "p:b alone hangs: it was not done after 10 s in offset 0 (b/0.json), while others were. Mend its data or the "
         "transform, or give the pipeline a longer deadline, then: replay it again"
     )
-    assert isinstance(events["p:a"], ReplayedRange)
+    assert isinstance(hung.replies["p:a"], ReplayedRange)
     assert damage(world.table / "main", {"p:a": {0: 5}, "p:b": {0: 5}}) == NO_DAMAGE, "its rows are those of before"
     assert not world.tree.parked()
     assert failures.is_alive(world.connect(None)), "its slot was given back"
@@ -98,20 +131,23 @@ def test_a_spark_whose_slots_are_all_taken_is_not_alive(world: World, monkeypatc
 
     monkeypatch.setattr(failures, "SLOT", 2.0)
     spark = world.connect(None)
-
     slow = udf(lambda _: time.sleep(1e6), "long")
 
     def take() -> None:
         spark.addTag("taken")
         with pytest.raises(Exception, match="OPERATION_CANCELED"):
-            spark.range(0, 2, 1, 2).select(slow("id")).collect()
+            spark.range(0, SLOTS, 1, SLOTS).select(slow("id")).collect()
 
     taker = threading.Thread(target=take)
     taker.start()
     while failures.is_alive(spark):
         assert taker.is_alive()
-    spark.interruptTag("taken")
-    taker.join()
+
+    def is_ended() -> bool:
+        spark.interruptTag("taken")
+        return not taker.is_alive()
+
+    wait_until(is_ended, 60, 0.5)
     monkeypatch.setattr(failures, "SLOT", 60.0)
     assert failures.is_alive(spark)
 

@@ -1,45 +1,18 @@
-"""Where a run finds its Spark, and what happens when it loses it."""
+"""Where a run finds its Spark, and what it says of it."""
 
 import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.consume import CommittedBatch
 from rota.dataplane.spark import failures, session
 from rota.dataplane.spark.failures import explain_cause
 from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
-from rota.errors import EnvironmentFailed
-from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.world import World, kill, start_spark
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(world: World, tmp_path: Path) -> None:
-    server, endpoint = start_spark(tmp_path / "doomed")
-    client = session.open_session(endpoint)
-    plain = world.pipeline
-
-    def transform(frame: object) -> object:
-        kill(server)
-        return frame
-
-    world.give("a", "b")
-    world.rows("a", "0", 1)
-    world.rows("b", "0", 1)
-    world.pipeline = replace(plain, transform=transform)
-    with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="next run"):
-        world.run("a", "b", connect=lambda _: client)
-    assert not world.tree.parked()
-    assert not world.tree.runs()
-    world.pipeline = plain
-    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
-    assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
 def test_a_worker_without_endpoint_works_in_the_runs_own_process(tmp_path: Path) -> None:

@@ -201,25 +201,27 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
     assert sorted(paths) == ["x/1.json", "x/2.json"]
 
 
-def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path) -> None:
+def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_index, "MANY", 10)
     one = source(tmp_path)
-    for i in range(45):
+    for i in range(15):
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
     assert len(open_table(one.index.path).file_uris()) < 10
-    assert [one.locate("p:x", i) for i in range(45)] == [f"x/{i:03}.json" for i in range(45)]
+    assert [one.locate("p:x", i) for i in range(15)] == [f"x/{i:03}.json" for i in range(15)]
 
 
 def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(file_index, "MANY", 10)
     one, seen, real = source(tmp_path), list[Path](), file_index.read_file
     monkeypatch.setattr(file_index, "read_file", lambda file: seen.append(file) or real(file))
-    for i in range(90):  # put together twice
+    for i in range(30):  # put together twice
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
-    assert one.read_assigned_ends(("p:x",)) == {"p:x": 90}
-    assert sum(file.rows for file in file_index.READ[one.index.path].files.values()) == 90
+    assert one.read_assigned_ends(("p:x",)) == {"p:x": 30}
+    assert sum(file.rows for file in file_index.READ[one.index.path].files.values()) == 30
     assert len(seen) == len(set(seen))
 
 

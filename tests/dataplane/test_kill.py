@@ -1,9 +1,11 @@
 """kill -9 at each step of the protocol, in a real process on a real ZooKeeper; then a clean run: nothing lost or doubled."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,28 +46,47 @@ class Sessions:
             store.close()
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_run_that_dies_loses_and_doubles_nothing(
-    tmp_path: Path, endpoint: str, spark: SparkSession, zookeeper: EmbeddedZooKeeper, step: str
-) -> None:
-    sessions = Sessions(zookeeper.hosts)
-    world = World(tmp_path, endpoint, server=sessions, group=f"g{STEPS.index(step)}", spark=spark)  # type: ignore[arg-type]
-    try:
+@dataclass(frozen=True)
+class Death:
+    """A world in which a run killed itself, how its process ended and what it had said."""
+
+    world: World
+    end: int
+    said: str
+
+
+@pytest.fixture(scope="module")
+def deaths(
+    tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession, zookeeper: EmbeddedZooKeeper
+) -> Iterator[Mapping[str, Death]]:
+    """At every step, each in a group and a folder of its own; all die at once."""
+    sessions, worlds, runs = Sessions(zookeeper.hosts), dict[str, World](), []
+    for number, step in enumerate(STEPS):
+        folder, group = tmp_path_factory.mktemp("dying"), f"g{number}"
+        world = World(folder, endpoint, server=sessions, group=group, spark=spark)  # type: ignore[arg-type]
         world.give("a", "b")
         world.rows("a", "0", 20)
         world.land("b", "0", [*(f'{{"n": {i}}}' for i in range(20)), "bad"])
-        died = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("dying_run.py")), zookeeper.hosts, world.group,
-             str(tmp_path / "pipelines"), world.incarnation, step, "a", "b"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert died.returncode == -9, died.stderr
-        # the dead run's node goes with its session; until then its partitions are its own
-        wait_until(lambda: not world.tree.runs(), 10)
-        world.rows("a", "1", 5)
-        events = world.until_idle("a", "b")
-    finally:
-        sessions.close()
+        worlds[step] = world
+        out, pipelines = str(folder / "said"), str(folder / "pipelines")
+        runs.append((out, zookeeper.hosts, group, pipelines, world.incarnation, step, "a", "b"))
+    died = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("dying_run.py"))], input=json.dumps(runs),
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder, stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    ends = zip(worlds.items(), json.loads(died.stdout), strict=True)
+    yield {step: Death(world, end, (world.folder / "said").read_text()) for (step, world), end in ends}
+    sessions.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_dies_loses_and_doubles_nothing(deaths: Mapping[str, Death], step: str) -> None:
+    world, said = deaths[step].world, deaths[step].said
+    assert deaths[step].end == -9, said
+    # the dead run's node goes with its session; until then its partitions are its own
+    wait_until(lambda: not world.tree.runs(), 30)
+    world.rows("a", "1", 5)
+    events = world.until_idle("a", "b")
     assert all(isinstance(e, CommittedBatch | IdlePartition) for e in events), events
     assert damage(world.table / "main", {"p:a": {0: 20, 1: 5}, "p:b": {0: 20}}) == NO_DAMAGE
     counts = quarantine.make_counter(FencedTable(world.table / "main", world.group, "").read_log())
@@ -76,5 +97,5 @@ def test_a_run_that_dies_loses_and_doubles_nothing(
     healed = [e for e in events if isinstance(e, CommittedBatch) and e.healed]
     assert bool(healed) == (step in ("committed", "told")), events
     told = {(e.partition, offset) for e in events if isinstance(e, CommittedBatch) for offset in range(e.start, e.end)}
-    told |= {(line.split()[1], 0) for line in died.stdout.splitlines() if line.startswith("CommittedBatch ")}
+    told |= {(line.split()[1], 0) for line in said.splitlines() if line.startswith("CommittedBatch ")}
     assert told == {("p:a", 0), ("p:b", 0), ("p:a", 1)}, "what is in the table was told, by one or the other"

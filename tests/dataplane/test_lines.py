@@ -1,10 +1,13 @@
 """A line of JSON that holds more than one value stops its partition: Spark reads the first, and the rest would vanish."""
 
 import random
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from rota.consume import CommittedBatch, ParkedPartition
+from rota.dataplane import names
 from rota.dataplane.files import lines, texts
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.files.options import make_options
@@ -93,20 +96,29 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
 
 
 def test_spark_is_asked_only_where_the_bytes_leave_it_in_doubt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its scan of the text took half as long as the job."""
-    asked: list[str] = []
+    """Its scan of the text took half as long as the job. Of the files of a job it scans those in doubt."""
+    asked: list[set[str]] = []
     real = lines.find_joined
-    monkeypatch.setattr(lines, "find_joined", lambda *what: asked.append("") or real(*what))
-    world.give("a")
+
+    def find_joined(text: DataFrame, *more: Any) -> DataFrame:
+        asked.append({row.value for row in text.collect()})
+        return real(text, *more)
+
+    monkeypatch.setattr(lines, "find_joined", find_joined)
+    folder = "a [b] {c} *?"
+    world.give("a", names.key(folder))
     world.rows("a", "0", 2)
     world.land("a", "1", ['{"n": 2, "more": [{"x": "}{"}, {"x": 2}]}', " {} ", '[{"n": 3}, {"n": 4}]'])
     (event,) = world.run("a")
     assert isinstance(event, CommittedBatch)
-    assert (event.rows, len(asked)) == (6, 0)
-    world.land("a", "2", ['{"n": 5},'])
-    (event,) = world.run("a")
-    assert isinstance(event, CommittedBatch)
-    assert (event.rows, len(asked)) == (1, 1)
+    assert (event.rows, asked) == (6, [])
+    world.rows("a", "2", 2)
+    world.land("a", "3", ['{"n": 5},'])
+    world.rows(folder, "0", 2)
+    world.land(folder, "1", ['{"n": 6},', "{}"])
+    events = world.run("a", names.key(folder))
+    assert sorted(e.rows for e in events if isinstance(e, CommittedBatch)) == [3, 4]
+    assert asked == [{'{"n": 5},', '{"n": 6},', "{}"}]
 
 
 def test_what_spark_finds_is_in_doubt_before(world: World) -> None:

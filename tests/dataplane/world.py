@@ -23,6 +23,7 @@ from rota.dataplane.spark.spark_server import LIGHT, SERVER, SparkSettings
 from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
+from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -151,13 +152,14 @@ class World:
                 return found
 
 
-def spark_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]:
     """A Spark Connect server with a worker's settings, without a token, in its own process group, started in `folder`: it
-    cannot import what the tests can."""
+    cannot import what the tests can. It is `interpreted`, which costs a sixth less; `tests.conservation` has both."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    conf = SparkSettings("local[2]", {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
+    loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    conf = SparkSettings(f"local[{slots}]", {**loopback, **ENGINES["interpreted"]})
     settings = conf.complete(port, folder)
     command = [str(home / "bin/spark-submit"), "--class", SERVER]
     command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
@@ -178,12 +180,12 @@ def make_probe(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]
     return answers
 
 
-def start_spark(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_spark(folder: Path, slots: int = 2) -> tuple[subprocess.Popen[bytes], str]:
     """A server that answers, and its endpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    server = spark_server(folder, port)
-    wait_until(make_probe(port, server), 60)
+    server = spark_server(folder, port, slots)
+    wait_until(make_probe(port, server), 120)
     return server, f"sc://127.0.0.1:{port}"
 
 

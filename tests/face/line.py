@@ -75,6 +75,7 @@ class Line:
             self.join(worker, group)
         self.dev.start()
         wait_until(self.spark.ready)
+        self.store = connect(self.zookeeper, 10)
 
     def stop(self) -> None:
         for worker in list(self.workers):
@@ -128,8 +129,7 @@ class Line:
     @contextmanager
     def tree(self, group: str) -> Iterator[GroupState]:
         """The group's records, over one session for all tests."""
-        if self.store is None:
-            self.store = connect(self.zookeeper, 10)
+        assert self.store is not None
         yield GroupState(self.store, group)
 
     def rows(self, pipeline: str, column: str = "n") -> list[tuple[str, Any]]:

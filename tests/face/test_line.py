@@ -1,12 +1,16 @@
 """The line as a whole, `dagster dev` with its daemon: sensor -> assignment -> runs -> table -> checkpoint, no hand on it.
 
-Each test lands keys of its own and leaves both groups at rest, so that it holds alone and in any order.
+Each test lands keys of its own and leaves its group at rest. What happens in group `night` is played while the tests of
+group `day` go on: the groups share nothing but the line. Who stops a part of the line comes after them.
 """
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import psutil
+import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
@@ -27,6 +31,38 @@ def list_commands(line: Line) -> list[str]:
     """Of each process that Dagster started and that still goes on."""
     assert line.dev.process is not None
     return [" ".join(p.cmdline()) for p in psutil.Process(line.dev.process.pid).children(recursive=True)]
+
+
+def land_in_a_new_folder(line: Line) -> None:
+    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
+    line.land("c", "new", 1, 2)
+    grown = line.epoch_where("night", lambda e: e.epoch > before)
+    assert "1 partition had nobody. 1 of " in grown.sentence
+    line.holds("c", {"new": [1, 2]})
+    wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), pause=1)
+
+
+def fail_a_rebalance(line: Line) -> None:
+    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
+    with line.tree("night") as tree:
+        in_the_way = tree.paths.epoch(before + 1)  # where the next epoch's audit goes
+        tree.store.create(in_the_way)
+        line.join("n2", "night")
+        failed = wait_until(
+            lambda: [r for r in line.dev.runs(rota__rebalance="night") if r["status"] == "FAILURE"], pause=0.5
+        )
+        assert failed
+        tree.store.delete(in_the_way)
+    line.epoch_where("night", lambda e: e.epoch > before and "n2" in e.joined)
+    line.land("c", "failed", 9)
+    line.holds("c", {"failed": [9]})
+
+
+@pytest.fixture(scope="module")
+def night(line: Line) -> Iterator[dict[str, Future[None]]]:
+    """What is played in group `night`, one after the other, from when a test first asks for it."""
+    with ThreadPoolExecutor(1) as pool:
+        yield {play.__name__: pool.submit(play, line) for play in (land_in_a_new_folder, fail_a_rebalance)}
 
 
 def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side(line: Line) -> None:
@@ -59,6 +95,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     assert not [c for c in commands if "multiprocessing.spawn" in c]
 
 
+@pytest.mark.usefixtures("night")
 def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(line: Line) -> None:
     land(line, "a", {"m1": [1], "m2": [2], "m3": [3]})
     line.holds("a", {"m1": [1], "m2": [2], "m3": [3]})
@@ -75,15 +112,6 @@ def test_a_worker_that_dies_is_replaced_and_gets_its_work_back_when_it_returns(l
     assert back.moved == min(back.after.values())
     land(line, "a", {"m1": [21], "m2": [22], "m3": [23]})
     line.holds("a", {"m1": [1, 11, 21], "m2": [2, 12, 22], "m3": [3, 13, 23]})
-
-
-def test_a_new_folder_is_a_new_partition(line: Line) -> None:
-    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
-    line.land("c", "new", 1, 2)
-    grown = line.epoch_where("night", lambda e: e.epoch > before)
-    assert "1 partition had nobody. 1 of " in grown.sentence
-    line.holds("c", {"new": [1, 2]})
-    wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), pause=1)
 
 
 def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(line: Line) -> None:
@@ -109,20 +137,12 @@ def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: L
     assert run not in {m["runId"] for m in line.dev.materializations("day", "assignment")}
 
 
-def test_a_rebalance_that_fails_is_tried_again_until_it_can(line: Line) -> None:
-    before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
-    with line.tree("night") as tree:
-        in_the_way = tree.paths.epoch(before + 1)  # where the next epoch's audit goes
-        tree.store.create(in_the_way)
-        line.join("n2", "night")
-        failed = wait_until(
-            lambda: [r for r in line.dev.runs(rota__rebalance="night") if r["status"] == "FAILURE"], pause=0.5
-        )
-        assert failed
-        tree.store.delete(in_the_way)
-    line.epoch_where("night", lambda e: e.epoch > before and "n2" in e.joined)
-    line.land("c", "failed", 9)
-    line.holds("c", {"failed": [9]})
+def test_a_new_folder_is_a_new_partition(night: dict[str, Future[None]]) -> None:
+    night["land_in_a_new_folder"].result()
+
+
+def test_a_rebalance_that_fails_is_tried_again_until_it_can(night: dict[str, Future[None]]) -> None:
+    night["fail_a_rebalance"].result()
 
 
 def test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_and_then_go_on(

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISREG
@@ -54,7 +54,7 @@ AGAIN = (
 @dataclass(frozen=True, slots=True)
 class FilesSource:
     """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files;
-    `told_of` says what became of a file, and the next step."""
+    `told_of` says what became of a file, and the next step; `reading` has the files of ranges that are being read."""
 
     name: str
     root: Path
@@ -63,6 +63,7 @@ class FilesSource:
     stage: Path
     clock: Callable[[], float] = time.time
     told_of: tuple[str, str, str, str] = LIVE
+    reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         check_options(self.declared)
@@ -101,9 +102,8 @@ class FilesSource:
         """See `Source.list_ignored`: by path below the landing folder."""
         found = self._list(lambda: sorted(listing.list_ignored(self.root)))
         folders = self._list(lambda: sorted(listing.list_folders(self.root)))
-        return dict(found) | {
-            f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))
-        }
+        long = {f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))}
+        return dict(found) | long
 
     def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
         """What a look at the root gives; nothing where there is no root."""
@@ -214,16 +214,18 @@ class FilesSource:
         """See `SparkSource.read`."""
         stage = self.stage / attempt
         try:
-            files = self.index.files(ranges)
+            self.reading.update(files := self.index.files(ranges))
             staging.link_files(stage, self.root, files, ranges)
             self._refuse(staging.explain_misnamed, files, ranges)
             if self.corruptible:
-                yield self._read_text(spark, stage, files, ranges)
+                records = self._read_text(spark, stage, files, ranges)
             else:  # whoever counts its records notices what Spark does not see
                 frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
                 self._check_columns(json.loads(frame.schema.json()), files, ranges)
-                yield Records(frame, plain=staging.are_plain(ranges))
+                records = Records(frame)
+            yield replace(records, plain=staging.are_plain(ranges))
         finally:
+            self.reading.clear()
             shutil.rmtree(stage, ignore_errors=True)
 
     def _read_text(
@@ -239,10 +241,9 @@ class FilesSource:
         most = texts.count_most(paths, self.declared.format, self.declared.options)
         if most is None:
             frame = mark()
-            self.check_one_a_line(spark, staging.escape(stage), paths)
-            return Records(frame, plain=staging.are_plain(ranges))
-        frame = staging.load_links(spark, stage, self.declared, options | GOOD_ALONE)
-        return Records(frame, most, mark, plain=staging.are_plain(ranges))
+            self.check_one_a_line(spark, stage, dict(zip(paths, staging.list_links(stage, files, ranges), strict=True)))
+            return Records(frame)
+        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), most, mark)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `OwnedSource.rename_pipeline`."""
@@ -256,17 +257,15 @@ class FilesSource:
 
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
-        files = self.index.files({partition: (offset, offset + 1)})[partition]
-        return files[offset].path if offset < len(files) else "a file that the index knows no more"
+        return self._find_path(partition, offset) or "a file that the index knows no more"
+
+    def _find_path(self, partition: str, offset: int) -> str | None:
+        files = self.reading.get(partition) or self.index.files({partition: (offset, offset + 1)})[partition]
+        return files[offset].path if offset < len(files) else None
 
     def translate(self, text: str) -> str:
         """See `SparkSource.translate`: the landed file instead of our link to it."""
-
-        def name(partition: str, offset: int) -> str | None:
-            files = self.index.files({partition: (offset, offset + 1)})[partition]
-            return files[offset].path if offset < len(files) else None
-
-        return staging.replace_links(text, name)
+        return staging.replace_links(text, self._find_path)
 
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
         """See `SparkSource.read_records`: the lines of the file."""
@@ -283,13 +282,13 @@ class FilesSource:
 
     def explain_bad(self, raw: str) -> str:
         """See `SparkSource.explain_bad`."""
-        if self.declared.format == "json":
-            try:
-                json.loads(raw)
-            except ValueError as error:
-                return f"no JSON: {error}"
-            return "a field is not of its declared type"
-        return "a field is not of its declared type, or the number of fields is wrong"
+        if self.declared.format != "json":
+            return "a field is not of its declared type, or the number of fields is wrong"
+        try:
+            json.loads(raw)
+        except ValueError as error:
+            return f"no JSON: {error}"
+        return "a field is not of its declared type"
 
     def find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
@@ -308,8 +307,7 @@ class FilesSource:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
         room = min(self.declared.max_bytes, self.declared.max_job_bytes)
         sizes = [file.size for file in files]
-        fit = sum(total <= room for total in accumulate(sizes))
-        return sizes[: max(fit, 1)]
+        return sizes[: max(1, sum(total <= room for total in accumulate(sizes)))]
 
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
@@ -377,10 +375,11 @@ class FilesSource:
         absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         self._refuse(lambda path: parquet.explain_misfit(path, schema, absent_is_null), files, ranges)
 
-    def check_one_a_line(self, spark: "SparkSession", place: str, paths: Sequence[Path]) -> None:
-        """Raises DataError for the first line of JSON, with `multiLine` file, of which Spark would read a part: what follows
-        its first value would be in no table. Spark is asked only where the bytes of a file leave that in doubt."""
-        if self.declared.format != "json" or texts.are_single(paths, self.declared.options):
+    def check_one_a_line(self, spark: "SparkSession", stage: Path, links: Mapping[Path, Path]) -> None:
+        """Raises DataError for the first line of JSON, with `multiLine` file, whose first value alone Spark would read: the
+        rest would be in no table. Spark is asked only for the files (with their links) whose bytes leave that in doubt."""
+        doubtful = texts.list_doubtful(list(links), self.declared.options) if self.declared.format == "json" else []
+        if not doubtful:
             return
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -388,7 +387,8 @@ class FilesSource:
         what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
-        found = reader.text(place, wholetext=whole)
+        places = [links[path] for path in doubtful] if len(doubtful) < len(links) else [stage]
+        found = reader.option("basePath", str(stage)).text(list(map(staging.escape, places)), wholetext=whole)
         found = lines.find_joined(found, self.declared.schema, make_options(self.declared))
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:

@@ -44,14 +44,20 @@ def name_folders(ranges: Ranges) -> dict[str, str]:
 def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
     """Links the files of the ranges, which lie below `root`, into the folder `stage`. Raises EnvironmentFailed."""
     try:
-        for partition, name in name_folders(ranges).items():
-            start, end = ranges[partition]
-            for offset, file in enumerate(files[partition][start:end], start):
-                folder = stage / f"{PARTITION}={name}" / f"{OFFSET}={offset}"
-                folder.mkdir(parents=True)
-                (folder / f"file{find_suffix(file.path)}").symlink_to(root / file.path)
+        for link, path in zip(list_links(stage, files, ranges), list_paths(root, files, ranges), strict=True):
+            link.parent.mkdir(parents=True)
+            link.symlink_to(path)
     except OSError as error:
         raise EnvironmentFailed(f"{stage} cannot be written ({error}). Check the disk and its rights") from error
+
+
+def list_links(stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
+    """The links to the landed files of the ranges, in the order of `list_paths`."""
+    return [
+        stage / f"{PARTITION}={name}" / f"{OFFSET}={offset}" / f"file{find_suffix(file.path)}"
+        for partition, name in name_folders(ranges).items()
+        for offset, file in enumerate(files[partition][slice(*ranges[partition])], ranges[partition][0])
+    ]
 
 
 def list_paths(root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:

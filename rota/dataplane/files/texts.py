@@ -1,7 +1,8 @@
 """What the bytes of landed text say without a parse: that each line holds one value, and how many records there are at most.
 
-Law: of files that `are_single`, `lines.find_joined` finds no line, whatever the schema: each line has no other `}` or `]`
-than the last of its characters, or is one `VALUE`, in which everything has its place but for what a parser refuses.
+Law: of files that are not among `list_doubtful`, `lines.find_joined` finds no line, whatever the schema: each line has no
+other `}` or `]` than the last of its characters, or is one `VALUE`, in which everything has its place but for what a parser
+refuses.
 
 Law: `count_most` is no less than the records that Spark's reader makes of the files, the bad ones too; and no more, but for
 lines of which Spark's reader takes nothing. Who reads that many good records has read all, and none of them was bad.
@@ -61,16 +62,18 @@ VALUES = _lines_of(VALUE)
 OBJECTS = _lines_of(VALUE.replace(rb"[{\[]", rb"\{", 1))
 
 
-def are_single(paths: Sequence[Path], options: Mapping[str, str]) -> bool:
-    """Whether it is sure that no line of JSON of these files holds more than one value, as Spark's reader reads them."""
+def list_doubtful(paths: Sequence[Path], options: Mapping[str, str]) -> list[Path]:
+    """The files of which it is not sure that no line of JSON holds more than one value, as Spark's reader reads it."""
 
-    def look(path: Path) -> bool:
-        return all(is_clean(block) for block in _read(path))
+    def is_sure(path: Path) -> bool:
+        try:
+            return all(is_clean(block) for block in _read(path))
+        except _Doubt:
+            return False
 
-    try:
-        return not _is_unsure(options) and all(_map(look, paths))
-    except _Doubt:
-        return False
+    if _is_unsure(options):
+        return list(paths)
+    return [path for path, sure in zip(paths, _map(is_sure, paths), strict=True) if not sure]
 
 
 def count_most(paths: Sequence[Path], format: str, options: Mapping[str, str]) -> int | None:

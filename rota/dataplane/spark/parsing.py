@@ -111,11 +111,11 @@ def parse(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
     a column `_corrupt` of it is the user's. `plain`: see `Records`; else each row costs Spark a step that makes its id."""
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
-    seen = None
+    seen, marked = None, corruptible and is_marked(frame)  # Spark is asked for the columns of each frame anew
     if corruptible:
         frame, seen = count_records(frame)
     frame = frame.select("*") if plain else columns.restore_ids(frame)  # `origins` reads the columns of a step
-    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if corruptible and is_marked(frame) else frame
+    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if marked else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
 

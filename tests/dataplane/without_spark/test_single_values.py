@@ -19,6 +19,10 @@ ENDS = re.compile("\r\n|\n|\r")
 DECODER = json.JSONDecoder(strict=False)
 
 
+def are_single(paths: list[Path], options: dict[str, str]) -> bool:
+    return not texts.list_doubtful(paths, options)
+
+
 def is_joined(line: str) -> bool:
     """Whether Python's own parser finds an object or a list and more behind it."""
     text = line.lstrip(" \t\ufeff")
@@ -80,22 +84,22 @@ PLAIN = b'{"n": 1}\n{"n": 2, "more": [{"x": 1}, {"x": 2}]}\n'
 def test_a_file_is_read_in_pieces_that_end_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for read in range(1, 60, 7):
         monkeypatch.setattr(texts, "READ", read)
-        assert texts.are_single([land(tmp_path, "0.json", PLAIN)], {})
-        assert texts.are_single([land(tmp_path, "0.json", PLAIN[:-1])], {})
+        assert are_single([land(tmp_path, "0.json", PLAIN)], {})
+        assert are_single([land(tmp_path, "0.json", PLAIN[:-1])], {})
         for at in (0, 9, len(PLAIN)):
             joined = PLAIN[:at] + b'{"n": 1}{"n": 2}' + PLAIN[at:]
-            assert not texts.are_single([land(tmp_path, "0.json", joined)], {})
+            assert not are_single([land(tmp_path, "0.json", joined)], {})
 
 
 def test_what_cannot_be_told_is_in_doubt(tmp_path: Path) -> None:
     """Packed in a way that only Spark knows, another end of lines, no UTF-8, half a file, none."""
-    assert texts.are_single([land(tmp_path, "0.json.gz", gzip.compress(PLAIN))], {"allowComments": "true"})
-    assert texts.are_single([land(tmp_path, "0.2026-11-22", PLAIN)], {})
-    assert texts.are_single([land(tmp_path, "0", b"")], {})
+    assert are_single([land(tmp_path, "0.json.gz", gzip.compress(PLAIN))], {"allowComments": "true"})
+    assert are_single([land(tmp_path, "0.2026-11-22", PLAIN)], {})
+    assert are_single([land(tmp_path, "0", b"")], {})
     path = land(tmp_path, "0.json", PLAIN)
-    assert texts.are_single([path], {})
+    assert are_single([path], {})
     for option in ("lineSep", "multiLine", "encoding", "charset"):
-        assert not texts.are_single([path], {option: "x"})
+        assert texts.list_doubtful([path, path], {option: "x"}) == [path, path]
     for name, data in {
         "0.json.bz2": PLAIN,
         "0.deflate": PLAIN,
@@ -105,10 +109,11 @@ def test_what_cannot_be_told_is_in_doubt(tmp_path: Path) -> None:
         "2.json": b'{"n": 1, "word": "' + b"x" * (texts.LONGEST + texts.READ) + b'"}',
         "3.json": b"[" * 20 + b"{}" + b"]" * 20,
     }.items():
-        assert not texts.are_single([land(tmp_path, name, data)], {}), name
-    assert not texts.are_single([tmp_path / "gone.json"], {})
-    assert not texts.are_single([path, tmp_path / "gone.json", path], {})
-    assert texts.are_single([path, path], {})
+        assert not are_single([land(tmp_path, name, data)], {}), name
+    assert not are_single([tmp_path / "gone.json"], {})
+    gone = tmp_path / "gone.json"
+    assert texts.list_doubtful([path, gone, path], {}) == [gone]
+    assert are_single([path, path], {})
 
 
 # --- how many records -----------------------------------------------------------------------------------------------

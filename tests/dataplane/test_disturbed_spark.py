@@ -1,0 +1,121 @@
+"""What no test may do to a Spark that others share: its archive is damaged, its disk is full, and at last it is killed."""
+
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.consume import CommittedBatch
+from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_server import ARCHIVE, SparkServer, SparkSettings
+from rota.errors import EnvironmentFailed
+from rota.java import locate_archive
+from tests.conservation.engines import ENGINES
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.world import World
+from tests.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class OwnSpark:
+    """A server that these tests alone use."""
+
+    server: SparkServer
+    archive: Path
+    sessions: list[SparkSession] = field(default_factory=list)
+
+    def open_world(self, folder: Path) -> World:
+        """With a session of its own."""
+        self.sessions.append(session.open_session(self.server.url))
+        return World(folder, self.server.url, spark=self.sessions[-1])
+
+    def kill(self) -> None:
+        """Its sessions end first: each would look for it for seconds, as this process ends."""
+        while self.sessions:
+            self.sessions.pop().stop()
+        self.server.kill()
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnSpark]:
+    """Its archive is damaged."""
+    folder, sound = tmp_path_factory.mktemp("own"), locate_archive(ARCHIVE)
+    settings = SparkSettings("local[1]", {"spark.driver.memory": "600m", **ENGINES["interpreted"]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "prefix", str(folder / "a folder"))
+        damaged = locate_archive(ARCHIVE)
+        damaged.parent.mkdir(parents=True)
+        shutil.copyfile(sound, damaged)
+        with damaged.open("r+b") as file:
+            file.seek(sound.stat().st_size // 3)
+            file.write(b"not what Java wrote")
+        server = SparkServer("disturbed", settings, folder / "scratch")
+        server.start()
+    try:
+        wait_until(server.ready, 120)
+        yield OwnSpark(server, damaged)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def world(own: OwnSpark, tmp_path: Path) -> World:
+    return own.open_world(tmp_path)
+
+
+def test_a_damaged_archive_is_left_aside(own: OwnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes nothing but the time of the start."""
+    monkeypatch.setattr(sys, "prefix", str(own.archive.parents[2]))
+    assert locate_archive(ARCHIVE) == own.archive
+    assert f"-XX:SharedArchiveFile={own.archive}" in Path(f"/proc/{own.server.pid}/cmdline").read_text().split("\0")
+    assert not own.server.mapped()
+
+
+def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(world: World, own: OwnSpark) -> None:
+    """A limit to the size of a file stands for the full disk: Spark gets the same error for the same write. (What the
+    run itself writes is in without_spark/test_environment_faults.)"""
+    draw = random.Random(5)
+    world.give("a")
+    for name in range(3):
+        world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
+    server = psutil.Process(own.server.pid)
+    before = server.rlimit(psutil.RLIMIT_FSIZE)
+    server.rlimit(psutil.RLIMIT_FSIZE, (300 << 10, before[1]))
+    try:
+        with pytest.raises(EnvironmentFailed, match="File too large"):
+            world.run("a")
+    finally:
+        server.rlimit(psutil.RLIMIT_FSIZE, before)
+    assert not world.tree.parked()
+    assert {type(e) for e in world.run("a")} == {CommittedBatch}
+    assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE
+
+
+def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(
+    own: OwnSpark, tmp_path: Path, endpoint: str, spark: SparkSession
+) -> None:
+    """The last of these tests: nobody asks this Spark any more."""
+    world, doomed = World(tmp_path, endpoint, spark=spark), session.open_session(own.server.url)
+    plain = world.pipeline
+
+    def transform(frame: object) -> object:
+        own.kill()
+        return frame
+
+    world.give("a", "b")
+    world.rows("a", "0", 1)
+    world.rows("b", "0", 1)
+    world.pipeline = replace(plain, transform=transform)
+    with pytest.warns(UserWarning, match="RETRIES_EXCEEDED"), pytest.raises(EnvironmentFailed, match="next run"):
+        world.run("a", "b", connect=lambda _: doomed)
+    assert not world.tree.parked()
+    assert not world.tree.runs()
+    world.pipeline = plain
+    assert {type(e) for e in world.run("a", "b")} == {CommittedBatch}
+    assert damage(world.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
