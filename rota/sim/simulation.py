@@ -172,10 +172,8 @@ class Simulation(Stage):
 
     def late(self, worker: str) -> float:
         """How late the next answer is for this worker."""
-        timing = self.timing
-        mean = timing.latency
-        if worker and timing.under_load:
-            mean += timing.under_load * self.usage_of(worker)
+        timing = self.world.timing
+        mean = timing.latency + timing.under_load * self.usage_of(worker) if worker else timing.latency
         return self.rng.expovariate(1.0 / mean) * self.slowness.get(worker, 1.0) if mean > 0 else 0.0
 
     def usage_of(self, worker: str) -> float:
