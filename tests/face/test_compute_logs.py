@@ -1,0 +1,38 @@
+"""What a run prints is in the files that the page reads, and no process copies it elsewhere."""
+
+import subprocess
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.execution import compute_logs
+
+from dagster_project.compute_logs import capture_in_files
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["as `rota up` has it", "as Dagster has it"])
+def test_what_a_run_prints_is_in_its_files(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each run started four processes, two of them a Python, for an output that nobody looks at."""
+    monkeypatch.setattr(compute_logs, "tail_to_stream", compute_logs.tail_to_stream)  # put back at the end
+    started, popen = list[str](), subprocess.Popen
+
+    def start(command: list[str], **options: object) -> object:
+        started.append(command[0])
+        return popen(command, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(compute_logs.subprocess, "Popen", start)  # type: ignore[attr-defined]
+    if own:
+        capture_in_files()
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
+
+    @dg.asset
+    def printing() -> None:
+        print("what it says")  # noqa: T201
+
+    with capfd.disabled(), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert dg.materialize([printing], instance=instance).success
+    files = [path.read_text() for path in (tmp_path / "storage").glob("*/compute_logs/*.out")]
+    assert files == ["what it says\n"]
+    assert len(started) == (0 if own else 4), "Dagster captures in another way now"
