@@ -5,9 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.execution import compute_logs
 
-from dagster_project.compute_logs import capture_in_files
+from dagster_project import compute_logs
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["as `rota up` has it", "as Dagster has it"])
@@ -15,16 +14,17 @@ def test_what_a_run_prints_is_in_its_files(
     own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each run started four processes, two of them a Python, for an output that nobody looks at."""
-    monkeypatch.setattr(compute_logs, "tail_to_stream", compute_logs.tail_to_stream)  # put back at the end
+    dagsters = compute_logs.compute_logs
+    monkeypatch.setattr(dagsters, "tail_to_stream", dagsters.tail_to_stream)  # put back at the end
     started, popen = list[str](), subprocess.Popen
 
     def start(command: list[str], **options: object) -> object:
         started.append(command[0])
         return popen(command, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(compute_logs.subprocess, "Popen", start)  # type: ignore[attr-defined]
+    monkeypatch.setattr(subprocess, "Popen", start)
     if own:
-        capture_in_files()
+        compute_logs.capture_in_files()
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
 
     @dg.asset
