@@ -1,8 +1,8 @@
 """Captures what a run prints in its files alone.
 
-Beside that Dagster copies these files to the output of the run's process: two `tail` and two Pythons that watch them, for
-each run 0.4 s of processor time and four processes. Law: the page, which reads the files, shows what it showed. Nobody
-looks at the output of a run's process: the code server's log held it, of all runs at once.
+Dagster would also copy these files to the output of the run's process. It starts two `tail` and two Pythons for that, which
+take 0.4 s of processor time in each run. Law: the page reads the files, so it shows what it showed. What is given up: the
+log of the code server held the output of all runs, mixed.
 """
 
 from collections.abc import Iterator
