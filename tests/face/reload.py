@@ -23,7 +23,7 @@ HEADER = (
     "origin,dest,air_time,distance,hour,minute,time_hour\n"
 )
 FLIGHT = "2013,1,1,517,515,{delay},830,819,11,{carrier},1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z\n"
-SENSORS = ("night__membership", "day__membership", "a__backlog", "b__backlog", "c__backlog")
+SENSORS = ("night__membership", "c__backlog")  # of what stays
 
 
 ROOM = 5.0  # seconds of its window that a tick has left when the reload is over: else nobody can tell what ended it
@@ -42,6 +42,14 @@ def declare_alone(line: Line, **protocols: str) -> None:
     """A group, and a pipeline of its name, in which workers decide alone under the protocol; a reload loads it."""
     for name, protocol in protocols.items():
         (line.pipelines / f"{name}.py").write_text(DECLARED.format(name=name, protocol=protocol))
+
+
+def forget_day(line: Line) -> None:
+    """Takes away the pipelines of group `day`, which nobody asks for any more: their ticks would cost to the end."""
+    for name in ("a", "b"):
+        (line.pipelines / f"{name}.py").unlink()
+    for worker in ("w1", "w2"):
+        line.kill(worker)
 
 
 def copy_flights(line: Line) -> None:
