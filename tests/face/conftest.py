@@ -96,6 +96,8 @@ def reload(line: Line) -> Reload:
     copy_flights(line)
     declare_alone(line, **dict(zip(PROTOCOLS, PROTOCOLS, strict=True)))
     done = reload_in_a_tick(line)
+    for worker in ("w1", "w2"):  # not before: its sensor would ask for a job that the new code does not have
+        line.kill(worker)
     land_flights(line)
     return done
 

@@ -48,8 +48,6 @@ def forget_day(line: Line) -> None:
     """Takes away the pipelines of group `day`, which nobody asks for any more: their ticks would cost to the end."""
     for name in ("a", "b"):
         (line.pipelines / f"{name}.py").unlink()
-    for worker in ("w1", "w2"):
-        line.kill(worker)
 
 
 def copy_flights(line: Line) -> None:
