@@ -69,7 +69,7 @@ class DagsterDev:
             os.killpg(self.process.pid, signal.SIGKILL)
         else:
             self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        self.process.wait(LONG)
         self.process = None
 
     def _loaded(self) -> bool:

@@ -32,7 +32,7 @@ class Groups:
         leaving = [self.line.workers.pop(f"{name}-{number}") for name in names]
         for process in leaving:
             process.send_signal(signal.SIGTERM)
-        assert [process.wait(60) for process in leaving] == [0] * len(names)
+        assert [process.wait(LONG) for process in leaving] == [0] * len(names)
 
     def land(self, number: int, *names: str) -> None:
         """One record more in every partition."""
@@ -88,8 +88,11 @@ def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
 
 def see_the_fill(groups: Groups, line: Line) -> None:
     """Then one partition waits for a person: the look that sees it comes within half a minute."""
-    groups.join(0, *PROTOCOLS)
     groups.land(1, *PROTOCOLS)
+    for name in PROTOCOLS:  # who joined before would be given them one by one
+        with line.tree(name) as tree:
+            wait_until(lambda tree=tree: tree.exists() and len(tree.ids()) == len(KEYS), pause=0.3)
+    groups.join(0, *PROTOCOLS)
     groups.wait_consumed()
     for name in PROTOCOLS:
         filled = line.epoch_where(name, lambda e, name=name: e.after == {f"{name}-0": len(KEYS)})
@@ -142,7 +145,8 @@ def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
     """The page says that it waits; then it is tried again."""
     name = PARKED.partition(":")[0]
     wait_until(lambda: checks(line, name, "records").get("none_parked") is False, pause=1)
-    assert checks(line, name, "ownership") == {"no_stale_epoch": True, "all_owned": True}
+    well = {"no_stale_epoch": True, "all_owned": True}  # a look during the hand-over may have told otherwise before
+    wait_until(lambda: checks(line, name, "ownership") == well, pause=1)
     assert "is tried again" in run("retry", PARKED, "--group", name).output
     groups.parked = frozenset()
 
