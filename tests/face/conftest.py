@@ -5,9 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from alembic.script import ScriptDirectory
 
-from dagster_project.migrations import keep_migrations
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
@@ -61,6 +59,10 @@ def spark(starting: SparkServer) -> SparkServer:
 @pytest.fixture(scope="session", autouse=True)
 def kept_migrations() -> Iterator[None]:
     """Tests open some hundred storages of Dagster; each would read all of its migrations again."""
+    from alembic.script import ScriptDirectory
+
+    from dagster_project.migrations import keep_migrations
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", ScriptDirectory.from_config)  # put back at the end
         keep_migrations()
