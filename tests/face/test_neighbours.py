@@ -69,7 +69,8 @@ class Neighbour(Line):
 
 
 class SharedDagster(DagsterDev):
-    """A code server for each deployment, the page and the daemon: each a process. `dagster dev` has three more between."""
+    """A code server for each deployment, the page and the daemon: each a process. `dagster dev` would start three more, and
+    be what the tests of the line have already."""
 
     def start(self) -> None:
         """Returns when the page answers and the code locations are loaded."""
@@ -80,7 +81,7 @@ class SharedDagster(DagsterDev):
             served = "-f", str(folder / f"{name}.py"), "--location-name", name, "-h", "127.0.0.1", "-p", str(port)
             self._launch("dagster", "api", "grpc", *served, *(("-d", str(folder)) if name == "staging" else ()))
         for port in ports.values():
-            wait_until(lambda port=port: listens(port), pause=0.3)
+            wait_until(lambda port=port: self._listens(port), pause=0.3)
         self._launch("dagster_webserver", "-w", str(self.workspace), "-h", "127.0.0.1", "-p", str(self.port))
         self._launch("dagster._daemon", "run", "-w", str(self.workspace))
         wait_until(self._loaded, pause=0.5)
@@ -95,17 +96,16 @@ class SharedDagster(DagsterDev):
         self.process = self.process or started
         self.processes.append(started)
 
+    def _listens(self, port: int) -> bool:
+        assert all(one.poll() is None for one in self.processes), self.log()[-3000:]
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
     def stop(self, kill: bool = True) -> None:
         super().stop(kill)
         for process in self.processes:
             process.wait(LONG)
-
-
-def listens(port: int) -> bool:
-    """Whether somebody answers at this port of the machine."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 @pytest.fixture
