@@ -126,7 +126,7 @@ class Life:
 
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path) -> None:
     first, deaf = (
-        start(name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=4)  # which its leaving takes: nobody controls
+        start(name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6)  # which its leaving takes: nobody controls
         for name, silence in (("w1", "10"), ("w2", "inf"))
     )
     with connect(zookeeper.hosts) as store:
