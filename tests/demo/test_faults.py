@@ -36,8 +36,8 @@ class EmptyPage(DagsterPage):
 @dataclass
 class Place:
     """A group of w1, whose run writes a batch, and w2; the table's log; and the stack, in which a worker takes its time to
-    die: meanwhile the attempts `meanwhile` are committed, and `later` while the next one dies. Who joins has the partition at
-    once, and a run that writes a batch."""
+    die: meanwhile the attempts `meanwhile` are committed, and `later` while the next one dies. Who joins has at once the
+    partition and a run that writes a batch."""
 
     folder: Path
     meanwhile: Iterable[str] = ()
