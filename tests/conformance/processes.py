@@ -21,8 +21,8 @@ from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 SESSION, MAX_SHUTDOWN = 5.0, 60.0
-IMPORTED = ["rota.agent", "rota.backlog", "rota.cli.worker", "rota.core.planner", "rota.serve", "rota.usage", "pandas"]
-multiprocessing.set_forkserver_preload(IMPORTED)
+IMPORTED = ["agent", "backlog", "catalog", "cli.worker", "coordination.client", "core.planner", "serve", "usage"]
+multiprocessing.set_forkserver_preload([*(f"rota.{name}" for name in IMPORTED), "pandas"])
 
 
 class Forked:
@@ -94,10 +94,13 @@ class Worker:
         return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
 
     def hears(self, text: str, timeout: float = LONG) -> str:
-        """The first line that matches, once it is there."""
+        """The first line that matches, once it is there; it is waited for while the process lives."""
 
         def found() -> list[str]:
-            return self.said(text)
+            ended = self.process.poll() is not None
+            lines = self.said(text)
+            assert lines or not ended, f"it ended without {text!r}:\n{self.log.read_text()}"
+            return lines
 
         found.__name__ = f"{text!r} in:\n{self.log.read_text()}"
         return wait_until(found, timeout)[0]

@@ -59,7 +59,7 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
 
 
 def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(start: Start, real: GroupState) -> None:
-    first, second = start("w1", max_shutdown=4), start("w2")
+    first, second = start("w1", max_shutdown=6), start("w2")
     wait_until(lambda: len(real.live()) == 2)
     aim(real, w1="1", w2="2")
     wait_until_owned(real, w1="1", w2="2")

@@ -31,7 +31,7 @@ from rota.errors import EnvironmentFailed
 from rota.pipeline import Pipeline
 from rota.rebalance import observe, rebalance
 from rota.registry import open_ports
-from tests.conformance.processes import ROOT, Start, Worker
+from tests.conformance.processes import Start, Worker
 from tests.waiting import LONG, wait_until
 
 OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
@@ -48,15 +48,6 @@ from rota import Pipeline, delta, files
 source = files({landing!r}, format="json", schema="n int", settle=0.0)
 pipeline = Pipeline(source=source, table=delta({table!r}), group={group!r})
 """
-QUERY = """
-import sys
-from rota.dataplane.spark.session import open_session
-spark = open_session(sys.argv[1])
-print(spark.range(10).selectExpr("sum(id)").collect()[0][0], spark.conf.get("spark.driver.memory"))
-spark.stop()
-"""
-
-
 SLEEP = """
 import sys
 from pyspark.sql.functions import udf
@@ -79,14 +70,7 @@ def endpoint(tree: GroupState, worker: str) -> str | None:
 
 
 def answer(url: str) -> str:
-    """What a thin client, in a process of its own, gets from the server."""
-    words = [sys.executable, "-W", "ignore", "-c", QUERY, url]
-    done = subprocess.run(words, capture_output=True, timeout=LONG, cwd=ROOT)
-    return done.stdout.decode().strip() or done.stderr.decode()
-
-
-def answer_here(url: str) -> str:
-    """What a client in this process gets."""
+    """What a thin client gets from the server."""
     spark = session.open_session(url)
     (row,) = spark.range(10).selectExpr("sum(id)").collect()
     memory = spark.conf.get("spark.driver.memory")
@@ -126,7 +110,7 @@ class Life:
 
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path) -> None:
     first, deaf = (
-        start(name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=4)  # which its leaving takes: nobody controls
+        start(name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6)  # which its leaving takes: nobody controls
         for name, silence in (("w1", "10"), ("w2", "inf"))
     )
     with connect(zookeeper.hosts) as store:
@@ -160,7 +144,7 @@ def see_a_slot_come_back_whatever_held_it(life: Life, tmp_path: Path) -> None:
     wait_until(asleep.exists)
     holder.kill()
     holder.wait()
-    assert answer_here(life.url) == "45 600m", "what a client that died was doing is ended"
+    assert answer(life.url) == "45 600m", "what a client that died was doing is ended"
     assert not life.first.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
 
     client = session.open_session(life.url)
@@ -232,7 +216,7 @@ def see_one_that_is_killed_start_again(life: Life) -> None:
     os.kill(spark, signal.SIGKILL)
     wait_until(lambda: len(life.first.said("event=spark-died")) > died)
     life.sees_it_start_again()
-    assert answer_here(life.url) == "45 600m"
+    assert answer(life.url) == "45 600m"
 
 
 def see_it_end_with_its_worker(life: Life, start: Start) -> None:

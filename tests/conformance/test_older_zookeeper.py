@@ -24,9 +24,10 @@ SESSION = 5.0
 Servers = Sequence[EmbeddedZooKeeper]
 
 
-@pytest.fixture
-def alone(folder: Path) -> Iterator[list[EmbeddedZooKeeper]]:
-    with EmbeddedZooKeeper(folder) as server:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EmbeddedZooKeeper]]:
+    """It runs when a test begins; each leaves it so."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("alone")) as server:
         yield [server]
 
 
@@ -55,6 +56,7 @@ def begin_group(servers: Servers) -> None:
 
 def keep(folder: Path) -> None:
     """A backup, as operators make it: files of a server that is down, or that runs and to which nobody writes."""
+    shutil.rmtree(folder / "copy", ignore_errors=True)
     shutil.copytree(folder / "data", folder / "copy")
 
 

@@ -84,7 +84,7 @@ class SharedDagster(DagsterDev):
             wait_until(lambda port=port: self._listens(port), pause=0.3)
         self._launch("dagster_webserver", "-w", str(self.workspace), "-h", "127.0.0.1", "-p", str(self.port))
         self._launch("dagster._daemon", "run", "-w", str(self.workspace))
-        wait_until(self._loaded, pause=0.5)
+        wait_until(self.is_loaded, pause=0.5)
 
     def _launch(self, *words: str) -> None:
         group = self.process.pid if self.process else 0

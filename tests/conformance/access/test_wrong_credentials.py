@@ -1,8 +1,12 @@
 """A wrong password, certificate or setting is one line, without the secret, and is not tried at once again."""
 
 import json
+import socket
+import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from rota.coordination.group_state import GroupState
 from rota.errors import ConfigError, RotaError, Unavailable
 from rota.settings import Settings
 from tests.conformance.access.connections import open_store, run_command
-from tests.guarded import Authority, Guarded, make_server
+from tests.guarded import Authority, Guarded
 from tests.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
@@ -111,11 +115,30 @@ def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> 
     assert "it does not accept the password of sasl:reader" in seen
 
 
-def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded, tmp_path: Path) -> None:
-    guarded.pki.sign("stale", days=-1)
-    server, secure = make_server(tmp_path, guarded.pki, "stale")
-    with server, pytest.raises(Unavailable, match="certificate has expired"):
-        connect_briefly(dict(guarded.environment("x509", "reader")) | {"ROTA_ZOOKEEPER": secure}, "g")
+@contextmanager
+def serve_tls(certificate: Path) -> Iterator[str]:
+    """A server that shows this certificate and says nothing more; its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with suppress(OSError):  # at the end nobody listens any more
+                while True:
+                    link, _ = listening.accept()
+                    with link, suppress(OSError):
+                        context.wrap_socket(link, server_side=True).close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded) -> None:
+    """The handshake ends before any word of ZooKeeper."""
+    with serve_tls(guarded.pki.sign("stale", days=-1)) as secure:
+        with pytest.raises(Unavailable, match="certificate has expired"):
+            connect_briefly(dict(guarded.environment("x509", "reader")) | {"ROTA_ZOOKEEPER": secure}, "g")
 
 
 @pytest.mark.parametrize(
