@@ -171,7 +171,7 @@ def lose_power(line: Line, **changed: str) -> None:
         return going
 
     with line.tree("night") as tree:
-        wait_until(find_at_work)
+        wait_until(find_at_work, pause=0.05)  # a batch is over soon
     line.dev.stop(kill=True)
     line.kill("n3")
     landed.append(landed[-1] + 1)
