@@ -117,7 +117,8 @@ def check_known(kind: str, name: str, names: Collection[str]) -> str:
     if name in names:
         return name
     there = sorted(names)
-    near = get_close_matches(name, there[:MANY], n=1, cutoff=0.85)
+    comparable = len(name) < 2 * max(map(len, there), default=0)  # a name of megabytes is near to none
+    near = get_close_matches(name, there[:MANY], n=1, cutoff=0.85) if comparable else []
     known = f"{', '.join(there[:20]) or 'none'}{' ...' if len(there) > 20 else '.'}"
     raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{f' Did you mean {near[0]}?' if near else ''}")
 

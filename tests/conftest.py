@@ -1,7 +1,11 @@
 """How the processes share the tests (`make test`): a file stays together, and so do those that run a whole line."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -40,6 +44,30 @@ class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # untyped
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
     return Sharing(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is imported here stays: the collector looks for no garbage meanwhile, and passes over it from then on."""
+    gc.disable()
+    try:
+        import_share(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def import_share(config: pytest.Config) -> None:
+    """Each process imports its share of the test files first, and so compiles them for all others, their asserts too:
+    that takes as long as all else of a collection. A file that cannot be imported is left to the collection to tell."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    files = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with suppress(Exception):
+            import_module(".".join(file.with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

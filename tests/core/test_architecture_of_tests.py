@@ -1,6 +1,7 @@
 """The tests hold together: what two test files share is in a plain module, and tests use public names only."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "ro
 FILES = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST = 400  # lines
 COLUMNS = {"_partition", "_offset", "_attempt", "_position", "_file", "_raw", "_reason"}  # see docs/protocol.md
+DEFINED = re.compile(r"^ *(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 REPLACE = {"setattr", "getattr", "delattr"}  # they take a name as text
 
 # What cannot be done by public names: file -> the private names, and why.
@@ -39,13 +41,12 @@ def is_private(name: str) -> bool:
 @cache
 def find_private_functions() -> frozenset[str]:
     """The private functions, methods and classes of the code under test; columns of tables are no functions."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return frozenset(
-        node.name
+        name
         for folder in OURS
         for path in (ROOT / folder).rglob("*.py")
-        for node in read_nodes(path.read_text())
-        if isinstance(node, kinds) and is_private(node.name) and node.name not in COLUMNS
+        for name in DEFINED.findall(path.read_text())
+        if is_private(name) and name not in COLUMNS
     )
 
 

@@ -188,7 +188,7 @@ def test_an_endpoint_that_means_no_harm(text: str) -> None:
     assert decode("/x", Live, json.dumps({"endpoint": endpoint}).encode()).endpoint == endpoint
 
 
-BOMB = zlib.compress(b" " * 50_000_000, 9)
+BOMB = zlib.compress(b" " * 50_000_000, 1)
 PAYLOADS: dict[str, bytes] = {
     "nothing": b"",
     "null": b"null",

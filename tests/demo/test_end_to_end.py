@@ -13,16 +13,10 @@ from tests.demo.json_keys import documented, held
 ROOT = Path(__file__).parents[2]
 
 
-TOO_LATE = "Run the demo again"  # on a busy machine a batch may end between the look at it and the signal
-
-
 def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")} | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "rota", "demo", "--json", "--workers", "2", "--state", str(tmp_path / "demo")]
-    for _ in range(3):
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
-        if TOO_LATE not in done.stderr:
-            break
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout)
     said = documented("demo")
@@ -35,10 +29,9 @@ def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doub
     assert figures["right"]
     assert figures["broken"] == []
     kill, join, zombie = figures["kill"], figures["join"], figures["zombie"]
-    assert kill["worker"] in ("w1", "w2")
     assert kill["taken_by"] != kill["worker"]
     assert abs(sum(kill["legs"].values()) - kill["seconds"]) < 0.5
-    assert join["worker"] not in ("w1", "w2")
+    assert join["worker"] not in (kill["worker"], kill["taken_by"])
     assert zombie["overtaken_by"] != zombie["worker"]
     assert figures["refused"] >= len(zombie["refused"]) >= 1
     assert figures["launches"]["by_sensor"] == figures["launches"]["runs"] > 0

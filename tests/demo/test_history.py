@@ -4,8 +4,6 @@ from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
-from matplotlib.colors import to_rgb
-from matplotlib.image import imread
 
 from rota.history import (
     COLOURS,
@@ -43,6 +41,9 @@ STORY = Story(
 
 def share(png: bytes, colour: str) -> float:
     """The share of pixels that have this very colour."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.image import imread
+
     pixels = imread(BytesIO(png))[:, :, :3]
     return float((np.abs(pixels - np.array(to_rgb(colour))).max(axis=2) < 0.02).mean())
 

@@ -5,15 +5,21 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from alembic.script import ScriptDirectory
 
-from dagster_project.migrations import keep_migrations
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.face.desk import Desk
 from tests.face.line import Line
-from tests.face.reload import PROTOCOLS, Reload, copy_flights, declare_alone, land_flights, reload_in_a_tick
+from tests.face.reload import (
+    PROTOCOLS,
+    Reload,
+    copy_flights,
+    declare_alone,
+    forget_day,
+    land_flights,
+    reload_in_a_tick,
+)
 from tests.face.scratch import build_wheel, install_wheel
 from tests.waiting import wait_until
 
@@ -53,6 +59,10 @@ def spark(starting: SparkServer) -> SparkServer:
 @pytest.fixture(scope="session", autouse=True)
 def kept_migrations() -> Iterator[None]:
     """Tests open some hundred storages of Dagster; each would read all of its migrations again."""
+    from alembic.script import ScriptDirectory
+
+    from dagster_project.migrations import keep_migrations
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", ScriptDirectory.from_config)  # put back at the end
         keep_migrations()
@@ -81,11 +91,15 @@ def line(
 
 @pytest.fixture(scope="session")
 def reload(line: Line) -> Reload:
-    """The user's file and three groups whose workers decide alone are there, by one reload. The user's files have landed."""
+    """The user's file and three groups whose workers decide alone are there, by one reload, and group `day` is no more. The
+    user's files have landed."""
+    forget_day(line)
     line.join("u1", "default")
     copy_flights(line)
     declare_alone(line, **dict(zip(PROTOCOLS, PROTOCOLS, strict=True)))
     done = reload_in_a_tick(line)
+    for worker in ("w1", "w2"):  # not before: its sensor would ask for a job that the new code does not have
+        line.kill(worker)
     land_flights(line)
     return done
 

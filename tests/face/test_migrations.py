@@ -2,23 +2,27 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
-from dagster_project import migrations
 from dagster_project.warm import PRELOADED
+
+if TYPE_CHECKING:  # every process of the tests collects this file, and one runs it
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """Where migrations were read, each time that they were."""
+    from alembic.script import ScriptDirectory
+
     found: list[str | None] = []
     shipped = ScriptDirectory.from_config
 
-    def from_config(config: Config) -> ScriptDirectory:
+    def from_config(config: "Config") -> "ScriptDirectory":
         found.append(config.get_main_option("script_location"))
         return shipped(config)
 
@@ -28,6 +32,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 def test_opening_the_storage_again_reads_no_migrations(tmp_path: Path, read: list[str | None]) -> None:
     """Each tick read some 180 modules, which was two thirds of its processor time."""
+    from dagster_project import migrations
+
     migrations.keep_migrations()
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
     for _ in range(3):
@@ -39,6 +45,8 @@ def test_opening_the_storage_again_reads_no_migrations(tmp_path: Path, read: lis
 
 def test_what_is_forked_from_a_process_that_read_them_reads_none(tmp_path: Path, read: list[str | None]) -> None:
     """Each run read them three times before its first line, in 85 of its 850 ms of processor time."""
+    from dagster_project import migrations
+
     migrations.keep_migrations()
     migrations.read_migrations()
     assert read == [migrations.STORAGES]
@@ -54,6 +62,11 @@ def test_the_migrations_of_others_are_read_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: bool
 ) -> None:
     """An asset may keep a database of its own, and write its next migration; its folder may be called like Dagster's."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    from dagster_project import migrations
+
     monkeypatch.setattr(ScriptDirectory, "from_config", ScriptDirectory.from_config)  # put back at the end
     if not guard:
         monkeypatch.setattr(migrations, "DAGSTERS", "")
