@@ -104,10 +104,13 @@ def arm(step: str) -> None:
     setattr(owner, name, replacement)
 
 
+SESSION = 8.0  # seconds: none may end before its run does, however busy the machine is
+
+
 def run(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *keys: str) -> None:
     arm(step)
     pipeline = load(Path(pipelines)).pipelines["p"]
-    with connect(hosts, 1.0) as store:
+    with connect(hosts, SESSION) as store:
         partitions = [pipeline.partition(k) for k in keys]
         tree = GroupState(store, group)
         ports = open_ports(pipeline, group, tree.meta().id)

@@ -58,7 +58,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnSpark]:
         server = SparkServer("disturbed", settings, folder / "scratch")
         server.start()
     try:
-        wait_until(server.ready, 120)
+        wait_until(server.ready)
         yield OwnSpark(server, damaged)
     finally:
         server.stop()

@@ -38,7 +38,7 @@ class Sessions:
         self.hosts, self.stores = hosts, list[Store]()
 
     def connect(self) -> Store:
-        self.stores.append(connect(self.hosts, 4.0))
+        self.stores.append(connect(self.hosts, 60.0))
         return self.stores[-1]
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ def test_a_run_that_dies_loses_and_doubles_nothing(deaths: Mapping[str, Death], 
     world, said = deaths[step].world, deaths[step].said
     assert deaths[step].end == -9, said
     # the dead run's node goes with its session; until then its partitions are its own
-    wait_until(lambda: not world.tree.runs(), 30)
+    wait_until(lambda: not world.tree.runs())
     world.rows("a", "1", 5)
     events = world.until_idle("a", "b")
     assert all(isinstance(e, CommittedBatch | IdlePartition) for e in events), events

@@ -65,7 +65,7 @@ def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp
     rested = (tmp_path / "land/x/1.json").stat().st_ctime
     late = FilesSource(**{**fields(source(tmp_path, settle=0.01)), "clock": lambda: rested - 3600})
     assert late.assign_offsets(("p:x",)) == {"p:x": 0}
-    wait_until(lambda: time.time() > rested + 0.05, 5)
+    wait_until(lambda: time.time() > rested + 0.05)
     land(tmp_path, "x/2.json")
     assert late.assign_offsets(("p:x",)) == {"p:x": 1}
 

@@ -33,7 +33,7 @@ def explain_answer(listener: socket.socket, answer: bytes | None, parameters: st
     server = threading.Thread(target=serve)
     if answer is not None:
         server.start()
-    said = explain_silence(f"sc://127.0.0.1:{listener.getsockname()[1]}{parameters}", 5.0 if answer else 0.2)
+    said = explain_silence(f"sc://127.0.0.1:{listener.getsockname()[1]}{parameters}", 0.2 if answer is None else 60.0)
     if answer is not None:
         server.join()
     return said, b"".join(heard)

@@ -185,7 +185,7 @@ def start_spark(folder: Path, slots: int = 2) -> tuple[subprocess.Popen[bytes], 
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     server = spark_server(folder, port, slots)
-    wait_until(make_probe(port, server), 120)
+    wait_until(make_probe(port, server))
     return server, f"sc://127.0.0.1:{port}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pika
 
 from rota.machine import free_port
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 
@@ -48,7 +48,7 @@ class Broker:
             process = subprocess.Popen(
                 [str(PROGRAMS / "rabbitmq-server")], env=self.environ, stdout=out, stderr=out, start_new_session=True
             )
-        wait_until(self.answers, 120)
+        wait_until(self.answers)
         return process
 
     def answers(self) -> bool:
@@ -60,7 +60,7 @@ class Broker:
     def stop(self) -> None:
         """Ends it, and the name server that it started."""
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(LONG)
         subprocess.run([shutil.which("epmd") or "epmd", "-kill"], env=self.environ, check=False, capture_output=True)
 
     def connect(self) -> pika.BlockingConnection:
@@ -73,7 +73,7 @@ class Broker:
         with self.connect() as connection:
             channel = connection.channel()
             ready = channel.queue_declare(queue, passive=True).method.message_count
-            for method, properties, body in channel.consume(queue, inactivity_timeout=5) if ready else ():
+            for method, properties, body in channel.consume(queue, inactivity_timeout=60) if ready else ():
                 assert method, f"{len(found)} of {ready} came"
                 found.append((properties.headers or {}, body))
                 if len(found) == ready:

@@ -55,7 +55,7 @@ class Stage:
             look = read_snapshot(self.world.tree)
             moves = plan(look.snapshot, policy=Policy(grace=look.basis.meta.grace))
             publish(self.world.tree, take_control(self.world.tree), publication_of(look, moves))
-        wait_until(lambda: self.cycle() or self.owned() == owned, 30)
+        wait_until(lambda: self.cycle() or self.owned() == owned)
 
     def cycle(self) -> None:
         for agent in self.agents:
