@@ -5,7 +5,6 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -64,10 +63,11 @@ def import_share(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", None)
     if worker is None:
         return
-    files = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+    asked = [config.rootpath / arg.partition("::")[0] for arg in config.args]
+    files = sorted({file for path in asked for file in (path.rglob("test_*.py") if path.is_dir() else [path])})
     for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
         with suppress(Exception):
-            import_module(".".join(file.with_suffix("").parts))
+            import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
