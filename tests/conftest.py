@@ -11,6 +11,7 @@ from typing import Any
 import kazoo.protocol.connection
 import kazoo.retry
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper and one Spark for all
@@ -97,6 +98,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
         yield address
 
+
+# How long an example took, or the making of one, says how busy the machine was: it fails no test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
 kazoo.protocol.connection.random = kazoo.retry.random = Random()
