@@ -93,7 +93,7 @@ def write_users(folder: Path) -> Path:
     return file
 
 
-def configure(pki: Authority, port: int, name: str = "server") -> tuple[str, ...]:
+def configure(pki: Authority, port: int) -> tuple[str, ...]:
     """What zoo.cfg says beside the ordinary."""
     return (
         "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
@@ -101,16 +101,10 @@ def configure(pki: Authority, port: int, name: str = "server") -> tuple[str, ...
         "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
         "secureClientPortAddress=127.0.0.1",
         f"secureClientPort={port}",
-        f"ssl.keyStore.location={pki.folder / f'{name}.both.pem'}",
+        f"ssl.keyStore.location={pki.folder / 'server.both.pem'}",
         f"ssl.trustStore.location={pki.pem}",
         "ssl.clientAuth=need",
     )
-
-
-def make_server(folder: Path, pki: Authority, name: str = "server") -> tuple[EmbeddedZooKeeper, str]:
-    """A server that is not started yet, and its TLS port."""
-    port = free_port()
-    return EmbeddedZooKeeper(folder, extra=configure(pki, port, name)), f"127.0.0.1:{port}"
 
 
 @contextmanager
@@ -123,9 +117,9 @@ def guard(folder: Path, key_password: str | None = None) -> Iterator[Guarded]:
         pki.lock_key(role, key_password, to=role)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={write_users(folder)}")
-        server, secure = make_server(folder / "data", pki)
-        server.start()
+        port = free_port()
+        server = EmbeddedZooKeeper(folder / "data", extra=configure(pki, port)).start()
     try:
-        yield Guarded(server, secure, pki)
+        yield Guarded(server, f"127.0.0.1:{port}", pki)
     finally:
         server.stop()

@@ -26,6 +26,14 @@ PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
 )
 NEEDED = {PARTITION: "string", OFFSET: "long"}
+WRITTEN = {  # how Spark's writer leaves files, and nothing beside them
+    "compression": "snappy",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Without a file of checksums for each, which nobody reads: Hadoop starts a `chmod` for every file that it makes, so
+    # these were a quarter of what it costs to write few rows of a hundred partitions (2.1 CPU seconds, 1.6 without).
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # of this write alone
+}
 FIRST = json.dumps(
     {
         "type": "struct",

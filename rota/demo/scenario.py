@@ -8,7 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rota.coordination import overrides
-from rota.demo.faults import JoinFigures, KillFigures, ZombieFigures, freeze_run, kill_worker, wait_for_join, wake_run
+from rota.demo.faults import (
+    JoinFigures,
+    KilledTooLate,
+    KillFigures,
+    ZombieFigures,
+    freeze_run,
+    kill_worker,
+    wait_for_join,
+    wake_run,
+)
 from rota.demo.observer import PATIENCE, Observer, RunSeen
 from rota.local.flights import MONTHS, FlightsFolder
 from rota.local.page import DagsterPage
@@ -56,13 +65,10 @@ class Scenario:
     def cause_faults(self) -> None:
         """Kills a worker; lets another join; freezes a run, pins one of its partitions to another worker, wakes the run."""
         self.land(2, 3, 4)
-        self.killed = k = kill_worker(self.stack, self.observer, self.page)
+        self.killed = k = self.kill_in_batch()
         self.say(f"{k.worker} killed in the middle of a batch; {k.taken_by} committed for it after {k.seconds:.1f} s")
         self.note_stage("kill")
-        joiner = f"w{len(self.observer.live) + 1}"
-        self.stack.start_worker(joiner, *SPARK_OPTIONS)
-        self.observer.wait_until(lambda: self.observer.holdings()[joiner], PATIENCE, f"{joiner} to get its share")
-        self.say(f"{joiner} joins and gets {self.observer.holdings()[joiner]} partitions")
+        joiner = self.add_worker()
         self.land(5, 6, 7)
         self.joined = j = wait_for_join(self.observer, joiner)
         self.say(f"{joiner} committed {j.seconds:.1f} s after it was live")
@@ -73,6 +79,27 @@ class Scenario:
         self.zombie = z = wake_run(self.observer, frozen, partition)
         self.say(f"woken after {z.woken - z.at:.1f} s, overtaken by {z.overtaken_by}: its write is refused")
         self.note_stage("zombie")
+
+    def kill_in_batch(self) -> KillFigures:
+        """Kills a worker in the middle of a batch. Where the batch was faster than the kill another worker joins, another
+        month lands, and it tries again. Raises KilledTooLate after the last month."""
+        while True:
+            try:
+                return kill_worker(self.stack, self.observer, self.page)
+            except KilledTooLate:
+                if self.month == MONTHS[-1]:
+                    raise
+            self.say("a worker was killed too late for its batch: another joins for the next try")
+            self.add_worker()
+            self.land(self.month + 1)
+
+    def add_worker(self) -> str:
+        """Starts one more worker and waits until it has its share; returns its name."""
+        joiner = f"w{len(self.observer.live) + 1}"
+        self.stack.start_worker(joiner, *SPARK_OPTIONS)
+        self.observer.wait_until(lambda: self.observer.holdings()[joiner], PATIENCE, f"{joiner} to get its share")
+        self.say(f"{joiner} joins and gets {self.observer.holdings()[joiner]} partitions")
+        return joiner
 
     def land_next_month(self) -> None:
         """Lands one more month if all that landed before is in the table."""

@@ -26,7 +26,7 @@ from rota.coordination.store import Store
 from rota.rebalance import observe, rebalance
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 SESSION, MAX_SHUTDOWN = 2.0, 30.0
 STRIKES = ("kill worker", "kill run", "hang worker", "hang", "zombie")
@@ -75,7 +75,7 @@ class Stage:
         self.next_file = self.next_strike = self.next_look = 0.0
         self.refused = 0  # writes, as they were noted
 
-    def play(self, seconds: float, until: Callable[[], bool] = lambda: True, patience: float = 60) -> Count:
+    def play(self, seconds: float, until: Callable[[], bool] = lambda: True, patience: float = LONG) -> Count:
         """So many seconds of strikes, and more `until` something is so; then none until everything that landed is in the
         table, or a row stands in it twice. What there is then."""
         with connect(self.hosts, 10) as store:
@@ -110,7 +110,7 @@ class Stage:
         for number in range(self.workers):
             self._start(f"w{number}")
             self._start_run(f"w{number}")
-        wait_until(lambda: self._control(store) and self.count().commits, 60, pause=0.5)
+        wait_until(lambda: self._control(store) and self.count().commits, pause=0.5)
 
     def _control(self, store: Store) -> bool:
         """Does what Dagster's sensor does."""

@@ -17,6 +17,7 @@ from tests.conformance.balanced_group import Group
 from tests.conformance.processes import Start, Worker
 from tests.conformance.targets import found_with
 from tests.conformance.worlds import MemoryWorld, RealWorld, World
+from tests.waiting import LONG
 
 _numbers = itertools.count()
 
@@ -90,7 +91,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Embedded
         (folder / "data" / "myid").write_text(str(number))
         servers.append(EmbeddedZooKeeper(folder, port, heap="128m", extra=quorum))
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda server: server.start(60), servers))
+        list(pool.map(lambda server: server.start(LONG), servers))
     yield servers
     for server in servers:
         server.stop()

@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
-SESSION, MAX_SHUTDOWN = 3.0, 60.0
-IMPORTED = ["rota.agent", "rota.backlog", "rota.cli.worker", "rota.core.planner", "rota.serve", "rota.usage", "pandas"]
-multiprocessing.set_forkserver_preload(IMPORTED)
+SESSION, MAX_SHUTDOWN = 5.0, 60.0
+IMPORTED = ["agent", "backlog", "catalog", "cli.worker", "coordination.client", "core.planner", "serve", "usage"]
+multiprocessing.set_forkserver_preload([*(f"rota.{name}" for name in IMPORTED), "pandas"])
 
 
 class Forked:
@@ -93,11 +93,14 @@ class Worker:
         """The lines that match."""
         return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
 
-    def hears(self, text: str, timeout: float = 20.0) -> str:
-        """The first line that matches, once it is there."""
+    def hears(self, text: str, timeout: float = LONG) -> str:
+        """The first line that matches, once it is there; it is waited for while the process lives."""
 
         def found() -> list[str]:
-            return self.said(text)
+            ended = self.process.poll() is not None
+            lines = self.said(text)
+            assert lines or not ended, f"it ended without {text!r}:\n{self.log.read_text()}"
+            return lines
 
         found.__name__ = f"{text!r} in:\n{self.log.read_text()}"
         return wait_until(found, timeout)[0]
@@ -106,7 +109,7 @@ class Worker:
         """A signal to the agent alone."""
         self.process.send_signal(number)
 
-    def ends(self, timeout: float = 20.0) -> int | None:
+    def ends(self, timeout: float = LONG) -> int | None:
         """Its exit code."""
         wait_until(lambda: self.process.poll() is not None, timeout)
         return self.process.wait()

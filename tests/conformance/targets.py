@@ -49,4 +49,4 @@ def incarnation(tree: GroupState, worker: str) -> str | None:
 def wait_until_owned(tree: GroupState, **wanted: str) -> None:
     """Wait until each worker owns exactly these, by the last letter of each."""
     expected = {f"s:{letter}": worker for worker, letters in wanted.items() for letter in letters}
-    wait_until(lambda: owners(tree) == expected, 20)
+    wait_until(lambda: owners(tree) == expected)

@@ -52,7 +52,7 @@ def test_it_ends_with_its_parent_and_not_before(folder: Path, how: signal.Signal
     parent.wait()
     stdin.close()
     stdout.close()
-    wait_until(lambda: not alive(pid), 10)
+    wait_until(lambda: not alive(pid))
     held = lock_file(folder / "lock")
     assert held is not None, "the folder is free again"
     held.close()

@@ -9,7 +9,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.publication import KEEP_EPOCHS, Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.errors import CoordinationError, NotOwner
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 PARTITIONS = frozenset(f"flights:{i}" for i in range(12))
 
@@ -26,10 +26,10 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
     failed: list[BaseException] = []
 
     def work(store: ZooKeeperStore) -> None:
-        """Publishes and hands one partition to and fro; every outage is survived by trying again."""
+        """Publishes and hands one partition to and fro, some ten times a second; an outage is survived by trying again."""
         tree = GroupState(store, "default")
         try:
-            while not stop.is_set():
+            while not stop.wait(0.05):
                 try:
                     term = take_control(tree)
                     cut = len(published) % 11 + 1
@@ -45,7 +45,7 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
         except BaseException as error:
             failed.append(error)
 
-    with connect(hosts, 6.0, connect_timeout=30) as store:
+    with connect(hosts, 30.0, connect_timeout=LONG) as store:
         GroupState(store, "default").found()
         session = store.session
         worker = threading.Thread(target=work, args=(store,))
@@ -53,15 +53,15 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
 
         def three_more() -> None:
             before = len(published)
-            wait_until(lambda: len(published) > before + 3, 60)
+            wait_until(lambda: len(published) > before + 3)
 
         for _ in range(2):
             three_more()
-            old = wait_until(lambda: leader(ensemble), 30)
+            old = wait_until(lambda: leader(ensemble))
             old.kill()
             three_more()
-            wait_until(lambda old=old: leader(ensemble) not in (None, old), 30)
-            old.start(60)
+            wait_until(lambda old=old: leader(ensemble) not in (None, old))
+            old.start(LONG)
         stop.set()
         worker.join()
         assert failed == []

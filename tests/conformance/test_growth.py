@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
+from string import ascii_letters, digits
 
 import pytest
 
@@ -82,26 +83,28 @@ def two_workers(keys: list[str]) -> tuple[GroupState, Callable[[], object]]:
 
 
 def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys are long and random: of such ones fewest are too many for a worker's node."""
     chance = Random(1)
-    keys = [f"{chance.getrandbits(128):032x}" for _ in range(20_000)]
-    tree, end = two_workers(keys[:19_000])
+    keys = ["".join(chance.choices(ascii_letters + digits, k=110)) for _ in range(6_500)]
+    first, more = keys[:4_000], keys[:5_000]
+    tree, end = two_workers(first)
     sizes: list[int] = []
     monkeypatch.setattr(limits, "pack", lambda ids: sizes.append(1) or pack(ids))
     with pytest.raises(ConfigError, match=r"with one more its ids take \d+ bytes, above 349000\. Use shorter keys"):
-        tree.grow("events", keys)
+        tree.grow("events", more)
     there = tree.partitions()["events"].keys
-    assert 19_000 < len(there) < 20_000
-    assert set(there) - set(keys[:19_000]) == set(sorted(set(keys[19_000:]))[: len(there) - 19_000])
+    assert 4_000 < len(there) < 5_000
+    assert set(there) - set(first) == set(sorted(set(more) - set(first))[: len(there) - 4_000])
     sizes.clear()
-    with pytest.raises(ConfigError, match=f"for {20_000 - len(there)} of the partitions of 'events'"):
-        tree.grow("events", keys)
+    with pytest.raises(ConfigError, match=f"for {5_000 - len(there)} of the partitions of 'events'"):
+        tree.grow("events", more)
     assert len(sizes) == 3, "a group that is full costs each look the same"
     rebalance(tree, "r2")
     end()
     assert f"w2 left. {len(there) // 2} of {len(there)} partitions moved" in rebalance(tree, "r3").sentence
 
     monkeypatch.setattr("rota.coordination.limits.MAX_PACKED", MAX_DATA)
-    tree, end = two_workers([*keys, *(f"{chance.getrandbits(128):032x}" for _ in range(10_000))])
+    tree, end = two_workers(keys[: len(there) * 3 // 2])
     end()
     for _ in range(2):  # without the guard it can never be published
         with pytest.raises(ConfigError, match=r"Slots takes \d+ bytes"):

@@ -18,15 +18,16 @@ from rota.coordination.records import Live
 from tests.conformance.processes import Start
 from tests.conformance.targets import aim, found_with, wait_until_owned
 from tests.conformance.worlds import again
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
-SESSION = 2.0
+SESSION = 5.0
 Servers = Sequence[EmbeddedZooKeeper]
 
 
-@pytest.fixture
-def alone(folder: Path) -> Iterator[list[EmbeddedZooKeeper]]:
-    with EmbeddedZooKeeper(folder) as server:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EmbeddedZooKeeper]]:
+    """It runs when a test begins; each leaves it so."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("alone")) as server:
         yield [server]
 
 
@@ -50,11 +51,12 @@ def stop_all(servers: Servers, change: Callable[[Path], None]) -> None:
 def begin_group(servers: Servers) -> None:
     """A quorum answers only once most are there."""
     with ThreadPoolExecutor(len(servers)) as pool:
-        list(pool.map(lambda server: server.start(60), servers))
+        list(pool.map(lambda server: server.start(LONG), servers))
 
 
 def keep(folder: Path) -> None:
     """A backup, as operators make it: files of a server that is down, or that runs and to which nobody writes."""
+    shutil.rmtree(folder / "copy", ignore_errors=True)
     shutil.copytree(folder / "data", folder / "copy")
 
 
@@ -77,30 +79,28 @@ def write(store: ZooKeeperStore, times: int) -> None:
         store.now()
 
 
-def older(servers: Servers, store: ZooKeeperStore, what: str) -> None:
-    """The servers know less than `store` has seen."""
-    if what == "wiped":
-        again(lambda: write(store, 20))
-        stop_all(servers, wipe)
-    elif what == "restored":
+def older(servers: Servers, store: ZooKeeperStore, what: str) -> int:
+    """The servers know less than `store` has seen; the session that it had."""
+    if what == "restored":
         for server in servers:
             keep(server.data_dir)
-        lead = wait_until(lambda: find_leader(servers), 30)
+        lead = wait_until(lambda: find_leader(servers))
         lead.kill()  # the next leader counts from a greater epoch, which the restored ones forget
-        wait_until(lambda: find_leader(servers) not in (None, lead), 60)
-        assert store.wait_active(60)
-        again(lambda: write(store, 20))
-        stop_all(servers, restore)
+        wait_until(lambda: find_leader(servers) not in (None, lead))
+        assert store.wait_active(LONG)
+    again(lambda: write(store, 20))
+    before = store.session  # also a change of leaders may have ended one
+    stop_all(servers, restore if what == "restored" else wipe)
+    return before
 
 
 @pytest.mark.parametrize(("which", "what"), [("alone", "wiped"), ("ensemble", "restored")])
 def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureRequest, which: str, what: str) -> None:
     servers: Servers = request.getfixturevalue(which)
-    with connect(hosts(servers), SESSION, connect_timeout=30) as store:
+    with connect(hosts(servers), SESSION, connect_timeout=LONG) as store:
         store.ensure("/rota/a")
-        before = store.session
-        older(servers, store, what)
-        wait_until(lambda: store.active() and store.session != before, 60)
+        before = older(servers, store, what)
+        wait_until(lambda: store.active() and store.session != before)
         assert "it was rebuilt, restored" in store.lost_why
         again(lambda: store.ensure("/rota/b"))
         assert store.fresh is None
@@ -118,15 +118,15 @@ def test_an_outage_longer_than_the_session_keeps_it(alone: list[EmbeddedZooKeepe
     (server,) = alone
     with ZooKeeperStore(server.hosts, SESSION) as patient, Hasty(server.hosts, SESSION) as hasty:
         both = (patient, hasty)
-        assert all(store.wait_active(20) for store in both)
+        assert all(store.wait_active(LONG) for store in both)
         patient.ensure("/rota/a")
         before, client = [store.session for store in both], hasty.client
         server.kill()
-        wait_until(lambda: patient.fresh is not None and hasty.client is not client, 20)
+        wait_until(lambda: patient.fresh is not None and hasty.client is not client)
         server.start()
-        wait_until(lambda: patient.active() and hasty.active(), 30)
+        wait_until(lambda: patient.active() and hasty.active())
         assert [store.session == was for store, was in zip(both, before, strict=True)] == [True, False]
-        wait_until(lambda: patient.fresh is None and hasty.fresh is None, 20)
+        wait_until(lambda: patient.fresh is None and hasty.fresh is None)
 
 
 @pytest.mark.parametrize("what", ["wiped", "restored"])
@@ -137,7 +137,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
     with connect(hosts(alone)) as store:
         tree = found_with(GroupState(store, group))
         workers = [start(name, hosts=hosts(alone)) for name in ("w1", "w2")]
-        wait_until(lambda: len(tree.live()) == 2, 20)
+        wait_until(lambda: len(tree.live()) == 2)
     if what == "restored":
         keep(alone[0].data_dir)
     with connect(hosts(alone)) as store:
@@ -149,7 +149,7 @@ def test_every_worker_is_live_again_as_another_incarnation(
     stop_all(alone, wipe if what == "wiped" else restore)
     if what == "wiped":
         for worker in workers:
-            worker.hears("event=no-group", 40)
+            worker.hears("event=no-group")
     with connect(hosts(alone)) as store:
         tree = GroupState(store, group)
         if what == "wiped":
@@ -158,9 +158,9 @@ def test_every_worker_is_live_again_as_another_incarnation(
         def newer() -> set[str]:
             return {v.incarnation for v in tree.live()} - lives
 
-        wait_until(lambda: len(newer()) == 2, 40)
+        wait_until(lambda: len(newer()) == 2)
         aim(tree, w1="1", w2="2")
-        wait_until(lambda: {v.incarnation for v in tree.owned().values()} == newer(), 20)
+        wait_until(lambda: {v.incarnation for v in tree.owned().values()} == newer())
         assert all(view.token < seen[p].token for p, view in tree.owned().items())
     for worker in workers:
         assert "it was rebuilt, restored" in worker.hears("event=lost")

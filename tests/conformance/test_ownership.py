@@ -26,6 +26,7 @@ from tests.ablations import (
     lock_instead,
 )
 from tests.conformance.worlds import World, again
+from tests.waiting import LONG
 
 P = "flights:UA"
 
@@ -258,7 +259,7 @@ def test_without_reading_back_an_applied_claim_is_taken_for_a_lost_one(
     drop_resolving(one.store)
     with pytest.raises(NotOwner):
         one.claim(0)
-    assert one.store.wait_active(20)
+    assert one.store.wait_active(LONG)
     assert owner(free) == one.incarnation, "owned, and its owner does not know"
 
 

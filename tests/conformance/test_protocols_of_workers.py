@@ -49,7 +49,7 @@ class Group:
             settled = not find_unsettled(self.tree, read_basis(self.tree))
             return sorted(held.values(), reverse=True) == sorted(counts, reverse=True) and settled
 
-        wait_until(spread, 30)
+        wait_until(spread)
 
     def moved(self) -> Sequence[object]:
         """What moved since this was asked last."""
@@ -132,7 +132,7 @@ def test_the_three_tests_of_the_lease_race_s_author(start: Start, tree: GroupSta
     first = tree.owned()["s:0"]
     tree.found(protocol="race", options={"decide": "fastest", "lease": 2.0, "delay": 20.0})
     path = tree.paths.grab("s:0")
-    answered = wait_until(lambda: tree.read_many([path], Grab), 30)
+    answered = wait_until(lambda: tree.read_many([path], Grab))
     assert answered[path].record.incarnation == first.incarnation, "to a challenge the holder answered first"
     assert tree.owned()["s:0"] == first
     tree.found(protocol="race", options={"min_grab": 0.1})
@@ -152,7 +152,7 @@ def test_a_worker_that_is_started_before_dagster_waits_for_the_groups_protocol(s
     assert "it waits until the group is founded" in worker.hears("event=no-group")
     group = Group(tree, "claim", 3)
     group.ends(3)
-    wait_until(lambda: [one.record.protocol for one in tree.live() if one.record] == ["claim"], 20)
+    wait_until(lambda: [one.record.protocol for one in tree.live() if one.record] == ["claim"])
 
 
 def test_a_groups_protocol_is_changed_step_by_step(start: Start, tree: GroupState) -> None:
@@ -192,9 +192,9 @@ def test_workers_that_count_differently_never_own_a_partition_together(start: St
     """rota-0 believes in two replicas and rota-1 in three: rota-0 keeps what it has, and nothing hops."""
     group = Group(tree, "ordinal", 6)
     first = start("rota-0", "--no-spark", "--replicas", "2")
-    wait_until(lambda: len(owners(tree)) == 3, 20)
+    wait_until(lambda: len(owners(tree)) == 3)
     second = start("rota-1", "--no-spark", "--replicas", "3")
-    wait_until(lambda: len(owners(tree)) == 4, 20)
+    wait_until(lambda: len(owners(tree)) == 4)
     assert Counter(owners(tree).values()) == {"rota-0": 3, "rota-1": 1}
     assert not first.said("event=released") + second.said("event=released")
     assert group.tree.meta().protocol == "ordinal"

@@ -12,9 +12,9 @@ from rota.cli.watchdog import TICKS, Watchdog
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
-from tests.conformance.processes import Start
+from tests.conformance.processes import SESSION, Start
 from tests.conformance.targets import aim, incarnation, owners, wait_until_owned
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 STANDING = ("-m", "tests.conformance.standing_worker")
 UNREAD = """
@@ -31,9 +31,9 @@ def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: GroupState) -
     names = [f"t:{number}" for number in range(200)]
     real.store.multi([Create(real.paths.own(name), encode(Own())) for name in names])
     start("w1", program=("-c", UNREAD))
-    wait_until(lambda: real.live(), 20)
+    wait_until(lambda: real.live())
     aim(real, {"w1": names})
-    wait_until(lambda: len(owners(real)) == len(names), 30)
+    wait_until(lambda: len(owners(real)) == len(names))
 
 
 def test_a_worker_that_stands_still_is_not_live(
@@ -45,19 +45,19 @@ def test_a_worker_that_stands_still_is_not_live(
     first = start("w1", program=STANDING)
     monkeypatch.setenv("UNWATCHED", "yes")
     second = start("w2", program=STANDING)
-    wait_until(lambda: len(real.live()) == 2, 20)
+    wait_until(lambda: len(real.live()) == 2)
     aim(real, w1="1", w2="2")
     wait_until_owned(real, w1="1", w2="2")
     before = incarnation(real, "w1")
     flag.touch()
-    wait_until(lambda: incarnation(real, "w1") is None, 30)
+    wait_until(lambda: incarnation(real, "w1") is None)
     assert incarnation(real, "w2"), "live, and standing still"
-    first.hears("event=stalled seconds=6")
+    first.hears(f"event=stalled seconds={2 * SESSION:g}")
     flag.unlink()
     first.hears("event=lost")
-    after = wait_until(lambda: incarnation(real, "w1"), 20)
+    after = wait_until(lambda: incarnation(real, "w1"))
     assert after != before
-    wait_until(lambda: real.owned()["s:1"].incarnation == after, 20)
+    wait_until(lambda: real.owned()["s:1"].incarnation == after)
     assert not second.said("event=(stalled|lost)")
     assert len(first.said("event=stalled")) == 1
 
@@ -77,7 +77,7 @@ def watch(progress: Callable[[], object], good: Callable[[], bool]) -> list[int]
         ended[0] += 1
 
     with Watchdog(look, good, end, bound=0.01 * TICKS):
-        assert enough.wait(30)
+        assert enough.wait(LONG)
     return ended
 
 

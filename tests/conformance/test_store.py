@@ -5,7 +5,7 @@ import pytest
 from rota.coordination.store import MAX_DATA, MAX_OPS, Check, Create, Delete, Set, Store
 from rota.errors import ConfigError, Conflict, Unavailable, Unknown
 from tests.conformance.worlds import World, again
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_an_ephemeral_node_lives_as_long_as_its_session(world: World, store: Sto
     assert node.owner == other.session
     assert store.get(f"{root}/e") == node
     other.close()
-    wait_until(lambda: store.get(f"{root}/e") is None, 10)
+    wait_until(lambda: store.get(f"{root}/e") is None)
     other.close()
     for call in (other.sync, lambda: other.get(root), lambda: other.create(f"{root}/x")):
         with pytest.raises(Unavailable):
@@ -104,7 +104,7 @@ def test_renew_is_a_new_session_at_once(world: World, store: Store, root: str) -
     other.create(f"{root}/e", ephemeral=True)
     before = other.session
     assert other.renew() == other.session != before
-    wait_until(lambda: store.get(f"{root}/e") is None, 10)
+    wait_until(lambda: store.get(f"{root}/e") is None)
     assert other.active()
 
 
@@ -116,7 +116,7 @@ def test_a_lost_reply_is_unknown_and_never_sent_again(
     world.lose(store, what)
     with pytest.raises(Unknown):
         store.set(f"{root}/a", b"x", 0)
-    assert store.wait_active(20)
+    assert store.wait_active(LONG)
     store.sync()
     assert (node := store.get(f"{root}/a")) is not None
     assert node.version == version
@@ -150,7 +150,7 @@ def test_a_watch_calls_back_on_data_children_and_creation(world: World, store: S
         called: list[str] = []
         other.watch(path, lambda called=called: called.append("called"))
         change()
-        wait_until(lambda called=called: called, 10)
+        wait_until(lambda called=called: called)
         assert called == ["called"]
 
 
@@ -166,7 +166,7 @@ def test_a_stamp_is_another_one_once_anybody_changed_anything(world: World, stor
         other.close,
     )
     for change in changes:
-        wait_until(lambda: store.stamp() == store.stamp(), 10)  # no session of another test ended just now
+        wait_until(lambda: store.stamp() == store.stamp())  # no session of another test ended just now
         before = store.stamp()
         change()
         assert store.stamp() != before

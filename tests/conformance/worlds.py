@@ -79,7 +79,7 @@ class RealWorld:
         twin.start()
         twin.stop()
         twin.close()
-        wait_until(lambda: store.session != before and store.active(), 20)
+        wait_until(lambda: store.session != before and store.active())
 
     def lose(self, store: Store, what: str) -> None:
         self.proxy(store).lose(what)
@@ -87,11 +87,11 @@ class RealWorld:
     def disconnect(self, store: Store) -> None:
         self.proxy(store).refusing = True
         self.proxy(store).cut()
-        wait_until(lambda: not store.active(), 10)
+        wait_until(lambda: not store.active())
 
     def reconnect(self, store: Store) -> None:
         self.proxy(store).refusing = False
-        wait_until(store.active, 20)
+        wait_until(store.active)
 
     def close(self) -> None:
         for store in self.stores:
@@ -111,5 +111,5 @@ def again(call: Callable[[], object]) -> object:
             return False
         return True
 
-    wait_until(works, 20)
+    wait_until(works)
     return found[-1]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from rota.cli.check import mask_setting
+from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -21,7 +22,7 @@ def rota(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
         env={**env, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     )
 

@@ -29,10 +29,9 @@ def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doub
     assert figures["right"]
     assert figures["broken"] == []
     kill, join, zombie = figures["kill"], figures["join"], figures["zombie"]
-    assert kill["worker"] in ("w1", "w2")
     assert kill["taken_by"] != kill["worker"]
     assert abs(sum(kill["legs"].values()) - kill["seconds"]) < 0.5
-    assert join["worker"] == "w3"
+    assert join["worker"] not in (kill["worker"], kill["taken_by"])
     assert zombie["overtaken_by"] != zombie["worker"]
     assert figures["refused"] >= len(zombie["refused"]) >= 1
     assert figures["launches"]["by_sensor"] == figures["launches"]["runs"] > 0

@@ -19,7 +19,7 @@ from rota.local.child import Child
 from rota.local.folder import MARK, StateFolder
 from rota.local.stack import Stack, set_slots
 from rota.machine import free_port
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 FAMILY = (
     "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
@@ -33,13 +33,13 @@ def is_gone(process: psutil.Process) -> bool:
 
 def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
     child = Child("w1", [sys.executable, "-c", FAMILY], tmp_path / "log", os.environ, signal.SIGTERM)
-    grandchild = wait_until(lambda: psutil.Process(child.process.pid).children(), 10)[0]
+    grandchild = wait_until(lambda: psutil.Process(child.process.pid).children())[0]
     assert os.getpgid(grandchild.pid) == child.process.pid  # a group of its own, with its children in it
     child.signal_group(signal.SIGSTOP)
     assert child.running
     child.end(patience=5)
     assert not child.running
-    wait_until(lambda: is_gone(grandchild), 5)
+    wait_until(lambda: is_gone(grandchild))
 
 
 @pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
@@ -61,8 +61,8 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
         assert parent.stdout
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-        parent.wait(10)
-    wait_until(lambda: is_gone(child), 10)
+        parent.wait(LONG)
+    wait_until(lambda: is_gone(child))
 
 
 @pytest.mark.parametrize(("workers", "pipelines", "slots"), [(2, 1, 8), (8, 1, 8), (9, 1, 9), (8, 3, 24), (0, 0, 8)])
@@ -118,12 +118,12 @@ def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Pa
         for name in ("w1", "w2", "dagster"):
             stack.children[name] = Child(name, sleeper, tmp_path / name, os.environ, signal.SIGTERM)
         stack.children["w2"].process.kill()
-        wait_until(stack.find_ended, 10)
+        wait_until(stack.find_ended)
         keep_running(stack, progress)
         assert [line.partition(";")[0] for line in said] == ["w2 was killed by SIGKILL"]
         assert set(stack.children) == {"w1", "dagster"}
         stack.children["dagster"].process.kill()
-        wait_until(stack.find_ended, 10)
+        wait_until(stack.find_ended)
         with pytest.raises(EnvironmentFailed, match="dagster was killed by SIGKILL"):
             keep_running(stack, progress)
 
@@ -142,10 +142,10 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
             assert stack.server
             assert stack.server.process
             stack.server.process.kill()
-            wait_until(lambda: stack.server and stack.server.ended(), 10)
+            wait_until(lambda: stack.server and stack.server.ended())
             keep_running(stack, progress)
             assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
-            assert store.wait_active(60)
+            assert store.wait_active(LONG)
             assert store.session == session
             assert store.get("/rota/a") is not None
             keep_running(stack, progress)

@@ -20,7 +20,7 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
 from rota.errors import RotaError
 from tests.demo.small_group import Group, Run, open_small_group
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 UP = "\x1b[1A"  # the cursor goes up a line
@@ -160,18 +160,18 @@ def test_watch_draws_in_place_and_goes_on_after_an_outage(tmp_path: Path) -> Non
         reader = threading.Thread(target=collect, args=(terminal, shown), daemon=True)
         reader.start()
         try:
-            wait_until(lambda: "flights:UA" in "".join(shown), 30)
+            wait_until(lambda: "flights:UA" in "".join(shown))
             overrides.pin(group.tree, "flights:AA", "w1")
-            wait_until(lambda: "pinned to w1" in "".join(shown), 30)
+            wait_until(lambda: "pinned to w1" in "".join(shown))
             assert UP in "".join(shown), "a second look is drawn over the first"
             group.server.kill()
-            wait_until(lambda: "did not answer" in "".join(shown), 60)
+            wait_until(lambda: "did not answer" in "".join(shown))
             shown.clear()
             group.server.start()
-            wait_until(lambda: "flights:UA" in "".join(shown), 60)
+            wait_until(lambda: "flights:UA" in "".join(shown))
         finally:
             watch.send_signal(signal.SIGINT)
-            assert watch.wait(20) in (0, 1, 130)
+            assert watch.wait(LONG) in (0, 1, 130)
             os.close(terminal)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from rota.machine import free_port
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 PIPELINE = """
@@ -79,14 +79,14 @@ def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: 
         folder = state / "landing" / "mine" / "x"
         folder.mkdir(parents=True)
         (folder / "0.json").write_text("".join(json.dumps({"n": n}) + "\n" for n in (1, 2, 3)))
-        wait_until(lambda: has_said(f"Dagster's page is at http://127.0.0.1:{port}"), 180, pause=0.2)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=30) as page:
+        wait_until(lambda: has_said(f"Dagster's page is at http://127.0.0.1:{port}"), pause=0.2)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=LONG) as page:
             assert page.status == 200
-        wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3], 180, pause=0.5)
+        wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3], pause=0.5)
         assert len(list_carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
         up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 0, log.read_text()
-        wait_until(lambda: not list_carrying(mark), 10, pause=0.5)
+        assert up.wait(LONG) == 0, log.read_text()
+        wait_until(lambda: not list_carrying(mark), pause=0.5)
     finally:
         up.kill()
         for process in list_carrying(mark):

@@ -80,5 +80,5 @@ def test_of_two_waits_one_in_the_other_the_outer_one_is_told(monkeypatch: pytest
     monkeypatch.setattr(view, "PATIENCE", 0.0)
     for time in (1, 2):
         with view.show_wait(f"outer {time}"), view.show_wait("inner"):
-            wait_until(lambda: f"outer {time}" in out.getvalue(), 10)  # noqa: B023
+            wait_until(lambda: f"outer {time}" in out.getvalue())  # noqa: B023
     assert "inner" not in out.getvalue()

@@ -18,5 +18,5 @@ def test_a_wait_is_told_on_a_terminal_once_it_is_long(
     monkeypatch.setattr(view, "PATIENCE", patience)
     with view.show_wait("looking through [folders]"):
         if terminal and patience < 1:
-            wait_until(lambda: "looking through [folders]" in out.getvalue(), 10)
+            wait_until(lambda: "looking through [folders]" in out.getvalue())
     assert ("looking" in out.getvalue()) == (terminal and patience < 1)

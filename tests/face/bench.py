@@ -22,6 +22,7 @@ from rota.dagster.assets.look import Memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.rebalance import observe
+from tests.face.desk import SESSION
 
 names = Names()
 
@@ -44,7 +45,7 @@ class Bench:
         self.catalog = load(folder / "pipelines")
         pages = dg.define_asset_job("pages", dg.AssetSelection.assets(*names.consumed("p")))  # takes checks along
         self.defs = dg.Definitions.merge(compose(self.catalog), dg.Definitions(jobs=[pages])).get_repository_def()
-        self.stores = [connect(hosts, 10) for _ in range(3)]
+        self.stores = [connect(hosts, SESSION) for _ in range(3)]
         self.tree = GroupState(self.stores[0], self.group)
         self.tree.found()
         self.incarnations = {

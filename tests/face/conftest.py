@@ -11,7 +11,15 @@ from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.face.desk import Desk
 from tests.face.line import Line
-from tests.face.reload import PROTOCOLS, Reload, copy_flights, declare_alone, land_flights, reload_in_a_tick
+from tests.face.reload import (
+    PROTOCOLS,
+    Reload,
+    copy_flights,
+    declare_alone,
+    forget_day,
+    land_flights,
+    reload_in_a_tick,
+)
 from tests.face.scratch import build_wheel, install_wheel
 from tests.waiting import wait_until
 
@@ -83,11 +91,15 @@ def line(
 
 @pytest.fixture(scope="session")
 def reload(line: Line) -> Reload:
-    """The user's file and three groups whose workers decide alone are there, by one reload. The user's files have landed."""
+    """The user's file and three groups whose workers decide alone are there, by one reload, and group `day` is no more. The
+    user's files have landed."""
+    forget_day(line)
     line.join("u1", "default")
     copy_flights(line)
     declare_alone(line, **dict(zip(PROTOCOLS, PROTOCOLS, strict=True)))
     done = reload_in_a_tick(line)
+    for worker in ("w1", "w2"):  # not before: its sensor would ask for a job that the new code does not have
+        line.kill(worker)
     land_flights(line)
     return done
 

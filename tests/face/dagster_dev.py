@@ -59,7 +59,7 @@ class DagsterDev:
                 # `dagster dev` maps SIGTERM onto SIGINT's handler: it must not be the inherited "ignore".
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
             )
-        wait_until(self._loaded, pause=0.5)
+        wait_until(self.is_loaded, pause=0.5)
 
     def stop(self, kill: bool = False) -> None:
         """Ends the processes; with `kill` at once, as a machine that loses power."""
@@ -69,10 +69,10 @@ class DagsterDev:
             os.killpg(self.process.pid, signal.SIGKILL)
         else:
             self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        self.process.wait(LONG)
         self.process = None
 
-    def _loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         if self.process is None or self.process.poll() is not None:
             raise AssertionError(f"dagster dev ended: {self.log()[-3000:]}")
         try:

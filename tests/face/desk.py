@@ -24,6 +24,8 @@ from tests.sim.alone_group import rounds
 
 names = Names()
 
+SESSION = 60.0  # seconds: whoever is to leave closes its session
+
 FILE = """
 from rota import Pipeline, delta, files
 pipeline = Pipeline(
@@ -45,7 +47,7 @@ class Desk:
             (folder / "pipelines" / f"{name}.py").write_text(text)
         self.catalog = load(folder / "pipelines")
         self.repository = compose(self.catalog).get_repository_def()
-        self.stores = [connect(hosts, 5)]
+        self.stores = [connect(hosts, SESSION)]
         self.tree = GroupState(self.stores[0], self.group)
         assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
         self.tree.found()
@@ -59,12 +61,12 @@ class Desk:
             (self.folder / pipeline / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": 1}) + "\n")
 
     def join(self, worker: str) -> str:
-        self.stores.append(connect(self.hosts, 5))
+        self.stores.append(connect(self.hosts, SESSION))
         return join(GroupState(self.stores[-1], self.group), worker, Live())
 
     def start(self, worker: str) -> None:
         """An agent of the worker takes what its group's protocol gives it."""
-        self.stores.append(connect(self.hosts, 5))
+        self.stores.append(connect(self.hosts, SESSION))
         tree = GroupState(self.stores[-1], self.group)
         rounds(Agent(tree, worker, Live(), lambda _, **__: None, max_shutdown=60, session_timeout=5))
 

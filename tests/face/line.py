@@ -19,7 +19,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 PIPELINE = """
 from rota import Pipeline, delta, files
@@ -122,7 +122,7 @@ class Line:
         """SIGKILL: the worker says no goodbye."""
         process = self.workers.pop(worker)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(LONG)
 
     # --- what came of it
 

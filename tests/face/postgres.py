@@ -11,7 +11,7 @@ from typing import Self
 import psycopg2
 
 from rota.machine import free_port
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=200")
 
@@ -47,7 +47,7 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGINT)  # ends its clients, too
-        self.process.wait(20)
+        self.process.wait(LONG)
         shutil.rmtree(self.folder)
 
     def _answers(self) -> bool:

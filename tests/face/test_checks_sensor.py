@@ -92,7 +92,7 @@ def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an
     desk.instance.report_runless_asset_event(made)
     monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0)
     assert set(report(desk, cursor)[0]) == told, "nothing is made any more"
-    wait_until(lambda: report(desk, cursor)[0] == {}, 10)  # SQLite has the seconds of an evaluation only
+    wait_until(lambda: report(desk, cursor)[0] == {})  # SQLite has the seconds of an evaluation only
 
 
 def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,13 @@ def asked(line: Line) -> Asked:
         line.land("a", key, 1)
     line.land("b", "all", 1, 2)
     line.holds("c", {key: [1, 2, 3] for key in KEYS})
-    for pipeline, keys in (("a", ("k1", "k2", "k3")), ("b", ("all",)), ("c", KEYS)):
-        wanted = {f"{pipeline}:{key}" for key in keys}
-        wait_until(lambda p=pipeline, wanted=wanted: wanted <= set(find_newest(line, p, "checkpoints")), pause=1)
+    for pipeline, keys, files in (("a", ("k1", "k2", "k3"), 1), ("b", ("all",), 1), ("c", KEYS, 2)):
+        wanted = {f"{pipeline}:{key}": files for key in keys}
+        wait_until(lambda p=pipeline, wanted=wanted: is_told(line, p, wanted), pause=1)
+    at_rest = line.epoch_where(
+        "day", lambda e: len(e.after) == 2 and max(e.after.values()) - min(e.after.values()) <= 1
+    )
+    wait_until(lambda: read_epoch(line)["epoch"] == at_rest.epoch, pause=1)  # the page has it later than the workers
     before, epoch = find_newest(line, "a", "checkpoints"), read_epoch(line)
     chosen = line.dev.backfill(list_assets("a"), CHOSEN)
     whole = line.dev.backfill([["day", "assignment"], *list_assets("b")], None)
@@ -56,6 +60,12 @@ def asked(line: Line) -> Asked:
 
 def list_assets(pipeline: str) -> list[list[str]]:
     return [[pipeline, kind] for kind in ("ownership", "records", "checkpoints")]
+
+
+def is_told(line: Line, pipeline: str, offsets: Mapping[str, int]) -> bool:
+    """Whether the page shows these offsets, so that no run has more to tell of these partitions."""
+    shown = find_newest(line, pipeline, "checkpoints")
+    return {partition: shown.get(partition, {}).get("offset") for partition in offsets} == offsets
 
 
 def read_epoch(line: Line) -> dict[str, Any]:

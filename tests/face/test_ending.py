@@ -82,6 +82,7 @@ def test_a_run_that_waits_is_found_in_the_run_storage(monkeypatch: pytest.Monkey
 
         mine, other = (run(dg.DagsterRunStatus.STARTED, one) for one in ("w1@1", "w2@2"))
         run(dg.DagsterRunStatus.QUEUED, "w3@3")
+        monkeypatch.setattr(ending, "WAITS", 1e9)
         assert not find_waiting(instance, mine), "it is about to start"
         monkeypatch.setattr(ending, "WAITS", -1.0)
         assert sorted(bool(find_waiting(instance, one)) for one in (mine, other)) == [False, True]

@@ -7,6 +7,8 @@ group `day` go on: the groups share nothing but the line. Who stops a part of th
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +22,24 @@ from tests.waiting import wait_until
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
 B = {"x": [1], "q": [2]}
 C = {"only": [7, 8]}
+WAITS = """
+def waits(n):
+    \"\"\"At the gate, and shows that it does.\"\"\"
+    import os
+    import time
+
+    while not os.path.exists({gate!r}):
+        with open({beat!r} + str(os.getpid()), "w"):
+            pass
+        time.sleep(0.1)
+    return n
+
+
+def transform(df):
+    from pyspark.sql.functions import udf
+
+    return df.withColumn("n", udf(waits, "int")("n"))
+"""
 
 
 def land(line: Line, pipeline: str, rows: dict[str, list[int]]) -> None:
@@ -30,7 +50,35 @@ def land(line: Line, pipeline: str, rows: dict[str, list[int]]) -> None:
 def list_commands(line: Line) -> list[str]:
     """Of each process that Dagster started and that still goes on."""
     assert line.dev.process is not None
-    return [" ".join(p.cmdline()) for p in psutil.Process(line.dev.process.pid).children(recursive=True)]
+    found: list[str] = []
+    for one in psutil.Process(line.dev.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # a run has just ended
+            found.append(" ".join(one.cmdline()))
+    return found
+
+
+def cancel_at_work(line: Line) -> None:
+    """The batches of pipeline `c` wait until there is a gate in a folder, and touch a file a process meanwhile."""
+    (folder := line.folder / "gate").mkdir()
+    with line.change("c", "transform", WAITS.format(gate=str(folder / "gate"), beat=str(folder / "beat-"))):
+
+        def find_beating() -> set[Path]:
+            return {beat for beat in folder.glob("beat-*") if time.time() - beat.stat().st_mtime < 3}
+
+        line.land("c", "held", 1, 2)
+        first = wait_until(find_beating)
+        with line.tree("night") as tree:
+            (run,) = {view.run_id for view in tree.runs() if "c:held" in view.partitions}
+        line.dev.cancel(run)
+        wait_until(lambda: line.dev.find_status(run) == "CANCELED", pause=1)
+        wait_until(lambda: not find_beating() & first)
+        wait_until(find_beating)  # the sensor found that the work is left and launched another
+        assert not [row for row in line.rows("c") if row[0] == "c:held"]
+        with line.tree("night") as tree:
+            assert run not in {view.run_id for view in tree.runs()}
+            assert not tree.parked()
+        (folder / "gate").touch()
+        line.holds("c", {"held": [1, 2]})
 
 
 def land_in_a_new_folder(line: Line) -> None:
@@ -62,7 +110,9 @@ def fail_a_rebalance(line: Line) -> None:
 def night(line: Line) -> Iterator[dict[str, Future[None]]]:
     """What is played in group `night`, one after the other, from when a test first asks for it."""
     with ThreadPoolExecutor(1) as pool:
-        yield {play.__name__: pool.submit(play, line) for play in (land_in_a_new_folder, fail_a_rebalance)}
+        yield {
+            play.__name__: pool.submit(play, line) for play in (cancel_at_work, land_in_a_new_folder, fail_a_rebalance)
+        }
 
 
 def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side(line: Line) -> None:
@@ -137,6 +187,10 @@ def test_a_rebalance_that_changes_nothing_is_an_observation_and_no_epoch(line: L
     assert run not in {m["runId"] for m in line.dev.materializations("day", "assignment")}
 
 
+def test_a_cancelled_run_stops_spark_commits_nothing_and_loses_nothing(night: dict[str, Future[None]]) -> None:
+    night["cancel_at_work"].result()
+
+
 def test_a_new_folder_is_a_new_partition(night: dict[str, Future[None]]) -> None:
     night["land_in_a_new_folder"].result()
 
@@ -172,17 +226,3 @@ def test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_
     line.land("a", "outage", 1)  # a new partition: whoever sees it has something to ask for, and its tick ends
     wait_until(lambda: len(find_ticks(back, "SKIPPED", "SUCCESS")) == len(sensors), pause=1)
     line.holds("a", {"outage": [1]})
-
-
-def test_what_happened_while_the_daemon_was_dead_is_found_when_it_is_back(line: Line) -> None:
-    line.join("n3", "night")
-    before = line.epoch_where("night", lambda e: "n3" in e.after).epoch
-    line.land("c", "dead", 10)
-    with line.tree("night") as tree:
-        wait_until(tree.runs)
-    line.dev.stop(kill=True)  # in the middle of a run
-    line.kill("n3")
-    line.land("c", "dead", 11)
-    line.dev.start()
-    line.epoch_where("night", lambda e: e.epoch > before and "n3" in e.left)
-    line.holds("c", {"dead": [10, 11]})

@@ -1,13 +1,16 @@
-"""Staging and production on one shared instance: the built wheel, plain `dagster dev`, Dagster's storage on PostgreSQL.
+"""Staging and production on one shared instance: the built wheel, a code server of its own for each, Dagster's storage on
+PostgreSQL.
 
 Both have a pipeline `p` in a group `default` with a worker `w1`. One has a `key_prefix`; each has its own ZooKeeper.
 """
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +19,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.dataplane.spark.spark_server import SparkServer
+from rota.machine import free_port
 from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import Line
 from tests.face.postgres import Postgres
@@ -41,8 +45,8 @@ pipeline = Pipeline(
 """
 WORKSPACE = """
 load_from:
-  - python_file: {relative_path: staging.py, working_directory: ., location_name: staging}
-  - python_file: {relative_path: production.py, location_name: production}
+  - grpc_server: {{host: 127.0.0.1, port: {staging}, location_name: staging}}
+  - grpc_server: {{host: 127.0.0.1, port: {production}, location_name: production}}
 """
 SETTINGS = "telemetry: {{enabled: false}}\nstorage: {{postgres: {{postgres_url: '{url}'}}}}\n"
 NAMES = {"staging": "staging", "production": None}
@@ -64,6 +68,46 @@ class Neighbour(Line):
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
 
 
+class SharedDagster(DagsterDev):
+    """A code server for each deployment, the page and the daemon: each a process. `dagster dev` would start three more, and
+    be what the tests of the line have already."""
+
+    def start(self) -> None:
+        """Returns when the page answers and the code locations are loaded."""
+        self.processes: list[subprocess.Popen[bytes]] = []
+        folder, ports = self.workspace.parent, {name: free_port() for name in NAMES}
+        self.workspace.write_text(WORKSPACE.format(**ports))
+        for name, port in ports.items():
+            served = "-f", str(folder / f"{name}.py"), "--location-name", name, "-h", "127.0.0.1", "-p", str(port)
+            self._launch("dagster", "api", "grpc", *served, *(("-d", str(folder)) if name == "staging" else ()))
+        for port in ports.values():
+            wait_until(lambda port=port: self._listens(port), pause=0.3)
+        self._launch("dagster_webserver", "-w", str(self.workspace), "-h", "127.0.0.1", "-p", str(self.port))
+        self._launch("dagster._daemon", "run", "-w", str(self.workspace))
+        wait_until(self.is_loaded, pause=0.5)
+
+    def _launch(self, *words: str) -> None:
+        group = self.process.pid if self.process else 0
+        with (self.home / "dev.log").open("ab") as log:
+            started = subprocess.Popen(
+                [sys.executable, "-m", *words], cwd=self.home, env=self.environ, stdout=log, stderr=log,
+                process_group=group,
+            )  # fmt: skip
+        self.process = self.process or started
+        self.processes.append(started)
+
+    def _listens(self, port: int) -> bool:
+        assert all(one.poll() is None for one in self.processes), self.log()[-3000:]
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    def stop(self, kill: bool = True) -> None:
+        super().stop(kill)
+        for process in self.processes:
+            process.wait(LONG)
+
+
 @pytest.fixture
 def shared(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, starting: SparkServer, installed: Path
@@ -73,12 +117,11 @@ def shared(
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as another, Postgres() as postgres:
         hosts = {"staging": another.hosts, "production": zookeeper.hosts}
         both = {name: Neighbour(name, tmp_path / name, hosts[name], starting) for name in NAMES}
-        (tmp_path / "workspace.yaml").write_text(WORKSPACE)
         shutil.copy(OWN / "warm.py", tmp_path)
         (tmp_path / "dagster.yaml").write_text(SETTINGS.format(url=postgres.url))
         environ = {**plain_environment(installed, tmp_path / "home"), "ROTA_SESSION_TIMEOUT": "4", "ROTA_LINGER": "60"}
         environ |= {f"{name.upper()}_ZOOKEEPER": hosts[name] for name in NAMES}
-        dev = DagsterDev(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
+        dev = SharedDagster(tmp_path / "home", environ, tmp_path / "workspace.yaml", tmp_path / "dagster.yaml")
         both["staging"].land("p", "x", 1, 2)
         both["production"].land("p", "x", 3)
         both["production"].land("p", "y", 4, 5)
@@ -91,7 +134,7 @@ def shared(
         finally:
             for one in both.values():
                 one.stop()
-            dev.stop(kill=True)
+            dev.stop()
 
 
 def rota(dev: DagsterDev, *words: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from types import SimpleNamespace
 
 import dagster as dg
@@ -78,7 +79,9 @@ def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(des
         assert told() == []
 
 
-def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk) -> None:
+def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(runs, "time", SimpleNamespace(time=lambda: now))
     desk.land("x")
     desk.join("w1")
     job = names.rebalance_job(desk.group)
@@ -189,6 +192,7 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
     lost = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **{runs.GRPC_INFO_TAG: where})
+    monkeypatch.setattr(runs, "SETTLING", 1e9)
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
     assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]

@@ -307,8 +307,7 @@ class Bisection:
 
 def save(frame: "DataFrame", folder: Path) -> None:
     """Spark writes the frame into files of the folder."""
-    plain = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "compression": "snappy"}
-    frame.write.partitionBy(columns.SPLIT).options(**plain).parquet(str(folder))
+    frame.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN).parquet(str(folder))
 
 
 def _named(partition: str, error: RotaError) -> RotaError:

@@ -79,7 +79,7 @@ def set_aside(
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
-        split.write.partitionBy(columns.SPLIT).parquet(str(raw))
+        split.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN).parquet(str(raw))
         footers.name_split_folders(raw)
         bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
         again, records = _count(parsed, bad, good, pipeline)

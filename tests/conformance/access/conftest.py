@@ -12,8 +12,17 @@ from tests.conformance.access.connections import SCHEMES, open_store
 from tests.guarded import ROLES, Guarded, guard
 
 
+@pytest.fixture(scope="session")
+def known() -> Iterator[None]:
+    """What there is before these tests is not looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
+def collected(known: None) -> Iterator[None]:
     """kazoo leaves the sockets of handshakes that failed to the garbage collector: it comes here, and not elsewhere."""
     yield
     gc.collect()

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.coordination import client
+from rota.coordination.access import Access
 from rota.coordination.client import ZooKeeperStore
 from rota.settings import Settings
 from tests.guarded import acl
+from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +19,10 @@ SCHEMES = ("digest", "sasl", "x509")
 
 
 def open_store(environ: Mapping[str, str]) -> ZooKeeperStore:
-    return client.opened(Settings.from_environment(environ))
+    """As a process opens it, with more patience: the first handshake of a server takes seconds on a busy machine."""
+    settings = Settings.from_environment(environ)
+    timeout = settings.session_timeout.total_seconds()
+    return client.connect(settings.zookeeper, timeout, connect_timeout=LONG, access=Access.of(settings))
 
 
 def misname(scheme: str, *roles: str) -> str:
@@ -38,7 +43,13 @@ def start_command(environ: Mapping[str, str], *words: str) -> "subprocess.Popen[
     )
 
 
+def hear(process: "subprocess.Popen[str]", text: str) -> str:
+    """The first line of its errors that holds the text; "" if it ended without one."""
+    assert process.stderr is not None
+    return next((line for line in process.stderr if text in line), "")
+
+
 def run_command(environ: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     process = start_command(environ, *words)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=LONG)
     return subprocess.CompletedProcess(words, process.returncode, out, error)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.coordination.group_state import GroupState
-from tests.conformance.access.connections import open_store, run_command, start_command
+from tests.conformance.access.connections import hear, open_store, run_command, start_command
 from tests.guarded import Guarded, password
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
@@ -16,12 +16,10 @@ def test_a_worker_waits_for_who_founds_its_group(guarded: Guarded, fresh: None, 
         guarded.environment("sasl", "worker"), "worker", "--group", group, "--id", "w1", "--no-spark"
     )
     try:
-        assert worker.stderr is not None
-        assert "event=no-group" in (said := worker.stderr.readline())
-        assert "Its membership sensor founds it" in said
+        assert "Its membership sensor founds it" in hear(worker, "event=no-group")
         with open_store(guarded.environment("sasl", "controller")) as store:
             GroupState(store, group).found()
-            assert "event=joined" in worker.stderr.readline()
+            assert hear(worker, "event=joined")
     finally:
         worker.terminate()
         worker.communicate()
@@ -41,8 +39,7 @@ def test_a_worker_joins_with_its_password_from_a_file(
             environ | {"ROTA_ZOOKEEPER_AUTH_FILE": str(file)}, "worker", "--group", group, "--id", "w1", "--no-spark"
         )
         try:
-            assert worker.stderr is not None
-            assert "event=joined" in worker.stderr.readline()
+            assert hear(worker, "event=joined")
             assert password("worker") not in Path(f"/proc/{worker.pid}/cmdline").read_text()
             assert [one.worker for one in tree.live()] == ["w1"]
         finally:

@@ -1,8 +1,12 @@
 """A wrong password, certificate or setting is one line, without the secret, and is not tried at once again."""
 
 import json
+import socket
+import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,8 +18,8 @@ from rota.coordination.group_state import GroupState
 from rota.errors import ConfigError, RotaError, Unavailable
 from rota.settings import Settings
 from tests.conformance.access.connections import open_store, run_command
-from tests.guarded import Authority, Guarded, make_server
-from tests.waiting import wait_until
+from tests.guarded import Authority, Guarded
+from tests.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 
@@ -36,7 +40,7 @@ def test_a_password_that_is_refused_is_not_tried_at_once_again(
         dict(guarded.environment("sasl", "reader")) | {"ROTA_ZOOKEEPER_AUTH": "sasl:reader:wrong-password"}
     )
     with ZooKeeperStore(settings.zookeeper, 4.0, access=Access.of(settings)):
-        wait_until(lambda: len(built) >= 3, 30)
+        wait_until(lambda: len(built) >= 3)
     assert built[2] - built[1] >= client.REFUSED
     assert built[1] - built[0] >= client.REFUSED
 
@@ -86,18 +90,20 @@ def test_what_is_wrong_is_one_line(
     places = {"localhost": f"localhost:{port}", "plain": guarded.server.hosts, "secure": guarded.secure}
     change = {k: str(folder / v) if v.endswith((".pem", ".key")) else places.get(v, v) for k, v in change.items()}
     with pytest.raises(RotaError) as caught:
-        connect_briefly(dict(guarded.environment(scheme, "reader")) | change, group)
+        connect_briefly(dict(guarded.environment(scheme, "reader")) | change, group, 1.0 if scheme == "x509" else 8.0)
     said = str(caught.value)
     assert line in said
     assert "\n" not in said
     assert "password" not in said.replace("the password of", "").replace("ROTA_ZOOKEEPER_KEY_PASSWORD", "")
 
 
-def connect_briefly(environ: Mapping[str, str], group: str) -> None:
-    """What a command does first, with less patience."""
+def connect_briefly(environ: Mapping[str, str], group: str, timeout: float = 1.0) -> None:
+    """What a command does first, with less patience for what is refused, and more for a busy server that says why."""
     settings = Settings.from_environment(environ)
-    with client.connect(settings.zookeeper, 4.0, connect_timeout=1.0, access=Access.of(settings)) as store:
-        GroupState(store, group).meta()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Access.unmet, "__defaults__", (LONG,))
+        with client.connect(settings.zookeeper, 4.0, connect_timeout=timeout, access=Access.of(settings)) as store:
+            GroupState(store, group).meta()
 
 
 def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> None:
@@ -109,11 +115,30 @@ def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> 
     assert "it does not accept the password of sasl:reader" in seen
 
 
-def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded, tmp_path: Path) -> None:
-    guarded.pki.sign("stale", days=-1)
-    server, secure = make_server(tmp_path, guarded.pki, "stale")
-    with server, pytest.raises(Unavailable, match="certificate has expired"):
-        connect_briefly(dict(guarded.environment("x509", "reader")) | {"ROTA_ZOOKEEPER": secure}, "g")
+@contextmanager
+def serve_tls(certificate: Path) -> Iterator[str]:
+    """A server that shows this certificate and says nothing more; its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with suppress(OSError):  # at the end nobody listens any more
+                while True:
+                    link, _ = listening.accept()
+                    with link, suppress(OSError):
+                        context.wrap_socket(link, server_side=True).close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded) -> None:
+    """The handshake ends before any word of ZooKeeper."""
+    with serve_tls(guarded.pki.sign("stale", days=-1)) as secure:
+        with pytest.raises(Unavailable, match="certificate has expired"):
+            connect_briefly(dict(guarded.environment("x509", "reader")) | {"ROTA_ZOOKEEPER": secure}, "g")
 
 
 @pytest.mark.parametrize(
