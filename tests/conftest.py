@@ -5,13 +5,13 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import kazoo.protocol.connection
 import kazoo.retry
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 FACE = "face/"  # one ZooKeeper and one Spark for all
@@ -64,10 +64,11 @@ def import_share(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", None)
     if worker is None:
         return
-    files = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+    asked = [config.rootpath / arg.partition("::")[0] for arg in config.args]
+    files = sorted({file for path in asked for file in (path.rglob("test_*.py") if path.is_dir() else [path])})
     for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
         with suppress(Exception):
-            import_module(".".join(file.with_suffix("").parts))
+            import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,6 +98,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
         yield address
 
+
+# How long an example took, or the making of one, says how busy the machine was: it fails no test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
 kazoo.protocol.connection.random = kazoo.retry.random = Random()

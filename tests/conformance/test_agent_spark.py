@@ -37,7 +37,8 @@ from tests.waiting import LONG, wait_until
 OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
 SOON = dict.fromkeys(ENDED, "3s") | {"spark.task.reaper.enabled": "true", "spark.task.reaper.threadDump": "false"}
 SOON |= {
-    "spark.task.reaper.killTimeout": "8s",
+    "spark.task.reaper.killTimeout": "5s",
+    "spark.python.task.killTimeout": "500ms",  # Python code that was ended is killed long before
     "spark.task.reaper.pollingInterval": "1s",
 }  # by itself it looks every 10 s
 QUICK = tuple(word for name, value in SOON.items() for word in ("--conf", f"{name}={value}"))
@@ -148,7 +149,7 @@ def see_a_slot_come_back_whatever_held_it(life: Life, tmp_path: Path) -> None:
     assert not life.first.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
 
     client = session.open_session(life.url)
-    with pytest.raises(EnvironmentFailed, match="not done after 5 s"), limit(client, 5.0):
+    with pytest.raises(EnvironmentFailed, match="not done after 1 s"), limit(client, 1.0):
         client.range(0, 1, 1, 1).selectExpr(ENDLESS).collect()
     life.first.hears("event=spark-stuck pid=.* reason=.Killed task .* could not be stopped")
     client.release_session_on_close = False

@@ -164,7 +164,7 @@ def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], s
     return wrong
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEP, max_size=25))
 def test_each_answer_is_what_the_record_says(steps: list[tuple[str, str, set[int], str]]) -> None:
     world = MemoryWorld()

@@ -193,7 +193,7 @@ def test_what_would_not_fit_into_a_node_is_refused_with_the_numbers() -> None:
         encode(Slots(slots=(Slot(epoch=1, partitions=frozenset({"a  b"})),)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(IDS)
 def test_packed_ids_are_read_again_sorted(ids: set[str]) -> None:
     data = pack(ids)
@@ -201,7 +201,7 @@ def test_packed_ids_are_read_again_sorted(ids: set[str]) -> None:
     assert pack(sorted(ids, reverse=True)) == data
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_unpacking_anything_else_is_a_value_error(data: bytes) -> None:
     for candidate in (data, b"IDS1" + data, struct_pack("!4sII", b"IDS1", 1, zlib.crc32(data)) + data):

@@ -13,7 +13,7 @@ from rota.errors import CoordinationError
 from tests.conformance.proxy import Proxy
 from tests.waiting import wait_until
 
-TIMEOUT = 4.0
+TIMEOUT = 10.0  # seconds of a session: nobody waits for its end, see `expire`
 
 
 class World(Protocol):

@@ -4,9 +4,13 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import DeadlineExceeded, FailedHealthCheck
 
 ROOT = Path(__file__).parents[2]
 OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors")
@@ -139,6 +143,24 @@ def test_what_a_test_defines_itself_is_no_private_use() -> None:
 def test_a_test_file_says_its_subject_once() -> None:
     """The folder names the room, so a file does not repeat it."""
     assert not [path for path in FILES if path.name.startswith(f"test_{path.parent.name}_")]
+
+
+@pytest.mark.parametrize("unhurried", [True, False], ids=["as it is", "by the clock"])
+def test_no_property_is_judged_by_the_clock(unhurried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hypothesis fails an example that takes 200 ms, and draws that take seconds: on a busy machine that says nothing."""
+    ticks = count()
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(ticks)))
+
+    @settings() if unhurried else settings(deadline=200, suppress_health_check=[])
+    @given(st.integers())
+    def hold_in_seconds(_: int) -> None:
+        pass
+
+    if unhurried:
+        hold_in_seconds()
+    else:
+        with pytest.raises((DeadlineExceeded, FailedHealthCheck)):
+            hold_in_seconds()
 
 
 def test_files_of_tests_fit_in_the_head() -> None:

@@ -71,7 +71,7 @@ def check(case: tuple[list[Worker], list[Partition], dict[str, str]], made: Plan
 
 @pytest.mark.parametrize("assignor", NAMES)
 @given(case=draw_group(), seed=st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners), assignor)
@@ -86,7 +86,7 @@ def test_valid_and_blind_to_order(assignor: str, case: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("assignor", NAMES)
 @given(case=draw_group())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_plan_that_was_carried_out_is_followed_by_no_move(assignor: str, case: Any) -> None:
     """The shedders move by reports of load, one step a round: without reports they too are done. A rate is a report: that of
     a partition which is pinned to a worker is a reason to take another from it in the next round."""

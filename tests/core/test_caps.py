@@ -69,7 +69,7 @@ def clean(moves: Any, held: Any, cap: Any) -> bool:
 @pytest.mark.parametrize("allowed", BUDGETS)
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 @given(seed=st.integers(0, 1_000_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_caps_hold_in_the_end_and_on_the_way(assignor: str, allowed: int | None, seed: int) -> None:
     case = build_crowded(seed)
     assert not breaches(case, make_plan(case, assignor, allowed), allowed, make_plan(case, assignor, None))

@@ -23,7 +23,7 @@ from tests.core.groups import build_drifted, draw_group, read_owners
 
 @pytest.mark.parametrize("assignor", ["sticky", "ordinal", "hash", "range", "round-robin"])
 @given(case=draw_group())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_prefix_goes_on_to_the_same_end(assignor: str, case: Any) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners), assignor)
@@ -59,7 +59,7 @@ def test_a_tie_of_who_stays_on_a_cordon_places_as_many_from_every_prefix() -> No
 
 
 @given(seed=st.integers(0, 10_000), tolerance=st.sampled_from([0, 0.05, 0.1]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_going_on_by_load_ends_as_low_or_within_the_tolerance(seed: int, tolerance: float) -> None:
     snapshot = build_drifted(60, 8, seed)
     parts = [snapshot.partition(i) for i in range(60)]

@@ -83,7 +83,7 @@ DOCUMENT = st.fixed_dictionaries(
 
 
 @given(DOCUMENT)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_an_answer_or_one_line(given_document: Any) -> None:
     said: Any = None
     try:

@@ -54,7 +54,7 @@ def test_the_published_steal_stops_where_everybody_has_the_least(held: list[int]
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_schedule_ends_even_and_then_nothing_moves(data: st.DataObject) -> None:
     """Joins, deaths and lost replies between any two writes, decisions by what was seen a while ago: nothing is starved, it
     ends balanced, and nothing moves when it is."""

@@ -52,7 +52,7 @@ def untrue(case: Case, made: Plan) -> list[Move]:
 
 @pytest.mark.parametrize("assignor", BY_LAW)
 @given(case=draw_sticky_group(most=10), seed=st.integers(0, 1_000_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_reason_is_so(assignor: str, case: Any, seed: int) -> None:
     for one in (case, build_crowded(seed)):
         workers, partitions, owners = one
@@ -70,7 +70,7 @@ def test_who_keeps_a_partition_in_a_tie_of_sources_is_not_over_its_quota() -> No
 
 
 @given(seed=st.integers(0, 1_000_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_who_carried_more_than_the_mean_did_so_before_the_plan(seed: int) -> None:
     """Not with what the plan itself places on it first: that is what it would carry."""
     rng = Random(seed)

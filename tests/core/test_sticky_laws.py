@@ -11,7 +11,7 @@ from tests.core.groups import draw_sticky_group
 
 
 @given(draw_sticky_group())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_optimal_in_every_rank(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -19,7 +19,7 @@ def test_optimal_in_every_rank(case) -> None:
 
 
 @given(draw_sticky_group(alike=True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_optimal_with_alike_partitions(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -27,7 +27,7 @@ def test_optimal_with_alike_partitions(case) -> None:
 
 
 @given(draw_sticky_group(most=14), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_blind_to_order_and_idempotent(case, seed: int) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -44,7 +44,7 @@ def test_blind_to_order_and_idempotent(case, seed: int) -> None:
 
 
 @given(draw_sticky_group(most=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
     workers, partitions, owners = case
     made = plan(Snapshot.of(workers, partitions, owners))
@@ -56,7 +56,7 @@ def test_every_interrupted_prefix_goes_on_to_the_same_end(case) -> None:
 
 
 @given(draw_sticky_group(alike=True, most=16), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_move_when_the_state_came_from_another_tie(case, count: int) -> None:
     _, partitions, _ = case
     ids = [p.id for p in partitions]

@@ -248,7 +248,7 @@ weights = st.lists(st.floats(0, 100, allow_nan=False), min_size=1, max_size=30)
 
 
 @given(weights, st.integers(1, 5), st.integers(0, 6), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_laws(loads: list[float], team: int, budget: int, random: Any) -> None:
     workers = [
         Worker(f"w{i}", capacity=random.choice([1.0, 2.0]), max_partitions=random.choice([None, 30]))

@@ -42,7 +42,7 @@ def draw_partitions(data: st.DataObject, count: int, names: list[str]) -> tuple[
 
 @pytest.mark.parametrize(("protocol", "options"), [*EVEN, *PUBLISHED, GREEDY])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_whatever_people_ask_for_nothing_starves_and_then_nothing_moves(
     protocol: str, options: dict[str, Any], data: st.DataObject
 ) -> None:

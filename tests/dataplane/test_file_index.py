@@ -51,7 +51,7 @@ def make_file(partition: str, number: int) -> LandedFile:
     return LandedFile(f"{partition}/{number}.json", number, 10**18 + number)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS, st.dictionaries(PART, SPAN))
 def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], ranges: dict[str, tuple[int, int]]) -> None:
     with TemporaryDirectory() as folder:

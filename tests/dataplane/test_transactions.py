@@ -85,7 +85,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(STEPS)
 def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> None:
     with TemporaryDirectory() as folder:

@@ -37,7 +37,7 @@ class Group:
 def open_small_group(folder: Path) -> Iterator[Group]:
     """w1 holds AA and B6, w2 got UA in epoch 2 and committed it; B6 is parked; a late write of UA was refused."""
     with EmbeddedZooKeeper(folder) as server:
-        with connect(server.hosts) as one, connect(server.hosts) as two:
+        with connect(server.hosts, 60) as one, connect(server.hosts, 60) as two:
             tree = GroupState(one, "default")
             tree.found()
             tree.grow("flights", KEYS)

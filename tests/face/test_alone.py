@@ -156,22 +156,25 @@ def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
 def lose_power(line: Line, **changed: str) -> None:
     """All of Dagster dies in the middle of a run. What happened meanwhile is found when it is back: a worker that died, a
     file that landed, pipeline files that changed."""
+    landed, keys = [9], ("dawn", "dead", "dusk")  # of several some are the new worker's
+    for key in keys:
+        line.land("c", key, *landed)
+    line.holds("c", dict.fromkeys(keys, landed))
     line.join("n3", "night")
     before = line.epoch_where("night", lambda e: "n3" in e.after).epoch
-    landed: list[int] = []
 
     def find_at_work() -> tuple[RunView, ...]:
         """The runs that have a batch in hand. Where all that landed went by unseen, more lands."""
         if not (going := tree.runs()) and [n for p, n in line.rows("c") if p == "c:dead"] == landed:
-            landed.append(10 + len(landed))
+            landed.append(landed[-1] + 1)
             line.land("c", "dead", landed[-1])
         return going
 
     with line.tree("night") as tree:
-        wait_until(find_at_work)
+        wait_until(find_at_work, pause=0.05)  # a batch is over soon
     line.dev.stop(kill=True)
     line.kill("n3")
-    landed.append(10 + len(landed))
+    landed.append(landed[-1] + 1)
     line.land("c", "dead", landed[-1])
     declare_alone(line, **changed)
     line.dev.start()

@@ -135,7 +135,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     owners = find_newest(line, "a", "ownership")
     assert {o["worker"] for o in owners.values()} <= {"w1", "w2"}
     assert all(o["epoch"] and o["token"] for o in owners.values())
-    shown = line.dev.materializations("day", "assignment")[0]
+    shown = wait_until(lambda: line.dev.materializations("day", "assignment"), pause=0.5)[0]
     assert f"Epoch {shown['metadata']['epoch']}: " in str(shown["metadata"]["what happened"])
     launched = {str(seen[f"a:{key}"]["run"]) for key in A}
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}

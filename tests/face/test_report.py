@@ -232,7 +232,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STEPS)
 def test_whoever_works_and_however_runs_end_the_page_has_each_offset_once(steps: list[tuple[str, int]]) -> None:
     """After a hand-over the former run lives on with what it has to tell, and tells it when it ends."""

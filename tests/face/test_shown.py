@@ -99,7 +99,7 @@ def test_hostile_values_and_names_stay_in_their_cells(value: object) -> None:
     assert {len(line) for line in lines} == {len(lines[0])}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.dictionaries(st.text(max_size=40), st.one_of(st.text(), st.binary(), st.none()), max_size=8), max_size=5

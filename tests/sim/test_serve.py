@@ -116,7 +116,7 @@ def test_a_run_that_is_ended_in_the_middle_of_its_batch_leaves_no_node() -> None
     assert list_commits(world.serve(Terms())) == [("s:0", 0, 1)], "and nothing is lost"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 400), st.sampled_from(PARTITIONS), st.integers(1, 3)), max_size=25))
 def test_whatever_comes_when_runs_in_turn_consume_all_of_it_once(arrivals: list[tuple[int, str, int]]) -> None:
     world = ServedRun()

@@ -15,7 +15,7 @@ from tests.sim.small_worlds import smaller
 
 
 @cache
-def play(name: str, assignor: str = "sticky", seed: int = 1) -> tuple[Simulation, Result]:
+def play(name: str, assignor: str, seed: int) -> tuple[Simulation, Result]:
     """One world, played once; a broken invariant raises with the line that shows it again."""
     simulation = Simulation(world(name), assignor, seed)
     return simulation, simulation.run()
@@ -68,7 +68,7 @@ def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
 
 def test_a_controller_that_dies_between_two_writes_changes_nothing_or_everything() -> None:
     """Each time another takes control; readers find the old target or the new one, and the same moves come in the end."""
-    simulation, result = play("controller-dies")
+    simulation, result = play("controller-dies", "sticky", 1)
     assert not result.violations
     assert simulation.controller is not None
     assert simulation.controller.deaths == 4
@@ -78,7 +78,7 @@ def test_a_controller_that_dies_between_two_writes_changes_nothing_or_everything
 
 def test_a_policy_paces_what_is_voluntary_and_waits_for_who_may_return() -> None:
     """w02 is back within 40 s and keeps all it had; what w03 and w05 had to give moves at once, the rest one in 8 s."""
-    simulation, _ = play("paced")
+    simulation, _ = play("paced", "sticky", 1)
     moved = [e for e in simulation.reader.epochs() if e.epoch > 1 and e.moves]
     assert not [e for e in moved if 240 <= e.at < 400]
     at_once = [(e.moves[0].from_worker, len(e.moves)) for e in moved if e.measures["unavoidable_moves"]]
