@@ -13,12 +13,11 @@ from tests.guarded import ROLES, Guarded, guard
 
 
 @pytest.fixture(scope="session")
-def known() -> Iterator[None]:
-    """What there is before these tests is not looked through again and again."""
+def known() -> None:
+    """What there is before these tests is not looked through again and again: neither what was imported, see
+    tests/conftest.py, nor what other tests made."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
