@@ -8,6 +8,8 @@ import pytest
 
 from dagster_project import compute_logs
 
+QUIET = "{telemetry: {enabled: false}, python_logs: {python_log_level: CRITICAL}}"
+
 
 @pytest.mark.parametrize("own", [True, False], ids=["as `rota up` has it", "as Dagster has it"])
 def test_what_a_run_prints_is_in_its_files(
@@ -25,7 +27,7 @@ def test_what_a_run_prints_is_in_its_files(
     monkeypatch.setattr(subprocess, "Popen", start)
     if own:
         compute_logs.capture_in_files()
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    (tmp_path / "dagster.yaml").write_text(QUIET)
 
     @dg.asset
     def printing() -> None:

@@ -13,11 +13,13 @@ from tests.guarded import ROLES, Guarded, guard
 
 
 @pytest.fixture(scope="session")
-def known() -> None:
+def known() -> Iterator[None]:
     """What there is before these tests is not looked through again and again: neither what was imported, see
-    tests/conftest.py, nor what other tests made."""
+    tests/conftest.py, nor what other tests made. In the end it is: libraries report what is left as leaks."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
