@@ -8,6 +8,7 @@ import dagster as dg
 
 from rota import ids
 
+REBALANCE = "rota/rebalance"  # a tag of rebalances: the group
 CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs: the pipeline, whom one works for
 
 
@@ -92,7 +93,7 @@ class Names:
 
     def rebalance_tags(self, group: str) -> dict[str, str]:
         """What a run of the rebalance job carries: the limits of an instance count by them."""
-        return {"rota/rebalance": self._path(group)}
+        return {REBALANCE: self._path(group)}
 
     def consume_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the consume job carries: the limits of an instance count by them."""

@@ -34,6 +34,7 @@ ALLOWED = {
     ),
     "face/test_expected_errors.py": ("_core _grpc", "what Dagster's server hands on of a tick that failed is its own"),
     "face/test_ending.py": ("_core", "a run's code location has a private origin only"),
+    "face/test_run_queue.py": ("_core", "a queued run needs a code location, which has a private origin only"),
     "face/test_private.py": ("_core", "it pins the private names of Dagster that rota uses"),
 }
 

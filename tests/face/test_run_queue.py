@@ -1,0 +1,80 @@
+"""A rebalance does not wait in Dagster's queue; all else does, and so does a second rebalance of its group."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+
+from rota.dagster.run_queue import RunQueue
+
+SHIPPED = Path(__file__).parents[2] / "dagster_project" / "dagster.yaml"
+STARTING, QUEUED = dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED
+HERE = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "r")
+DAY, NIGHT = {"rota/rebalance": "day"}, {"rota/rebalance": "night"}
+
+
+@dg.job
+def job() -> None: ...
+
+
+class Desk:
+    """An instance with the shipped queue. A launch of it only makes the run a started one."""
+
+    def __init__(self, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.instance = instance
+        monkeypatch.setattr(instance, "launch_run", self.launch)
+
+    def launch(self, run_id: str, workspace: object) -> dg.DagsterRun | None:
+        self.instance.report_dagster_event(dg.DagsterEvent("PIPELINE_STARTING", "job"), run_id)
+        return self.instance.get_run_by_id(run_id)
+
+    def submit(self, tags: dict[str, str]) -> dg.DagsterRunStatus:
+        run = self.instance.create_run_for_job(job, tags=tags, remote_job_origin=HERE.get_job_origin("job"))
+        context = SimpleNamespace(dagster_run=run, workspace=None)
+        return self.instance.run_coordinator.submit_run(context).status  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    shipped = yaml.safe_load(SHIPPED.read_text())
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({k: shipped[k] for k in ("run_coordinator", "concurrency")}))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert isinstance(instance.run_coordinator, RunQueue)
+        yield Desk(instance, monkeypatch)
+
+
+def test_a_rebalance_starts_and_a_second_one_of_its_group_waits(desk: Desk) -> None:
+    assert [desk.submit(DAY), desk.submit(DAY), desk.submit(DAY)] == [STARTING, QUEUED, QUEUED]
+    assert desk.submit(NIGHT) == STARTING
+
+
+def test_what_is_no_rebalance_waits_for_its_limits(desk: Desk) -> None:
+    assert [desk.submit({"rota/consume": "flights"}), desk.submit({})] == [QUEUED, QUEUED]
+
+
+def test_a_rebalance_that_is_over_holds_up_no_other(desk: Desk) -> None:
+    run = desk.instance.create_run_for_job(job, tags=DAY, status=dg.DagsterRunStatus.SUCCESS)
+    assert run.is_finished
+    assert desk.submit(DAY) == STARTING
+
+
+def test_a_launch_that_fails_is_told_to_who_submitted_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code server may be gone at that moment: the tick fails with the reason, and the next one asks again."""
+
+    def fail(run_id: str, workspace: object) -> None:
+        raise dg.DagsterInvariantViolationError("no code server")
+
+    monkeypatch.setattr(desk.instance, "launch_run", fail)
+    with pytest.raises(dg.DagsterInvariantViolationError, match="no code server"):
+        desk.submit(DAY)
+
+
+def test_the_limits_of_runs_are_those_of_the_file(desk: Desk) -> None:
+    limits = desk.instance.get_concurrency_config().run_queue_config
+    assert limits
+    assert limits.max_concurrent_runs == 12
+    assert {"key": "rota/consume", "limit": 8} in limits.tag_concurrency_limits
