@@ -14,8 +14,8 @@ test test-fast: export PYTHONDONTWRITEBYTECODE =
 setup: $(READY)
 
 # Wheels only, pinned by requirements.lock, which is complete; made anew when the lock or the project's own metadata change.
-# pip installs and compiles with one core alone: two install what is independent, and Python compiles with all, but not what
-# rota never imports.
+# pip installs and compiles with one core alone: two install what is independent, and Python compiles with all, except
+# parts of libraries that rota does not import.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "rota needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

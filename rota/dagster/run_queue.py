@@ -2,7 +2,7 @@
 
 A run in the queue waits for the daemon's next look at it: half a second to a second of the time from a dead worker to the
 next commit. Law: a run of the rebalance job starts when it is submitted, unless another of its group is on its way; it then
-queues, as all other runs do. Limits of runs count it as any other.
+queues, as all other runs do. A run is launched once, and not after it was cancelled. Limits of runs count it as any other.
 
 In dagster.yaml: `run_coordinator: {module: rota.dagster.run_queue, class: RunQueue}`, with the settings of Dagster's own
 `run_queue` as its `config`. An instance without it serves rota as well, and is that much slower.
@@ -12,13 +12,9 @@ from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
 
 from rota.dagster.assets.names import REBALANCE
+from rota.dagster.sensors.runs import UNFINISHED
 
-ON_THEIR_WAY = [
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
+ON_THEIR_WAY = [status for status in UNFINISHED if status != DagsterRunStatus.NOT_STARTED]  # what was submitted
 
 
 class RunQueue(QueuedRunCoordinator):

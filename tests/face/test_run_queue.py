@@ -32,8 +32,9 @@ class Desk:
         self.instance.report_dagster_event(dg.DagsterEvent("PIPELINE_STARTING", "job"), run_id)
         return self.instance.get_run_by_id(run_id)
 
-    def submit(self, tags: dict[str, str]) -> dg.DagsterRunStatus:
-        run = self.instance.create_run_for_job(job, tags=tags, remote_job_origin=HERE.get_job_origin("job"))
+    def submit(self, tags: dict[str, str], status: dg.DagsterRunStatus | None = None) -> dg.DagsterRunStatus:
+        origin = HERE.get_job_origin("job")
+        run = self.instance.create_run_for_job(job, tags=tags, status=status, remote_job_origin=origin)
         context = SimpleNamespace(dagster_run=run, workspace=None)
         return self.instance.run_coordinator.submit_run(context).status  # type: ignore[arg-type]
 
@@ -60,6 +61,17 @@ def test_a_rebalance_that_is_over_holds_up_no_other(desk: Desk) -> None:
     run = desk.instance.create_run_for_job(job, tags=DAY, status=dg.DagsterRunStatus.SUCCESS)
     assert run.is_finished
     assert desk.submit(DAY) == STARTING
+
+
+@pytest.mark.parametrize("status", ["CANCELED", "FAILURE", "STARTING", "STARTED", "QUEUED"])
+def test_a_run_is_launched_only_if_it_never_was_and_is_not_over(
+    status: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensor daemon submits a run again if it died while it submitted; a person may have cancelled the run meanwhile."""
+    launched: list[str] = []
+    monkeypatch.setattr(desk.instance, "launch_run", lambda run_id, _: launched.append(run_id))
+    assert desk.submit(DAY, dg.DagsterRunStatus[status]).value == status
+    assert not launched
 
 
 def test_a_launch_that_fails_is_told_to_who_submitted_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
