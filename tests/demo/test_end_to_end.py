@@ -31,7 +31,8 @@ def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doub
     kill, join, zombie = figures["kill"], figures["join"], figures["zombie"]
     assert kill["taken_by"] != kill["worker"]
     assert abs(sum(kill["legs"].values()) - kill["seconds"]) < 0.5
-    assert join["worker"] not in (kill["worker"], kill["taken_by"])
+    first, dead, heir, last = (int(name[1:]) for name in ("w2", kill["worker"], kill["taken_by"], join["worker"]))
+    assert last > max(first, dead, heir), "it is newer than all that were there"
     assert zombie["overtaken_by"] != zombie["worker"]
     assert figures["refused"] >= len(zombie["refused"]) >= 1
     assert figures["launches"]["by_sensor"] == figures["launches"]["runs"] > 0
