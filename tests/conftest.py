@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -98,6 +99,11 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
         yield address
 
+
+# A shell's `&` has the tests ignore SIGINT. Dagster, which a test runs, has SIGTERM do what SIGINT does; a process that a
+# test starts would inherit both, and never end.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example took, or the making of one, says how busy the machine was: it fails no test.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

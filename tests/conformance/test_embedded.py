@@ -16,7 +16,7 @@ from rota.errors import EnvironmentFailed
 from rota.java import find_java, locate_archive, read_java_version
 from rota.machine import free_port, lock_file
 from tests.conformance.processes import start_script
-from tests.waiting import wait_until
+from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 PARENT = """
@@ -49,7 +49,7 @@ def test_it_ends_with_its_parent_and_not_before(folder: Path, how: signal.Signal
         stdin.flush()
     else:
         parent.send_signal(how)
-    parent.wait()
+    parent.wait(LONG)
     stdin.close()
     stdout.close()
     wait_until(lambda: not alive(pid))

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import count
@@ -162,6 +164,22 @@ def test_no_property_is_judged_by_the_clock(unhurried: bool, monkeypatch: pytest
     else:
         with pytest.raises((DeadlineExceeded, FailedHealthCheck)):
             hold_in_seconds()
+
+
+IGNORED = """
+from signal import SIG_IGN, SIGINT, SIGTERM, getsignal, raise_signal, signal
+signal(SIGINT, SIG_IGN)
+{}
+signal(SIGTERM, getsignal(SIGINT))
+raise_signal(SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("first", ["import tests.conftest", "pass"], ids=["as it is", "without"])
+def test_what_tests_start_obeys_sigterm_also_behind_an_ampersand(first: str) -> None:
+    """A shell's `&` has SIGINT ignored, and Dagster then SIGTERM: a process that inherits both would never be ended."""
+    done = subprocess.run([sys.executable, "-c", IGNORED.format(first)], cwd=ROOT, capture_output=True, check=False)
+    assert (b"KeyboardInterrupt" in done.stderr) == (first != "pass")
 
 
 def test_files_of_tests_fit_in_the_head() -> None:
