@@ -97,7 +97,7 @@ def fit_session(
 
 
 def _set_all(spark: "SparkSession", settings: Mapping[str, str]) -> None:
-    """A server is told all settings at once: one by one they cost it a tenth of a small run."""
+    """A server is told all settings in one message: in seven they cost it some 15 ms of each run."""
     if is_remote(spark):
         spark.conf._set_all(dict(settings), silent=False)
         return
