@@ -11,6 +11,7 @@ import pytest
 from rota.dataplane.spark import failures, session
 from rota.dataplane.spark.failures import explain_cause
 from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
+from rota.errors import EnvironmentFailed
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +45,31 @@ PYTHON = """[PYTHON_EXCEPTION] An exception was thrown
 ValueError: no antidote
  SQLSTATE: 38000
 """
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["as it is", "silently"])
+def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
+    endpoint: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark can be asked to only warn of what it does not take: the run would go on with other settings than one wrote."""
+    from pyspark.sql.connect.conf import RuntimeConf
+
+    tell = RuntimeConf._set_all
+    if not told:
+        monkeypatch.setattr(RuntimeConf, "_set_all", lambda conf, configs, silent: tell(conf, configs, silent=True))
+    spark = session.fit_session(session.open_session(endpoint), None, {"spark.sql.shuffle.partitions": "7"})
+    try:
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+        assert {name: spark.conf.get(name) for name in session.SETTINGS} == session.SETTINGS
+        refused = {"spark.executor.memory": "3g"}
+        if told:
+            with pytest.raises(EnvironmentFailed, match=r"spark\.executor\.memory"):
+                session.fit_session(spark, None, refused)
+        else:
+            with pytest.warns(UserWarning, match=r"spark\.executor\.memory"):  # and the run goes on
+                session.fit_session(spark, None, refused)
+    finally:
+        spark.stop()
 
 
 def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -> None:

@@ -88,7 +88,7 @@ def fit_session(
     if module is not None:
         send_by_value(module)
     try:
-        _set_all(spark, {**SETTINGS, **(settings or {})})
+        _send_settings(spark, {**SETTINGS, **(settings or {})})
     except PySparkException as error:
         raise EnvironmentFailed(
             f"Spark does not answer ({take_first_line(error)}). Check the worker's Spark"
@@ -96,7 +96,7 @@ def fit_session(
     return spark
 
 
-def _set_all(spark: "SparkSession", settings: Mapping[str, str]) -> None:
+def _send_settings(spark: "SparkSession", settings: Mapping[str, str]) -> None:
     """A server is told all settings in one message: in seven they cost it some 15 ms of each run."""
     if is_remote(spark):
         spark.conf._set_all(dict(settings), silent=False)
