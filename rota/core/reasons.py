@@ -3,11 +3,23 @@
 Law: the reason of an unavoidable move says what forced it. The reason of a voluntary move says what it improves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from rota.core.columns import count_per_worker
 from rota.core.constraints import matches
-from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Ints, LazySequence, Move, Snapshot, Unassigned
+from rota.core.values import (
+    NOBODY,
+    UNLIMITED,
+    Bools,
+    Codes,
+    Ints,
+    Kind,
+    LazySequence,
+    Move,
+    Snapshot,
+    Unassigned,
+    Worker,
+)
 
 
 class LazyMoves(LazySequence[Move]):
@@ -66,21 +78,24 @@ class LazyUnassigned(LazySequence[Unassigned]):
         owner = int(snapshot.owner[i])
         taker = snapshot.name(int(self.wanted[i]))
         held = f"{taker} has no room until voluntary moves go on" if taker else ""
-        reason = self.waits.get(owner) or held or explain_unplaceable(snapshot, i)
+        kind = snapshot.kinds[snapshot.kind[i]]
+        why = explain_unplaceable(snapshot.workers, kind) or "the assignor left it out"
+        reason = self.waits.get(owner) or held or why
         return Unassigned(snapshot.partition_ids[i], snapshot.name(owner), reason)
 
 
-def explain_unplaceable(snapshot: Snapshot, i: int) -> str:
-    """Why no worker may take partition `i`."""
-    requires, pin = kind = snapshot.kinds[snapshot.kind[i]]
-    if not snapshot.workers:
+def explain_unplaceable(workers: Sequence[Worker], kind: Kind, held: Mapping[str, int] | None = None) -> str:
+    """Why none of the workers may take a partition of this kind; empty where one may. `held` is how many partitions each
+    has, against its cap; without it every cap counts as reached."""
+    requires, pin = kind
+    if not workers:
         return "there is no worker"
-    pinned = next((w for w in snapshot.workers if w.id == pin), None)
+    pinned = next((w for w in workers if w.id == pin), None)
     if pin is not None and pinned is None:
         return f"pinned to {pin}, which is not among the workers"
     if pinned is not None and not matches(pinned, kind):
         return f"pinned to {pin}, which lacks {_format_labels(requires)}"
-    able = [w for w in snapshot.workers if matches(w, kind)]
+    able = [w for w in workers if matches(w, kind)]
     if not able:
         return f"no worker has {_format_labels(requires)}"
     active = [w for w in able if w.state == "active"]
@@ -89,9 +104,14 @@ def explain_unplaceable(snapshot: Snapshot, i: int) -> str:
     if not active:
         states = " or ".join(sorted({w.state for w in able}))
         return f"every worker that could take it is {states}"
-    if all(w.max_partitions is not None and w.max_partitions < UNLIMITED for w in active):
-        return "every worker that may hold it is at its cap"
-    return "the assignor left it out"
+    if all(_is_full(w, held) for w in active):
+        return f"pinned to {pin}, which is at its cap" if pin else "every worker that may hold it is at its cap"
+    return ""
+
+
+def _is_full(worker: Worker, held: Mapping[str, int] | None) -> bool:
+    cap = worker.max_partitions
+    return cap is not None and cap < UNLIMITED and (held is None or held.get(worker.id, 0) >= cap)
 
 
 def _format_labels(requires: tuple[tuple[str, str], ...]) -> str:
