@@ -4,7 +4,9 @@ Laws:
 1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
 2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
    is refused. If there is no table yet, the first pipeline by name is served.
-3. What is loaded is the text that the file has then.
+3. No landing folder and table lie within each other, also of two pipelines, and no table lies in a folder of Delta's of
+   another: each would take the other's files for its own, and a vacuum would delete them.
+4. What is loaded is the text that the file has then.
 """
 
 import importlib.util
@@ -19,10 +21,11 @@ from types import CodeType, ModuleType
 
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
-from rota.pipeline import Delta, Group, Pipeline, suggest_path
+from rota.pipeline import Files, Group, Pipeline, suggest_path
 from rota.settings import VARIABLE
 
 STAMP = "__rota_stamp__"
+DELTAS = ("main", "quarantine", "index", "stage")  # what a vacuum of a table looks through
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ def load(folder: Path) -> Catalog:
             declared[path] = module, _find_declared(path, module)
         except ConfigError as error:
             refused[path.name] = str(error)
-    others = _find_owners(one for _, found in declared.values() for one in found if isinstance(one, Pipeline))
+    there = [one for _, found in declared.values() for one in found if isinstance(one, Pipeline)]
+    others = {**_find_nested(there), **_find_owners(there)}
     for path, (module, found) in declared.items():
         try:
             _check_unshared(path, found, others, groups)
@@ -153,14 +157,51 @@ def _check_unshared(
         if isinstance(item, Group) and item.name in groups:
             raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
         if isinstance(item, Pipeline) and item.name in others:
-            raise ConfigError(f"{path}: its table {item.table.path!r} {others[item.name]}")
+            raise ConfigError(f"{path}: its {others[item.name]}")
+
+
+def _find_nested(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Pipeline -> which of its folders lies around or in one of a table, with the next step. Of two pipelines the one that
+    has no table yet is refused; else the one whose landing folder, or inner table, it is."""
+    tables = [(one, _resolve_place(one.table.path)) for one in pipelines]
+    sources = [(one, _resolve_place(one.source.path)) for one, _ in tables if isinstance(one.source, Files)]
+    found: dict[str, str] = {}
+    for owner, table in tables:
+        around = [(one, f"landing folder {at!r}") for one, at in sources if _is_in(at, table) or _is_in(table, at)]
+        within = [f"{table}/{name}" for name in DELTAS]
+        around += [(one, f"table {at!r}") for one, at in tables if any(_is_in(at, folder) for folder in within)]
+        for one, what in around:
+            way = "each would take the other's files for its own. Give one of the two a folder beside the other"
+            if one is not owner and _has_table(one) and not _has_table(owner):
+                found[owner.name] = (
+                    f"table {table!r} and the {what} of pipeline {one.name!r} lie within each other: {way}"
+                )
+            else:
+                whose = "" if one is owner else f" of pipeline {owner.name!r}"
+                found[one.name] = f"{what} and the table {table!r}{whose} lie within each other: {way}"
+    return found
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/".replace("//", "/"))
+
+
+def _has_table(pipeline: Pipeline) -> bool:
+    """Whether the table is there and is the pipeline's, or nobody can tell."""
+    from rota import registry
+
+    try:
+        place = Path(_resolve_place(pipeline.table.path))
+        return registry.find_owner(pipeline.table, place, [pipeline.name]) is not None
+    except RotaError:
+        return True
 
 
 def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
     places: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
-        places.setdefault(_resolve_place(pipeline.table), []).append(pipeline)
+        places.setdefault(_resolve_place(pipeline.table.path), []).append(pipeline)
     shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
     return {name: why for place, sharing in shared.items() for name, why in _explain_refusals(place, sharing).items()}
 
@@ -172,15 +213,16 @@ def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
     try:
         owner = registry.find_owner(sharing[0].table, Path(place), names) or names[0]
     except RotaError as error:
-        why = f"stands in {', '.join(f'{name}.py' for name in names)}, and nobody can tell whose it is: {error}"
+        files = ", ".join(f"{name}.py" for name in names)
+        why = f"table {place!r} stands in {files}, and nobody can tell whose it is: {error}"
         return dict.fromkeys(names, why)
     return {
-        one.name: f"is the one of pipeline {owner!r}. {suggest_path(owner, one.name, one.group)}"
+        one.name: f"table {place!r} is the one of pipeline {owner!r}. {suggest_path(owner, one.name, one.group)}"
         for one in sharing
         if one.name != owner
     }
 
 
-def _resolve_place(table: Delta) -> str:
-    """The resolved path of the table: the same for all spellings. A variable that is not set here is kept as text."""
-    return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), table.path))
+def _resolve_place(path: str) -> str:
+    """The resolved path: the same for all spellings. A variable that is not set here is kept as text."""
+    return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), path))

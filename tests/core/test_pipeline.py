@@ -90,6 +90,44 @@ def test_variables_that_are_not_set_make_no_two_tables_one(tmp_path: Path, monke
     assert not load(tmp_path).refused
 
 
+@pytest.mark.parametrize(
+    ("landing", "table"),
+    [
+        ("lake/stage", "lake"),
+        ("lake", "lake"),
+        ("", "lake"),
+        ("lake/quarantine/raw", "lake/link"),
+        ("lake/x/../x", "lake"),
+    ],
+)
+def test_a_landing_folder_and_a_table_within_each_other_are_refused(tmp_path: Path, landing: str, table: str) -> None:
+    """A vacuum would delete what landed, or the table would be read as data."""
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "link").symlink_to(".")
+    told = 'from rota import Pipeline, delta, files\npipeline = Pipeline(source=files({!r}, format="csv", schema="a int"), '
+    text = f"{told}table=delta({{!r}}))\n"
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "one.py").write_text(text.format(str(tmp_path / landing), str(tmp_path / table)))
+    assert "lie within each other" in load(pipelines).refused["one.py"]
+    (pipelines / "one.py").write_text(text.format(str(tmp_path / landing), "/elsewhere/one"))
+    (pipelines / "two.py").write_text(text.format("/elsewhere/two", str(tmp_path / table)))
+    catalog = load(pipelines)
+    assert list(catalog.pipelines) == ["two"], "nobody has a table yet: whose folder is read is refused"
+    assert "of pipeline 'two'" in catalog.refused["one.py"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "refused"), [("x", ()), ("main", ["i.py"]), ("stage/x", ["i.py"]), ("index/y", ["i.py"])]
+)
+def test_a_table_in_a_folder_that_a_vacuum_looks_through_is_refused(
+    tmp_path: Path, inner: str, refused: list[str]
+) -> None:
+    for name, table in (("i", f"lake/{inner}"), ("o", "lake")):
+        (tmp_path / f"{name}.py").write_text(GOOD.format(table=table, group="g"))
+    assert list(load(tmp_path).refused) == list(refused)
+
+
 def test_no_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Set ROTA_PIPELINES"):
         load(tmp_path / "none")

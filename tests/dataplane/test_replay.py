@@ -2,6 +2,7 @@
 
 import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -293,15 +294,17 @@ def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, s
 def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     young, old = (table.path / "data" / name / "p" / "f.parquet" for name in ("young", "old"))
-    staged = tmp_path / "stage" / "dead"
-    for path in (young, old, staged / "link"):
+    died = f"stage/{uuid.uuid4()}-{uuid.uuid4().hex[:12]}"
+    staged, foreign = tmp_path / died, tmp_path / "stage" / f"shop={uuid.uuid4()}"
+    for path in (young, old, staged / "link", foreign / "unread.json"):
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x")
-    for path in (old, staged):
+    for path in (old, staged, foreign):
         os.utime(path, (time.time() - 8 * 86400,) * 2)
-    assert vacuum(tmp_path) == ("main/data/old/p/f.parquet", "stage/dead")
+    assert vacuum(tmp_path) == ("main/data/old/p/f.parquet", died)
     assert old.exists()
-    assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", "stage/dead")
+    assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", died)
+    assert (foreign / "unread.json").exists(), "somebody else's"
     assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
     assert count_rows(table.path) == once(p=6, q=6)
     with pytest.raises(ConfigError, match="7 days"):

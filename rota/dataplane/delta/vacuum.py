@@ -1,8 +1,9 @@
 """The only vacuum: files that no version of a table names any more, after a week at least; and old checkpoints.
 
 Law: a file that a running job writes, or that a reader of the last `retention` reads, is never deleted: everything deleted
-is older than `retention`, which is longer than the longest run. (delta-rs must list the folder, `full=True`: an attempt
-that died is in no log.)
+is older than `retention`, which is longer than the longest run. Beside the tables' own folders only what is named like an
+attempt of a run of Dagster's goes: what anybody else put there stays. (delta-rs must list the folder, `full=True`: an
+attempt that died is in no log.)
 
 The log itself is kept for ever, commit by commit: it proves every offset. Its checkpoints only spare reading it from the
 start; each is a copy of the whole state, so together they grow with the square of the commits. A checkpoint goes where the
@@ -25,6 +26,7 @@ from rota.errors import ConfigError
 
 LEAST = timedelta(days=7)
 TABLES = ("main", "quarantine", "index")
+ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # a run's id, and one of the attempt
 LOG, CHECKPOINT = "_delta_log", re.compile(r"(\d{20})\.checkpoint\..*parquet")
 NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the longest run takes
 
@@ -80,5 +82,5 @@ def _read_named_checkpoint(log: Path) -> int | None:
 def _list_left_behind(folder: Path, before: float) -> Iterator[Path]:
     """Links and raw records of runs that died."""
     for path in (*folder.glob("stage/*"), *folder.glob("quarantine/raw/*")):
-        if path.stat().st_mtime < before:
+        if ATTEMPT.fullmatch(path.name) and path.lstat().st_mtime < before:
             yield path

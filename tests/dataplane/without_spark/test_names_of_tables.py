@@ -129,3 +129,15 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
     assert "nobody can tell whose it is" in catalog.refused["p.py"]
     shutil.rmtree(world.table)
     assert list(load(pipelines).pipelines) == [min("p", copy)]
+
+
+def test_what_goes_on_is_served_and_the_newcomer_within_its_folders_is_refused(world: World) -> None:
+    """Whoever has no table yet is the newcomer: one whose table would lie in another's landing folder, too."""
+    fill(world, "0")
+    table = str(world.folder / "land" / "q")
+    source = "files('/elsewhere', format='csv', schema='a int')"
+    text = f"from rota import Pipeline, delta, files\npipeline = Pipeline(source={source}, table=delta({table!r}))"
+    (world.folder / "pipelines" / "a.py").write_text(text)
+    catalog = load(world.folder / "pipelines")
+    assert list(catalog.pipelines) == ["p"]
+    assert "of pipeline 'p' lie within each other" in catalog.refused["a.py"]
