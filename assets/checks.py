@@ -62,6 +62,14 @@ def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEv
     )
 
 
+def read_said(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[dg.AssetCheckEvaluation, float] | None:
+    """The newest evaluation of the check, and when it was stored. None where a run has planned one and has not evaluated it,
+    or never will because it was cancelled: the data of the newest record is then the plan."""
+    record = instance.get_latest_asset_check_evaluation_record(key)
+    said = record.evaluation if record else None
+    return (said, record.create_timestamp) if record and isinstance(said, dg.AssetCheckEvaluation) else None
+
+
 def find_stale(past: Iterable["LogEntry"]) -> dict[str, str]:
     """Partition -> which commit has an older token than a commit before it. Empty if none has."""
     newest: dict[str, tuple[int, int]] = {}

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from rota.dagster.assets.checks import read_said
+
 MOST = 100  # failed runs that one tick tells of
 TICKS = 20  # of a sensor that are looked at
 PATIENCE = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
@@ -68,11 +70,10 @@ def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, 
     failing: dict[str, Alert] = {}
     unsaid: list[str] = []
     for key in sorted(_repository(context).asset_graph.asset_check_keys, key=str):
-        record = context.instance.get_latest_asset_check_evaluation_record(key)
-        said, asset = record.evaluation if record else None, key.asset_key.to_user_string()
-        if said is None:
+        last, asset = read_said(context.instance, key), key.asset_key.to_user_string()
+        if last is None:
             unsaid.append(f"{asset}:{key.name}")
-        elif not said.passed and said.severity == dg.AssetCheckSeverity.ERROR:
+        elif not (said := last[0]).passed and said.severity == dg.AssetCheckSeverity.ERROR:
             title = f"{asset}: {key.name} failed"
             failing[f"{asset}:{key.name}"] = Alert(title, said.description or title, f"/assets/{asset}?view=checks")
     return failing, unsaid

@@ -7,6 +7,7 @@ from functools import cache
 
 import dagster as dg
 
+from rota.dagster.assets.checks import read_said
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.look import load_memory, look
 from rota.dagster.assets.names import Names
@@ -54,10 +55,10 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
 def find_unshown(
     instance: dg.DagsterInstance, said: Iterable[dg.AssetCheckEvaluation], now: float
 ) -> list[dg.AssetCheckEvaluation]:
-    """The evaluations that the page does not show: it shows another, or none, or one from before the newest materialization
-    of the asset, which it does not count. Of the last, one that says what is shown waits until the asset has rested for
-    `PAUSE` s, or the page has not counted it for `AGAIN` s: told after each materialization, eight checks of a trickle would
-    be a third of what Dagster stores."""
+    """The evaluations that the page does not show: it shows another, or none (as while a run was to evaluate the check), or
+    one from before the newest materialization of the asset, which it does not count. Of the last, what says what is shown
+    waits until the asset has rested for `PAUSE` s, or the page has not counted it for `AGAIN` s: told after each
+    materialization, eight checks of a trickle would be a third of what Dagster stores."""
     find_made = cache(instance.get_latest_materialization_event)  # an asset has several checks
     return [one for one in said if not _is_shown(instance, one, now, find_made)]
 
@@ -68,14 +69,13 @@ def _is_shown(
     now: float,
     find_made: Callable[[dg.AssetKey], dg.EventLogEntry | None],
 ) -> bool:
-    last = instance.get_latest_asset_check_evaluation_record(said.asset_check_key)
-    shown = last.evaluation if last else None
-    if last is None or shown is None:
+    if (last := read_said(instance, said.asset_check_key)) is None:
         return False
+    shown, at = last
     if (shown.passed, shown.severity, dict(shown.metadata)) != (said.passed, said.severity, dict(said.metadata)):
         return False
     made = find_made(said.asset_key)
-    if made is None or made.timestamp < last.create_timestamp:
+    if made is None or made.timestamp < at:
         return True
     # The clock may have gone back.
-    return abs(now - made.timestamp) < PAUSE and abs(now - last.create_timestamp) < AGAIN
+    return abs(now - made.timestamp) < PAUSE and abs(now - at) < AGAIN

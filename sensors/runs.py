@@ -21,6 +21,7 @@ UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
+SUBMITTED = 60.0  # seconds in which whoever made a run submits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,20 @@ class Runs:
         """The runs that have not finished, whoever launched them.
 
         Reports a run as failed whose process ended with its code server: Dagster's default launcher does not notice, and the
-        run would be "started" for ever.
+        run would be "started" for ever. Likewise one that was made and never submitted.
         """
         going: list[dg.DagsterRun] = []
         for record in self.instance.get_run_records(
             dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
         ):
             age = abs(time.time() - record.update_timestamp.timestamp())  # the clock may have gone back
-            if age > SETTLING and _orphaned(record.dagster_run.tags):
-                self.instance.report_run_failed(record.dagster_run, "Its process ended with Dagster's code server.")
+            run = record.dagster_run
+            if age > SETTLING and _orphaned(run.tags):
+                self.instance.report_run_failed(run, "Its process ended with Dagster's code server.")
+            elif age > SUBMITTED and run.status == dg.DagsterRunStatus.NOT_STARTED:
+                self.instance.report_run_failed(run, "It was never submitted: whoever launched it died before.")
             else:
-                going.append(record.dagster_run)
+                going.append(run)
         return going
 
     def cancel(self, run: dg.DagsterRun) -> bool:

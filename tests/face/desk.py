@@ -93,6 +93,14 @@ class Desk:
         return self.instance.create_run_for_job(self.repository.get_job(job), status=status, tags=given)
 
 
+def cancel_check(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, *keys: dg.AssetCheckKey) -> None:
+    """A run that would evaluate these checks is cancelled before it starts: they are planned, and never evaluated."""
+    job = repository.get_implicit_global_asset_job_def().get_subset(
+        asset_selection=set(), asset_check_selection={*keys}
+    )
+    instance.report_run_canceled(instance.create_run_for_job(job))
+
+
 def ready(desk: Desk) -> dict[str, str]:
     """Two workers that own what they should; worker -> incarnation."""
     desk.land("a", "b", "c")

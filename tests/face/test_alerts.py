@@ -14,6 +14,7 @@ from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
+from tests.face.desk import cancel_check
 
 FILE = """
 from rota import Pipeline, delta, files
@@ -100,6 +101,18 @@ def test_a_check_that_needs_a_person_is_told_once_and_again_when_it_says_somethi
     assert listener.tick() == []
     listener.say("none_parked", False, why="p:b: the schema is wrong")
     assert len(listener.tick()) == 1
+
+
+def test_a_check_whose_run_was_cancelled_hides_no_other_and_is_not_told_twice(listener: Listener) -> None:
+    """Its newest record is of the plan, and says neither that it passed nor that it failed."""
+    records = Names().records("p")
+    cancel_check(listener.instance, listener.repository, dg.AssetCheckKey(records, "no_gap"))
+    listener.say("none_parked", False)
+    assert [one.title for one in listener.tick()] == ["p/records: none_parked failed"]
+    cancel_check(listener.instance, listener.repository, dg.AssetCheckKey(records, "none_parked"))
+    assert listener.tick() == []
+    listener.say("none_parked", False)
+    assert listener.tick() == [], "it is what it was before that run"
 
 
 def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_are_not(listener: Listener) -> None:

@@ -11,7 +11,7 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
-from tests.face.desk import Desk, ready
+from tests.face.desk import Desk, cancel_check, ready
 from tests.waiting import wait_until
 
 names = Names()
@@ -93,6 +93,15 @@ def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an
     monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0)
     assert set(report(desk, cursor)[0]) == told, "nothing is made any more"
     wait_until(lambda: report(desk, cursor)[0] == {})  # SQLite has the seconds of an evaluation only
+
+
+def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_told_again(desk: Desk) -> None:
+    """Its newest record is of the plan. The sensor failed at it, so that nothing was told any more."""
+    ready(desk)
+    _, cursor = report(desk)
+    cancel_check(desk.instance, desk.repository, dg.AssetCheckKey(names.records("p"), "none_parked"))
+    assert report(desk, cursor)[0] == {"none_parked": (True, "WARN")}
+    assert report(desk, cursor)[0] == {}
 
 
 def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,12 @@ from dagster import DagsterRunStatus as Status
 
 from rota.backlog import WorkWatcher
 from rota.catalog import load
+from rota.dagster.assets import checks
 from rota.dagster.location import compose
-from rota.dagster.sensors import backlog, runs
+from rota.dagster.sensors import alerts, backlog, runs
+from rota.dagster.sensors import checks as checks_sensor
 from rota.rebalance import rebalance
-from tests.face.desk import Desk, names, ready
+from tests.face.desk import Desk, cancel_check, names, ready
 
 
 def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +81,60 @@ def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(des
         assert told() == []
 
 
+def test_a_check_whose_run_was_cancelled_stops_no_rebalance_and_is_told_again(desk: Desk) -> None:
+    """Its newest record is of the plan. The sensor failed at it: a worker joined and got nothing."""
+    desk.land("x")
+    desk.join("w1")
+    cancel_check(desk.instance, desk.repository, dg.AssetCheckKey(names.membership(desk.group), checks.SERVED))
+    asked = desk.membership()
+    assert isinstance(asked, dg.SensorResult)
+    assert len(asked.run_requests) == 1
+    assert [one.passed for one in asked.asset_events if isinstance(one, dg.AssetCheckEvaluation)] == [True]
+
+
+def test_whatever_the_report_of_a_check_raises_the_rebalance_is_asked_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who decides does not depend on who tells."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("Dagster's records are another version's")
+
+    monkeypatch.setattr("rota.dagster.sensors.membership.find_unshown", fail)
+    desk.land("x")
+    desk.join("w1")
+    asked = desk.membership()
+    assert isinstance(asked, dg.SensorResult)
+    assert len(asked.run_requests) == 1
+    rebalance(desk.tree, "r")
+    assert isinstance(desk.membership(), dg.SkipReason)
+
+
+def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_who_tells_and_not_who_decides(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def believe(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> object:
+        record = instance.get_latest_asset_check_evaluation_record(key)
+        return record and (record.evaluation, record.create_timestamp)
+
+    for reader in (checks_sensor, alerts):
+        monkeypatch.setattr(reader, "read_said", believe)
+    ready(desk)
+    desk.join("w3")
+    records = dg.AssetCheckKey(names.records("p"), "no_gap")
+    cancel_check(desk.instance, desk.repository, records, dg.AssetCheckKey(names.membership(desk.group), checks.SERVED))
+    with pytest.raises(AttributeError):
+        desk.tick("p__checks")
+    with (
+        dg.build_sensor_context(desk.instance, repository_def=desk.repository) as context,
+        pytest.raises(AttributeError),
+    ):
+        alerts.find_failing_checks(context)
+    asked = desk.membership()
+    assert isinstance(asked, dg.SensorResult)
+    assert len(asked.run_requests) == 1
+
+
 def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(runs, "time", SimpleNamespace(time=lambda: now))
@@ -94,6 +150,25 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk, m
     resting = desk.membership()
     assert isinstance(resting, dg.SkipReason)
     assert "failed" in str(resting.skip_message)
+
+
+def test_a_rebalance_that_was_made_and_never_submitted_is_not_waited_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever launched it died before it was in the queue: nothing of Dagster's ever looks at such a run again."""
+    desk.land("x")
+    desk.join("w1")
+    run = desk.run(names.rebalance_job(desk.group), Status.NOT_STARTED)
+    skipped = desk.membership()
+    assert isinstance(skipped, dg.SkipReason), "it may be on its way"
+    now = time.time() + runs.SUBMITTED
+    monkeypatch.setattr(runs, "time", SimpleNamespace(time=lambda: now))
+    desk.membership()
+    left = desk.instance.get_run_by_id(run.run_id)
+    assert left is not None
+    assert left.status == Status.FAILURE
+    monkeypatch.setattr(runs, "time", SimpleNamespace(time=lambda: now + 60))
+    assert isinstance(desk.membership(), dg.SensorResult)
 
 
 def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk: Desk) -> None:
