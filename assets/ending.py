@@ -2,9 +2,10 @@
 
 Laws:
 1. A run makes room for a run that waits for a slot: those that have run longest end, as many as wait. Whoever waits for the
-   same worker is made room for by that worker's run.
+   same worker is made room for by that worker's run. While a slot is free, a run waits for Dagster's daemon only.
 2. A run serves a third of `linger` seconds at least before it makes room: else runs would only start and end.
 3. A run whose pipeline file changed ends: the next one loads the file as it is then.
+4. A run that lost its session ends: it was taken for dead, and another one may serve its worker.
 """
 
 import time
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+from dagster._utils.tags import TagConcurrencyLimitsCounter  # private: what the daemon itself asks
 
 from rota.catalog import has_changed
 from rota.dagster.assets.names import CONSUME, INCARNATION
@@ -43,31 +46,52 @@ def makes_room(run_id: str, waiting: Sequence[Seen], lasting: Sequence[Seen]) ->
 def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
     """What `makes_room` says now."""
     now = time.time()
-    queued = _list_runs(instance, dg.DagsterRunStatus.QUEUED)
-    if not (waiting := [one for one in queued if abs(now - one.since) > WAITS]):  # the clock may have gone back
+    queued = _list_runs(instance, [dg.DagsterRunStatus.QUEUED])
+    # the clock may have gone back
+    if not (waiting := [(run, one) for run, one in queued if CONSUME in run.tags and abs(now - one.since) > WAITS]):
         return ""
-    started = _list_runs(instance, dg.DagsterRunStatus.STARTED)
-    return makes_room(run_id, waiting, [one for one in started if one.incarnation is not None])
+    going = _list_runs(instance, IN_PROGRESS_RUN_STATUSES)
+    is_full = _make_limits(instance, [run for run, _ in going])
+    lasting = [
+        one
+        for run, one in going
+        if run.status == dg.DagsterRunStatus.STARTED and CONSUME in run.tags and one.incarnation
+    ]
+    return makes_room(run_id, [one for run, one in waiting if is_full(run)], lasting)
 
 
-def _list_runs(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> list[Seen]:
-    """The consuming runs of any pipeline that have this status."""
-    found: list[Seen] = []
-    for record in instance.get_run_records(dg.RunsFilter(statuses=[status])):
+def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]) -> list[tuple[dg.DagsterRun, Seen]]:
+    """The runs of any job that have one of these statuses."""
+    found: list[tuple[dg.DagsterRun, Seen]] = []
+    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
         run, since = record.dagster_run, record.start_time or record.create_timestamp.timestamp()
-        if CONSUME in run.tags:
-            found.append(Seen(run.run_id, run.tags.get(INCARNATION), since))
+        found.append((run, Seen(run.run_id, run.tags.get(INCARNATION), since)))
     return found
 
 
+def _make_limits(instance: dg.DagsterInstance, going: list[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
+    """Whether a run in the queue finds no slot, by the limits that Dagster's daemon keeps. Also where nobody can tell."""
+    queue = instance.get_concurrency_config().run_queue_config
+    if queue is None or 0 <= queue.max_concurrent_runs <= len(going):
+        return lambda _: True
+    return TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], going).is_blocked
+
+
 def make_ending(
-    instance: dg.DagsterInstance, run_id: str, pipeline: Pipeline, linger: float, clock: Callable[[], float]
+    instance: dg.DagsterInstance,
+    run_id: str,
+    pipeline: Pipeline,
+    linger: float,
+    clock: Callable[[], float],
+    is_going: Callable[[], bool],
 ) -> Callable[[], str]:
     """What `rota.serve` asks before each pause: why this run ends now, or nothing."""
     due = clock() + linger / 3
 
     def find_reason() -> str:
         nonlocal due
+        if not is_going():
+            return "its session with ZooKeeper ended, so that it was taken for dead"
         if has_changed(pipeline):
             return f"the file of pipeline {pipeline.name} changed"
         if clock() < due:

@@ -7,6 +7,7 @@ import dagster as dg
 
 from rota.dagster.assets import checks, metadata, picture
 from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.going import going_on
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import RotaError
@@ -78,7 +79,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         from rota import backlog
         from rota.rebalance import rebalance as verb
 
-        with in_one_line(), rota_zookeeper.tree(group.name) as tree:
+        with in_one_line(), going_on(context, rota_zookeeper, group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             if done.published:

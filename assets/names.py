@@ -9,6 +9,7 @@ import dagster as dg
 from rota import ids
 
 REBALANCE = "rota/rebalance"  # a tag of rebalances: the group
+GOING = "rota/going"  # a tag of a run that has a node in ZooKeeper: the group and its own id
 CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs: the pipeline, whom one works for
 
 

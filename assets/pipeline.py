@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rota.dagster.assets import batch, metadata, provenance
 from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.going import going_on
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -152,7 +153,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             mine = output.choose_keys(config.partitions, config.incarnation)
             settings = Settings.from_environment()
         report = settings.report.total_seconds()
-        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
+        with in_one_line(), going_on(context, rota_zookeeper, pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             known = tree.ids() if typed else {}
             for partition in typed:
@@ -165,8 +166,11 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
                 yield from output.show_unreplayed(p for p in mine if p not in spans)
             elif one := config.incarnation:
                 terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())
-                ending = make_ending(context.instance, context.run.run_id, pipeline, terms.linger, ports.clock)
-                served = serve(tree, pipeline, one, mine, context.run.run_id, ports, terms, find_reason=ending)
+                session, run_id = tree.store.session, context.run.run_id
+                ending = make_ending(
+                    context.instance, run_id, pipeline, terms.linger, ports.clock, lambda: tree.store.session == session
+                )
+                served = serve(tree, pipeline, one, mine, run_id, ports, terms, find_reason=ending)
                 yield from output.show_work(((one, event) for event in served), ports, report)
             else:
                 answers = answer(tree, pipeline, mine, context.run.run_id, ports)

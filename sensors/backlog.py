@@ -88,7 +88,7 @@ class Looks:
         if not self.tree.exists():  # the membership sensor founds the group
             return
         self.asked = time.monotonic()
-        open_runs = self.mine.list_unfinished()
+        open_runs = self.mine.list_unfinished(self.tree)
         # Read after the runs: a new worker is not taken for gone.
         self.live = frozenset(one.incarnation for one in self.tree.live())
         for run in open_runs:

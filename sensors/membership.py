@@ -63,7 +63,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             unfinished: list[dg.DagsterRun] = []
             seen = watcher.look() if known else None
             if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
-                unfinished = mine.list_unfinished()
+                unfinished = mine.list_unfinished(tree)
                 seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:

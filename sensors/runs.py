@@ -6,9 +6,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import dagster as dg
+
+from rota.dagster.assets.going import make_going_tag
+from rota.dagster.assets.names import GOING
+
+if TYPE_CHECKING:
+    from rota.coordination.group_state import GroupState
 
 # Dagster's own tags of a run: the address of the code server that started it, and its repository and code location.
 GRPC_INFO_TAG = ".dagster/grpc_info"
@@ -22,6 +28,7 @@ UNFINISHED = [
 ]
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
 SUBMITTED = 60.0  # seconds in which whoever made a run submits it
+LONGEST_START = 300.0  # seconds between the start of a run's process and the node that it makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +47,22 @@ class Runs:
         here = {LOCATION_TAG: f"{context.repository_name}@{origin.location_name}"} if origin else {}
         return cls(context.instance, job, here)
 
-    def list_unfinished(self) -> list[dg.DagsterRun]:
-        """The runs that have not finished, whoever launched them.
+    def list_unfinished(self, tree: "GroupState") -> list[dg.DagsterRun]:
+        """The runs that have not finished, whoever launched them; `tree` is the group that they work for.
 
-        Reports a run as failed whose process ended with its code server: Dagster's default launcher does not notice, and the
-        run would be "started" for ever. Likewise one that was made and never submitted.
+        Reports a run as failed whose process ended, for example with its code server: Dagster's default launcher does not
+        notice, and the run would be "started" for ever. Likewise one that was made and never submitted.
         """
-        going: list[dg.DagsterRun] = []
-        for record in self.instance.get_run_records(
+        records = self.instance.get_run_records(
             dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
-        ):
-            age = abs(time.time() - record.update_timestamp.timestamp())  # the clock may have gone back
-            run = record.dagster_run
-            if age > SETTLING and _orphaned(run.tags):
-                self.instance.report_run_failed(run, "Its process ended with Dagster's code server.")
-            elif age > SUBMITTED and run.status == dg.DagsterRunStatus.NOT_STARTED:
-                self.instance.report_run_failed(run, "It was never submitted: whoever launched it died before.")
+        )
+        alive = tree.going() if records else frozenset[str]()  # after the runs: one that said so has its node
+        going: list[dg.DagsterRun] = []
+        for record in records:
+            run, age = record.dagster_run, time.time() - record.update_timestamp.timestamp()
+            # the clock may have gone back
+            if abs(age) > SETTLING and (why := _find_end(run, tree.group, alive, age)):
+                self.instance.report_run_failed(run, why)
             else:
                 going.append(run)
         return going
@@ -81,12 +88,25 @@ class Runs:
         return max(0.0, min(pause, (records[0].end_time or 0.0) + pause - time.time()))
 
 
-def _orphaned(tags: Mapping[str, str]) -> bool:
-    """Whether the server that launched the run is gone: nobody listens at its address. False for a queued run, which has
-    none yet, and where nobody can tell: a slow server, a host without an address or a way to it now."""
-    where = json.loads(tags.get(GRPC_INFO_TAG, "{}"))
+def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float) -> str:
+    """Why the run is over although Dagster does not know; empty where it goes on, waits, starts, or where nobody can tell.
+    `age` are the seconds since Dagster last heard of it."""
+    if run.tags.get(GOING) == make_going_tag(group, run.run_id):
+        return "" if run.run_id in alive else "Its process ended, or does not answer ZooKeeper any more."
+    if run.status == dg.DagsterRunStatus.NOT_STARTED and abs(age) > SUBMITTED:
+        return "It was never submitted: whoever launched it died before."
+    where = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))  # Dagster's default launcher alone says where
     if not where:
-        return False
+        return ""
+    if (answers := _answers(where)) is False:
+        return "Its process ended with Dagster's code server."
+    started = run.status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+    return "Its process ended before its work began, or after." if answers and started and age > LONGEST_START else ""
+
+
+def _answers(where: Mapping[str, str]) -> bool | None:
+    """Whether somebody listens at the address of a code server. None where nobody can tell: a slow server, a host without
+    an address or a way to it now."""
     try:
         if where.get("socket"):
             with socket.socket(socket.AF_UNIX) as probe:
@@ -95,7 +115,7 @@ def _orphaned(tags: Mapping[str, str]) -> bool:
         else:
             socket.create_connection((where.get("host") or "localhost", int(where.get("port") or 0)), 1.0).close()
     except (ConnectionRefusedError, FileNotFoundError):
-        return True
-    except (OSError, UnicodeError):
         return False
-    return False
+    except (OSError, UnicodeError):
+        return None
+    return True

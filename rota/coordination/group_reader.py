@@ -34,7 +34,7 @@ from rota.coordination.records import (
 from rota.coordination.store import Node, Store
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import Conflict, NoGroup, Undecodable
-from rota.ids import is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
+from rota.ids import GOING, is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
 
 R = TypeVar("R", bound=Record)
 TRIES = 20  # reads between two equal heads, before their Conflict is the caller's
@@ -206,6 +206,11 @@ class GroupReader:
     def working(self) -> dict[str, str]:
         """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""
         return {n: parse_run(n)[0] for n in self.store.children(self.paths.runs) if is_run(n)}
+
+    def going(self) -> frozenset[str]:
+        """The ids of the runs that go on, whether or not they work on a batch: each has a node as long as its session."""
+        names = self.store.children(self.paths.runs)
+        return frozenset(n.rpartition("@")[0] for n in names if n.endswith(GOING))
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
         """The consuming runs that are alive, of these incarnations or all. Nodes of others are not read: together they

@@ -3,7 +3,16 @@
 from dataclasses import dataclass, field
 
 from rota.errors import ConfigError
-from rota.ids import WAITING, checked_id, checked_incarnation, checked_partition, is_partition, run_node
+from rota.ids import (
+    GOING,
+    WAITING,
+    checked_id,
+    checked_incarnation,
+    checked_partition,
+    incarnation_of,
+    is_partition,
+    run_node,
+)
 
 ROOT = "/rota"
 
@@ -126,6 +135,10 @@ class Paths:
     def run(self, incarnation: str, run_id: str, session: int) -> str:
         """The ephemeral node of one consuming run; its name says for whom it works."""
         return f"{self.runs}/{run_node(incarnation, run_id, session)}"
+
+    def going(self, run_id: str, session: int) -> str:
+        """The ephemeral node of a run that goes on, whether or not it works on a batch."""
+        return f"{self.runs}/{incarnation_of(run_id, session)}{GOING}"
 
     @property
     def parked(self) -> str:

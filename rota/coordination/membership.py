@@ -97,6 +97,12 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(partitions[start : start + MAX_RUN])
 
 
+def show_going(tree: GroupState, run_id: str) -> None:
+    """Creates the node by which others know that the run goes on, also while it works on nothing."""
+    tree.store.wait_active(PATIENCE)
+    create_ephemeral(tree, tree.paths.going(run_id, tree.store.session), RunNode(partitions=()))
+
+
 def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
     """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
     before it reads the target and the own records: the agent reads runs after the target."""

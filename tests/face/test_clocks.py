@@ -12,6 +12,7 @@ from dagster import DagsterRunStatus as Status
 from rota.dagster.sensors import runs
 
 BACK = 3600.0
+GROUP: Any = SimpleNamespace(group="g", going=frozenset)  # no run has a node in it
 
 
 class Instance:
@@ -30,7 +31,7 @@ class Instance:
 def run(status: Status, at: float, where: str = "") -> Any:
     """A run that ended, or was last heard of, at a time of this machine's clock."""
     moment = SimpleNamespace(timestamp=lambda: at)
-    ran = SimpleNamespace(status=status, tags={runs.GRPC_INFO_TAG: where} if where else {})
+    ran = SimpleNamespace(run_id="r", status=status, tags={runs.GRPC_INFO_TAG: where} if where else {})
     return SimpleNamespace(dagster_run=ran, end_time=at, update_timestamp=moment)
 
 
@@ -44,7 +45,7 @@ def test_a_failed_job_rests_no_longer_than_it_is_to(off: float) -> None:
 def test_a_run_whose_server_went_down_is_over_whatever_the_clock_says(off: float) -> None:
     lost = run(Status.STARTED, time.time() + off, '{"host": "127.0.0.1", "port": 1}')
     instance = Instance(lost)
-    assert runs.Runs(instance, "job", {}).list_unfinished() == []  # type: ignore[arg-type]
+    assert runs.Runs(instance, "job", {}).list_unfinished(GROUP) == []  # type: ignore[arg-type]
     assert instance.failed == [lost.dagster_run]
 
 
@@ -52,7 +53,7 @@ def test_a_run_whose_server_went_down_is_over_whatever_the_clock_says(off: float
 def test_a_host_without_an_address_is_not_known_to_be_gone(host: str) -> None:
     there = run(Status.STARTED, 0.0, f'{{"host": "{host}", "port": 1}}')
     instance = Instance(there)
-    assert runs.Runs(instance, "job", {}).list_unfinished() == [there.dagster_run]  # type: ignore[arg-type]
+    assert runs.Runs(instance, "job", {}).list_unfinished(GROUP) == [there.dagster_run]  # type: ignore[arg-type]
     assert instance.failed == []
 
 
@@ -67,6 +68,6 @@ def test_only_a_server_that_refuses_is_gone(said: OSError, monkeypatch: pytest.M
 
     monkeypatch.setattr(socket, "create_connection", connect)
     there = run(Status.STARTED, 0.0, '{"host": "code-server", "port": 4000}')
-    assert runs.Runs(Instance(there), "job", {}).list_unfinished() == [there.dagster_run]  # type: ignore[arg-type]
+    assert runs.Runs(Instance(there), "job", {}).list_unfinished(GROUP) == [there.dagster_run]  # type: ignore[arg-type]
     said = ConnectionRefusedError("nobody listens")
-    assert runs.Runs(Instance(there), "job", {}).list_unfinished() == []  # type: ignore[arg-type]
+    assert runs.Runs(Instance(there), "job", {}).list_unfinished(GROUP) == []  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import heapq
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -69,29 +70,42 @@ def test_with_fewer_slots_than_workers_nobody_waits_longer_than_one_max_run_and_
     assert max(seconds for each in alone.values() for seconds in each) > MAX_RUN, "else making room is idle"
 
 
-def test_a_run_that_waits_is_found_in_the_run_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+LIMITS = [{"max_concurrent_runs": 3}, {"tag_concurrency_limits": [{"key": CONSUME, "limit": 2}]}]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_run_that_waits_for_a_slot_is_found_in_the_run_storage(
+    limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a slot free it waits for a slow daemon, and a run ended early for nothing."""
     here = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "r")
     graph = dg.Definitions(assets=[dg.AssetSpec("a")]).resolve_asset_graph()
     job = dg.define_asset_job("j").resolve(asset_graph=graph)
-    with dg.DagsterInstance.ephemeral() as instance:
+    queue = {"module": "rota.dagster.run_queue", "class": "RunQueue"}
+    with dg.DagsterInstance.local_temp(
+        str(tmp_path), overrides={"run_coordinator": queue, "concurrency": {"runs": limits}}
+    ) as instance:
 
         def run(status: dg.DagsterRunStatus, incarnation: str) -> str:
-            tags = {CONSUME: "p", INCARNATION: incarnation}
+            given = {CONSUME: "p", INCARNATION: incarnation} if incarnation else {}
             origin = here.get_job_origin("j")
-            return instance.create_run_for_job(job, status=status, tags=tags, remote_job_origin=origin).run_id
+            return instance.create_run_for_job(job, status=status, tags=given, remote_job_origin=origin).run_id
 
-        mine, other = (run(dg.DagsterRunStatus.STARTED, one) for one in ("w1@1", "w2@2"))
+        mine = run(dg.DagsterRunStatus.STARTED, "w1@1")
         run(dg.DagsterRunStatus.QUEUED, "w3@3")
+        run(dg.DagsterRunStatus.STARTED, "")
+        monkeypatch.setattr(ending, "WAITS", -1.0)
+        assert not find_waiting(instance, mine), "a slot is free"
+        other = run(dg.DagsterRunStatus.STARTED, "w2@2")
+        assert sorted(bool(find_waiting(instance, one)) for one in (mine, other)) == [False, True]
         monkeypatch.setattr(ending, "WAITS", 1e9)
         assert not find_waiting(instance, mine), "it is about to start"
-        monkeypatch.setattr(ending, "WAITS", -1.0)
-        assert sorted(bool(find_waiting(instance, one)) for one in (mine, other)) == [False, True]
 
 
 def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queue_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, asked = [0.0], []
+    now, asked, alive = [0.0], [], [True]
     monkeypatch.setattr(ending, "find_waiting", lambda *_: asked.append(now[0]) or "somebody waits")
     file = tmp_path / "p.py"
     declared = "pipeline = Pipeline(files('x', format='csv', schema='a int'), delta('y'))"
@@ -99,8 +113,11 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
     file.write_text(text)
     pipeline = load(tmp_path).pipelines["p"]
     with dg.DagsterInstance.ephemeral() as instance:
-        find_reason = make_ending(instance, "r", pipeline, LINGER, lambda: now[0])
+        find_reason = make_ending(instance, "r", pipeline, LINGER, lambda: now[0], lambda: alive[0])
         assert not find_reason()
+        alive[0] = False
+        assert "taken for dead" in find_reason()
+        alive[0] = True
         now[0] = SERVES
         assert find_reason() == "somebody waits"
         assert not find_reason()
@@ -110,4 +127,4 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
         file.unlink()
         assert find_reason() == "the file of pipeline p changed"
         made = Pipeline(files("x", format="csv", schema="a int"), delta("y"))
-        assert not make_ending(instance, "r", made, LINGER, lambda: 0.0)(), "one that no file declares"
+        assert not make_ending(instance, "r", made, LINGER, lambda: 0.0, lambda: True)(), "one that no file declares"

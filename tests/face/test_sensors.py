@@ -196,7 +196,7 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
     asked, now = list[float](), [0.0]
     monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: now[0]))
     listed = runs.Runs.list_unfinished
-    monkeypatch.setattr(runs.Runs, "list_unfinished", lambda self: asked.append(now[0]) or listed(self))
+    monkeypatch.setattr(runs.Runs, "list_unfinished", lambda *given: asked.append(now[0]) or listed(*given))
     mine = runs.Runs(desk.instance, "p__consume", {})
 
     def begin() -> backlog.Looks:

@@ -1,0 +1,88 @@
+"""Law: a run is alive by its own node, and by nothing that answers where it was started."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus as Status
+
+from rota.coordination.client import connect
+from rota.coordination.group_state import GroupState
+from rota.coordination.membership import show_going
+from rota.dagster.assets.going import make_going_tag
+from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import runs
+from tests.face.desk import Desk, ready
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a code server that is there; no run is about to start, or rests."""
+    monkeypatch.setattr(runs, "SETTLING", -1.0)
+    monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield json.dumps({"host": "127.0.0.1", "port": server.getsockname()[1]})
+
+
+def find_launched(desk: Desk) -> set[str]:
+    ticked = desk.tick("p__backlog")
+    return {r.tags["rota/worker"] for r in ticked.run_requests or ()} if isinstance(ticked, dg.SensorResult) else set()
+
+
+@pytest.mark.parametrize("status", [Status.STARTED, Status.CANCELING])
+def test_a_run_that_died_with_its_code_server_is_over_though_another_server_answers_there(
+    desk: Desk, answering: str, status: Status
+) -> None:
+    """A container came back at its address: the worker waited for the dead run for ever, and every check passed."""
+    incarnations = ready(desk)
+    run = desk.run("p__consume", status, rota__incarnation=incarnations["w1"])
+    desk.instance.add_run_tags(run.run_id, {runs.GRPC_INFO_TAG: answering})
+    desk.instance.add_run_tags(run.run_id, {"rota/going": f"{desk.group}/{run.run_id}"})
+    with connect(desk.hosts, 60.0) as its:
+        show_going(GroupState(its, desk.group), run.run_id)
+        assert find_launched(desk) == {"w2"}, "it goes on"
+    assert find_launched(desk) == {"w1", "w2"}
+    assert desk.instance.get_runs(dg.RunsFilter(run_ids=[run.run_id]))[0].status == Status.FAILURE
+
+
+def test_a_run_that_has_no_node_yet_or_any_more_is_not_taken_for_dead(
+    desk: Desk, answering: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incarnation = ready(desk)["w1"]
+    first = desk.run("p__consume", Status.STARTED)
+    copied = make_going_tag(desk.group, first.run_id)  # Dagster copies tags to a run that tries again
+    desk.instance.report_run_failed(first)
+    for tag in (copied, "", make_going_tag("another-group", "r")):
+        tags = {"rota/incarnation": incarnation, "rota/going": tag}
+        run = desk.run("p__consume", Status.STARTED, **tags)
+        desk.instance.add_run_tags(run.run_id, {runs.GRPC_INFO_TAG: answering})
+        assert find_launched(desk) == {"w2"}, tag
+        desk.instance.report_run_failed(run)
+    launched_elsewhere = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
+    late = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
+    desk.instance.add_run_tags(late.run_id, {runs.GRPC_INFO_TAG: answering})
+    monkeypatch.setattr(runs, "LONGEST_START", -1.0)
+    assert find_launched(desk) == {"w2"}
+    unfinished = desk.instance.get_runs(dg.RunsFilter(statuses=runs.UNFINISHED))
+    assert [one.run_id for one in unfinished] == [launched_elsewhere.run_id], "of another launcher nobody can tell"
+
+
+def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready(desk)
+    seen: list[tuple[bool, bool]] = []
+
+    def rebalance(tree: GroupState, run_id: str) -> None:
+        (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[run_id]))
+        seen.append((run_id in tree.going(), run.tags["rota/going"] == make_going_tag(desk.group, run_id)))
+        raise RuntimeError("it ends somehow")
+
+    monkeypatch.setattr("rota.rebalance.rebalance", rebalance)
+    job = desk.repository.get_job(f"{desk.group}__rebalance")
+    resources = {"rota_zookeeper": ZooKeeperResource(hosts=desk.hosts)}
+    done = job.execute_in_process(instance=desk.instance, resources=resources, raise_on_error=False)
+    assert seen == [(True, True)]
+    assert done.dagster_run.run_id not in desk.tree.going()
+    (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[done.run_id]))
+    assert run.tags["rota/going"] == ""
