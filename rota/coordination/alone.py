@@ -5,8 +5,8 @@ Laws:
 2. A worker writes its own target only, at the version read, and only while its live node is there.
 3. A grab is made where there is none: of any number of workers that ask for a partition one has the grab, as long as it
    lives. Grabs of who is not live count for nothing.
-4. What cannot be read is never taken for less: a worker whose record is unreadable is there and takes nothing new, and an
-   unreadable target or pipeline stops the look (Undecodable).
+4. What cannot be read is never taken for less: a worker whose record is unreadable is there, takes nothing new, and names
+   what it owns where that record is its target. Its own it writes anew. An unreadable pipeline stops the look (Undecodable).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from rota.coordination.views import LiveView, Read, target_of
 from rota.core import Partition
 from rota.core.assignors.baselines.memoryless import number_key
 from rota.core.protocols.observation import Member
-from rota.errors import Conflict, Undecodable
+from rota.errors import Conflict
 from rota.ids import is_id, is_partition, partition_id, worker_of
 
 AT_ONCE = MAX_OPS - 100  # grabs in one multi
@@ -57,16 +57,17 @@ def read_others(tree: GroupState, worker: str) -> Others:
     partitions = list_partitions(tree.pipelines(), overrides.pins)
     grabs = read_grabs(tree)
     live, people, slots = tree.newest(tree.live()), tree.worker_overrides(), tree.assigns()
-    _check_readable(tree, live)
+    targets = _read_targets(tree, live, slots, head, me=worker)
     doubtful = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
+    doubtful |= _find_torn(tree, live) - {worker}
     members: dict[str, Member] = {}
     for name, view in live.items():
         merged = merge_worker(
             view, people[name].record if name in people else WorkerOverrides(), doubtful=name in doubtful
         )
-        targets = _read_target(slots.get(name), view, head, whoever=name == worker)
-        members[name] = Member(replace(merged, usage=None), targets)
+        members[name] = Member(replace(merged, usage=None), targets[name])
     mine = slots.get(worker)
+    node = mine.node if mine is not None else tree.store.get(tree.paths.assign(worker))
     here = {view.incarnation for view in live.values()}
     return Others(
         meta,
@@ -74,7 +75,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
         members,
         partitions,
         {name: worker_of(incarnation) for name, incarnation in grabs.items() if incarnation in here},
-        mine.version if mine is not None else None,
+        node.version if node is not None else None,
         mine is not None and worker in live and mine.node.mzxid > live[worker].czxid,
     )
 
@@ -82,21 +83,32 @@ def read_others(tree: GroupState, worker: str) -> Others:
 def find_own_targets(tree: GroupState) -> dict[str, frozenset[str]]:
     """Worker -> the target that it wrote in this life, of every live worker. Raises Unavailable, Undecodable."""
     live, head, slots = tree.newest(tree.live()), tree.head().record.epoch, tree.assigns()
-    _check_readable(tree, live)
-    return {name: _read_target(slots.get(name), view, head, whoever=False) for name, view in live.items()}
+    return _read_targets(tree, live, slots, head)
 
 
 def find_silent(tree: GroupState) -> frozenset[str]:
     """The live workers that wrote no target in this life yet."""
     live, slots = tree.newest(tree.live()), tree.assigns()
-    return frozenset(w for w, view in live.items() if w not in slots or slots[w].node.mzxid < view.czxid)
+    return frozenset(w for w, v in live.items() if w not in slots or slots[w].node.mzxid < v.czxid) - _find_torn(
+        tree, live
+    )
 
 
-def _check_readable(tree: GroupState, live: Collection[str]) -> None:
-    """Raises Undecodable where the target of a live worker cannot be read: nobody knows what it names."""
-    for path in tree.unreadable:
-        if path.startswith(f"{tree.paths.assigns}/") and path.rpartition("/")[2] in live:
-            raise Undecodable(tree.unreadable[path], path=path)
+def _find_torn(tree: GroupState, live: Collection[str]) -> frozenset[str]:
+    """The live workers whose targets were there and could not be read."""
+    return frozenset(w for w in live if tree.paths.assign(w) in tree.unreadable)
+
+
+def _read_targets(
+    tree: GroupState, live: Mapping[str, LiveView], slots: Mapping[str, Read[Slots]], head: int, me: str = ""
+) -> dict[str, frozenset[str]]:
+    """Worker -> its target, if it wrote that in this life, or is `me`; what it owns where that cannot be read."""
+    found = {w: _read_target(slots.get(w), view, head, whoever=w == me) for w, view in live.items()}
+    if torn := {live[w].incarnation: w for w in _find_torn(tree, live)}:
+        for partition, own in tree.owned().items():
+            if (name := torn.get(own.incarnation or "")) is not None:
+                found[name] |= {partition}
+    return found
 
 
 def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, whoever: bool) -> frozenset[str]:

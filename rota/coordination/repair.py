@@ -90,6 +90,11 @@ FOLDERS = {  # by the name of the folder
     "parked": Kind(Parked, "park of partition {name}", "The partition is tried again"),
     "epochs": Kind(Epoch, "epoch {name} of the history", "The history no longer shows this epoch"),
 }
+CHOSEN = Kind(  # where workers decide alone
+    Slots,
+    "target of worker {name}",
+    "The worker writes it anew, which it also does by itself within seconds: if it does not, restart it",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,9 @@ def _list_records(tree: GroupState) -> Iterator[tuple[Kind, tuple[str, ...]]]:
     """Each kind of record with the paths of those that there are or may be."""
     for name, kind in SINGLE.items():
         yield kind, (f"{tree.paths.root}/{name}",)
-    for folder, kind in FOLDERS.items():
+    meta = tree.read_many([tree.paths.meta], Meta).get(tree.paths.meta)
+    alone = meta is not None and meta.record.protocol != "assigned"
+    for folder, kind in (FOLDERS | ({"assign": CHOSEN} if alone else {})).items():
         path = f"{tree.paths.root}/{folder}"
         names = (n for n in tree.store.children(path) if any(ours(n) for ours in OURS))
         yield kind, tuple(f"{path}/{name}" for name in names)

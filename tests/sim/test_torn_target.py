@@ -1,0 +1,69 @@
+"""A worker that decides alone mends its own target, and one that nobody can read stops no other worker."""
+
+import pytest
+
+from rota.agent import Agent
+from rota.coordination import repair
+from rota.coordination.group_state import GroupState
+from rota.coordination.memory import MemoryServer
+from rota.coordination.snapshot import read_basis
+from rota.observed import find_unsettled
+from tests.sim.alone_group import found_group, rounds, start
+
+PROTOCOLS = ("claim", "race", "ordinal")
+
+
+def settle(protocol: str) -> tuple[MemoryServer, GroupState, dict[str, Agent]]:
+    """Three workers own three of nine partitions each."""
+    server, tree = found_group(protocol, 9)
+    agents = {name: start(server, name) for name in ("w-1", "w-2", "w-3")}
+    for _ in range(12):
+        for agent in agents.values():
+            rounds(agent, 10)
+    assert count(tree) == {"w-1": 3, "w-2": 3, "w-3": 3}
+    return server, tree, agents
+
+
+def count(tree: GroupState) -> dict[str, int]:
+    """Live worker -> how many it owns."""
+    held = [view.incarnation for view in tree.owned().values()]
+    return {live.worker: held.count(live.incarnation) for live in tree.live()}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_worker_writes_its_own_unreadable_target_anew_and_keeps_what_it_owns(protocol: str) -> None:
+    _, tree, agents = settle(protocol)
+    before = {p: view.version for p, view in tree.owned().items()}
+    tree.store.set(tree.paths.assign("w-1"), b"\xff", -1)
+    rounds(agents["w-1"], 60)
+    mended = tree.target("w-1")
+    assert mended is not None
+    assert len(mended.partitions) == 3
+    for agent in agents.values():
+        rounds(agent, 20)
+    assert {p: view.version for p, view in tree.owned().items()} == before, "nothing changed hands"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_target_that_nobody_can_read_stops_no_other_worker(protocol: str) -> None:
+    """The group stood still while that worker lived: what others lost had no owner, and its next life stopped it again."""
+    _, tree, agents = settle(protocol)
+    tree.store.set(tree.paths.assign("w-1"), b"\xff", -1)  # say, by a newer rota, which this one cannot read
+    agents["w-2"].store.close()
+    for _ in range(12):
+        rounds(agents["w-3"], 60)
+    assert count(tree) == {"w-1": 3, "w-3": 6}, "what w-1 owns is not anybody's to take"
+    assert not find_unsettled(tree, read_basis(tree))
+
+
+@pytest.mark.parametrize("protocol", ["assigned", *PROTOCOLS])
+def test_what_removing_a_target_does_is_told_by_protocol(protocol: str) -> None:
+    _, tree = found_group(protocol)
+    path = tree.paths.assign("w-1")
+    tree.store.create(path, b"\xff")
+    (found,) = repair.find_unreadable(tree)
+    assert found.removable == (protocol != "assigned")
+    assert ("next rebalance" in found.effect) == (protocol == "assigned")
+    if found.removable:
+        assert repair.repair(tree, [path]) == (path,)
+        assert tree.store.get(path) is None
