@@ -10,6 +10,7 @@ import gzip
 import json
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -274,18 +275,18 @@ class FilesSource:
         if is_multiline(self.declared):
             return
         try:
-            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
-                for line in lines:
+            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
+                for line in file:
                     yield line.rstrip("\r\n")
-        except OSError:
-            return  # compressed in another way: the record is kept, its line is not known
+        except (OSError, EOFError, ValueError, zlib.error):
+            return  # packed in another way, or half: the record is kept, its line is not known
 
     def explain_bad(self, raw: str) -> str:
         """See `SparkSource.explain_bad`."""
         if self.declared.format != "json":
             return "a field is not of its declared type, or the number of fields is wrong"
         try:
-            json.loads(raw)
+            lines.parse(raw)
         except ValueError as error:
             return f"no JSON: {error}"
         return "a field is not of its declared type"

@@ -7,6 +7,7 @@ scan of the text: see `texts`), and only those are parsed, by Spark's own parser
 what follows a comma and opens neither an object nor a list, and lines in UTF-16 or UTF-32.
 """
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 LOOKS = r"[}\]]\s*(?:[^\s,}\]]|,\s*[{\[])"  # behind the end of a value what can begin another
 TEXTS = "array<string>"  # of any values, without a look into them
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
+
+
+def parse(text: str) -> object:
+    """The value of one record's text; a whole number in it is its digits, of which Python takes some thousands only. Raises
+    ValueError, whatever the text: who wrote it nests as deep as he likes."""
+    try:
+        return json.loads(text, parse_int=str)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":

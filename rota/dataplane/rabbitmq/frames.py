@@ -5,7 +5,6 @@ whole. JSON holds one object: an array, a blank text, `null` and what follows a 
 which may end as lines do: a blank one, one that is a comment, and a second line make it bad. Never is a part of it dropped.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files.lines import LOOKS
+from rota.dataplane.files.lines import LOOKS, parse
 from rota.dataplane.files.options import keep_nuls
 from rota.dataplane.files.staging import escape
 from rota.dataplane.rabbitmq.declaration import Format
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 TEXT, WHOLE, RECORD = "text", "whole", "record"
 STAGED = pa.schema([(TEXT, pa.string()), (WHOLE, pa.bool_()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 JOINED = re.compile(LOOKS)
+TOKEN = re.compile(
+    r"""[][{}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL
+)  # what may hold a bracket, and a bracket
 ENDED = re.compile(r"(\r\n|\n|\r)\Z")  # how a line ends
 
 
@@ -76,13 +78,14 @@ def decode(body: bytes) -> str:
 
 
 def is_one(text: str) -> bool:
-    """Whether no second value follows the first. Few texts look so, and only those are parsed here."""
-    if not JOINED.search(text):
-        return True
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
+    """Whether nothing follows the first object or list. Few texts look so, and only those are read here: without a parser,
+    for however deep they are, Spark judges them."""
+    depth = 0
+    for found in TOKEN.finditer(text) if JOINED.search(text) else ():
+        depth += found[0] in "{["
+        depth -= found[0] in "}]"
+        if depth <= 0 and found[0] in "}]":
+            return not text[found.end() :].strip()
     return True
 
 
@@ -96,7 +99,7 @@ def explain_bad(text: str, format: Format) -> str:
     if format == "csv":
         return "more or fewer fields than columns, or one of another type" if is_line(text) else "not one line"
     try:
-        found = json.loads(text)
+        found = parse(text)
     except ValueError as error:
         return f"no JSON: {error}"
     return "a field is not of its declared type" if isinstance(found, dict) else "no JSON object"

@@ -1,0 +1,73 @@
+"""Whatever bytes somebody lands or publishes: why a record is bad is told in one line, and nothing is raised."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.rabbitmq import frames
+from rota.dataplane.rabbitmq.declaration import Format
+from tests.dataplane.json_lines import JOINED, SINGLE
+from tests.dataplane.world import World
+
+DEEP = (
+    "[" * 1500,
+    '{"a":' * 100_000,
+    "[" * 5000 + "]" * 5000,
+    "[" * 1200 + "[1],[2]" + "]" * 1200,
+    "[1]," * 9 + "[" * 9999,
+)
+HUGE = ("9" * 5000, '{"n": ' + "7" * 9000 + ', "more": [{}, {}]}', "-" * 70_000, "1e999999999")
+PIECES = (
+    *'{}[]"\\,:\'\n\r\t 1eE.+-n\0', '"n"', '{"n": 1}', "NaN", "Infinity", "null", "\\u0000", "\\ud800", "\ufeff", "//", "/*",
+    "\xff\xfe", "[" * 400, "}" * 400, "5" * 4400, '"' * 50, "\x1e", "\u2028", "'" * 33,
+)  # fmt: skip
+
+
+def draw_bodies(seed: int, count: int) -> list[bytes]:
+    draw, found = random.Random(seed), [text.encode() for text in (*DEEP, *HUGE, *JOINED, *SINGLE, "", " ")]
+    for _ in range(count):
+        text = "".join(draw.choices(PIECES, k=draw.randint(0, 12)))
+        body = text.encode("latin-1" if draw.random() < 0.3 else "utf-8", "ignore")
+        found.append(draw.randbytes(draw.randint(0, 40)) if draw.random() < 0.2 else body)
+    return found
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_a_message_of_any_bytes_is_staged_and_explained(format: Format, tmp_path: Path) -> None:
+    bodies = draw_bodies(3, 4000)
+    frames.stage(tmp_path, "p:0", enumerate(bodies), format)
+    for body in bodies:
+        why = frames.explain_bad(frames.decode(body), format)
+        assert why, body
+        assert len(why) < 200, why
+    assert frames.explain_bad("[" * 1500, "json") == "no JSON: nested too deep"
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_a_line_of_any_bytes_is_explained_and_found(format: Format, tmp_path: Path) -> None:
+    world = World(tmp_path, text=f"pipeline = Pipeline(source=source(format={format!r}), table=delta({{table!r}}))\n")
+    source = world.ports.source
+    assert isinstance(source, FilesSource)
+    bodies = draw_bodies(4, 2000)
+    packed, draw = gzip.compress(b"\n".join(bodies)), random.Random(5)
+    files = [b"\n".join(bodies), packed, packed[:-9], packed[: len(packed) // 2], b"\x1f\x8b" + draw.randbytes(90)]
+    for number, data in enumerate(files):
+        for suffix in (".json", ".json.gz", ".json.bz2"):
+            path = tmp_path / "land" / "a" / f"{number}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    for offset in range(source.assign_offsets(("p:a",))["p:a"]):
+        for raw in source.read_records("p:a", offset):
+            assert source.explain_bad(raw)
+
+
+def test_what_follows_a_value_is_seen_however_deep_the_value_is() -> None:
+    for depth in (1, 900, 20_000):
+        inside = "[" * depth + "[1],[2]" + "]" * depth
+        assert frames.is_one(inside)
+        assert frames.is_one(f'{{"a": {inside}}} \n')
+        assert not frames.is_one(f'{{"a": {inside}}} {{}}')
+        assert not frames.is_one(f"{inside}x")
