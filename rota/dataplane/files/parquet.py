@@ -1,103 +1,188 @@
 """Whether a Parquet file holds what `files(...)` declares, by its footer.
 
-Law: what Spark would read as null, or as another number, is told. It reads a column or a field that a file has not as null,
-and cuts a whole number to the bits of the declared type: 70000 as `short` is 4464, an unsigned 255 as `byte` is -1.
+Law: a value never becomes another one. `EQUAL` says which pairs of (physical type, logical type) and declared type Spark
+reads with equal values; any other is told, whatever the transform uses of it. Spark itself refuses some of them, and of the
+rest it makes other numbers without a word: a decimal of 1.50 as `double` is 150.0, 70000 as `short` is 4464, an unsigned
+4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
 
-Law: a column of another sort (a number for a text, a list for a number) is told whatever the transform uses. Spark refuses
-it only where it reads it. Which number, date or decimal it may read as which other, Spark alone says.
+Law: so is what Spark would read as null: a column or a field that a file has not.
 
 Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
+
+What is equal: the number, the text's bytes, the point in time. A date is its midnight, a time without zone is one of UTC
+and the other way round, since Spark's session is in UTC. Of INT96, the old form of a time, Spark drops the nanoseconds that
+are no whole microsecond: no type of Spark has them.
 """
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}  # of Spark's whole numbers
-NUMBERS = "numbers"
-SORT_OF = dict.fromkeys((*BITS, "float", "double", "date", "timestamp", "timestamp_ntz"), NUMBERS) | {
-    "string": "texts", "binary": "texts", "boolean": "boolean", "array": "array", "map": "map", "struct": "struct",
-}  # fmt: skip
-SORTS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-    (NUMBERS, pa.types.is_integer), (NUMBERS, pa.types.is_floating), (NUMBERS, pa.types.is_decimal),
-    (NUMBERS, pa.types.is_date), (NUMBERS, pa.types.is_timestamp), ("boolean", pa.types.is_boolean),
-    ("texts", pa.types.is_string), ("texts", pa.types.is_large_string), ("texts", pa.types.is_binary),
-    ("texts", pa.types.is_large_binary), ("array", pa.types.is_list), ("array", pa.types.is_large_list),
-    ("map", pa.types.is_map), ("struct", pa.types.is_struct),
-)  # fmt: skip
+SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
+UNSIGNED = ("integer", "long", "double")
+NULLS = ("INT32", "Null")
+TEXTS, TIMES = ("string", "binary"), ("timestamp", "timestamp_ntz")
+EQUAL: dict[tuple[str, str], tuple[str, ...]] = {  # the first is what an error advises
+    ("BOOLEAN", "None"): ("boolean",),
+    ("INT32", "None"): SIGNED,
+    ("INT32", "Int 8"): ("byte", "short", *SIGNED),
+    ("INT32", "Int 16"): ("short", *SIGNED),
+    ("INT32", "Int 32"): SIGNED,
+    ("INT32", "UInt 8"): ("short", *UNSIGNED),
+    ("INT32", "UInt 16"): UNSIGNED,
+    ("INT32", "UInt 32"): ("long",),
+    ("INT32", "Decimal"): ("decimal", "byte", "short", *UNSIGNED),  # of these whole numbers those with all its digits
+    ("INT32", "Date"): ("date", "timestamp_ntz"),
+    NULLS: ("byte", "short", *UNSIGNED, "date"),  # every value is null
+    ("INT64", "None"): ("long", "decimal>20"),
+    ("INT64", "Int 64"): ("long", "decimal>20"),
+    ("INT64", "UInt 64"): ("decimal(20,0)",),
+    ("INT64", "Decimal"): ("decimal", "long"),
+    ("INT64", "Timestamp milliseconds"): TIMES,
+    ("INT64", "Timestamp microseconds"): TIMES,
+    ("INT96", "None"): TIMES,
+    ("FLOAT", "None"): ("float", "double"),
+    ("DOUBLE", "None"): ("double",),
+    **{("BYTE_ARRAY", logical): TEXTS for logical in ("String", "Enum", "JSON")},
+    **{("BYTE_ARRAY", logical): TEXTS[::-1] for logical in ("None", "BSON")},
+    ("BYTE_ARRAY", "Decimal"): ("decimal",),
+    **{("FIXED_LEN_BYTE_ARRAY", logical): ("binary",) for logical in ("None", "UUID")},
+    ("FIXED_LEN_BYTE_ARRAY", "Decimal"): ("decimal",),
+}
+DIGITS = {"byte": 2, "short": 4, "integer": 9, "double": 9, "long": 18}  # that each of their values has room for
+DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+NARROW, MIDDLE = 9, 18  # digits of a decimal for which Spark takes 32 bits, and 64
 SHOWN = 200  # characters of Arrow's reason
-DIGITS = {"byte": 2, "short": 4, "integer": 9, "long": 18}  # that each of their values has room for
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A column of a file, or a part of one. `sort` is array, map or struct, and `parts` are what it has; a leaf has none,
+    and a key of EQUAL with, if that is a decimal, digits and those behind the point."""
+
+    shown: str
+    sort: str = ""
+    parts: "tuple[tuple[str, Node], ...]" = ()
+    key: tuple[str, str] = ("", "")
+    digits: int = 0
+    scale: int = 0
 
 
 def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -> str:
-    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, has too wide, or has of another
-    sort, or that it is no Parquet, and what to do; empty if nothing. Empty for a file of no bytes, which Spark takes for
-    one without rows, and for one that the disk does not give: whoever reads it says so."""
+    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, or has of a type that Spark does
+    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. Empty for a file of no bytes,
+    which Spark takes for one without rows, and for one that the disk does not give: whoever reads it says so."""
     try:
         if not file.stat().st_size:
             return ""
         with pq.ParquetFile(file) as opened:
-            found, rows = opened.schema_arrow, opened.metadata.num_rows
+            rows, leaves = opened.metadata.num_rows, map(opened.schema.column, range(len(opened.schema)))
+            whole = _read_node(pa.struct(list(opened.schema_arrow)), leaves)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:
             return ""
         return f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
-    misfits = list(_find_misfits(pa.struct(list(found)), declared, ()))
-    if missing := [name for name, kind, _ in misfits if kind is None and not absent_is_null]:
+    misfits = list(_find_misfits(whole, declared, ()))
+    if missing := [name for name, node, _ in misfits if node is None and not absent_is_null]:
         return (
             f"has no column {', '.join(missing)}, and the schema of files(...) has. Change the schema, or say "
             f"options={{'mergeSchema': 'true'}} for null"
         )
-    others = [(name, kind, wanted) for name, kind, wanted in misfits if kind is not None]
+    others = [(name, node, wanted) for name, node, wanted in misfits if node is not None]
     if not rows or not others:
         return ""
-    said = "has " + ", ".join(f"{name} as {kind}, not {wanted}" for name, kind, wanted in others)
-    if all(_find_sort(kind) == NUMBERS and wanted in BITS for _, kind, wanted in others):
-        return f"{said}: Spark would read other numbers. Declare a wider type in the schema of files(...)"
-    return f"{said}: Spark cannot read that. Change the schema of files(...)"
+    said = ", ".join(f"{name} as {node.shown}, not {wanted}" for name, node, wanted in others)
+    return f"has {said}: Spark would read other values, or none. {_advise([(n, node) for n, node, _ in others])}"
 
 
-def _find_misfits(
-    kind: pa.DataType, declared: Any, at: tuple[str, ...]
-) -> Iterator[tuple[str, pa.DataType | None, str]]:
-    """Path, type in the file (None where it has none) and declared type of each misfit. Names in any case are one."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    wanted = declared if isinstance(declared, str) else declared["type"]
-    if _find_sort(kind) not in (None, NUMBERS if wanted.startswith("decimal") else SORT_OF.get(wanted)):
-        yield ".".join(at), kind, wanted
-    elif isinstance(declared, str):
-        if not _fits(kind, declared):
-            yield ".".join(at), kind, declared
-    elif wanted == "struct" and pa.types.is_struct(kind):
-        there = {one.name.lower(): one.type for one in kind}
-        for field in declared["fields"]:
-            path = (*at, field["name"])
-            if field["name"].lower() in there:
-                yield from _find_misfits(there[field["name"].lower()], field["type"], path)
-            else:
-                yield ".".join(path), None, ""
-    elif wanted == "array" and hasattr(kind, "value_type"):
-        yield from _find_misfits(kind.value_type, declared["elementType"], (*at, "element"))
-    elif wanted == "map" and pa.types.is_map(kind):
-        yield from _find_misfits(kind.key_type, declared["keyType"], (*at, "key"))
-        yield from _find_misfits(kind.item_type, declared["valueType"], (*at, "value"))
+def _advise(found: list[tuple[str, Node]]) -> str:
+    """The next step: what to declare, if there is a type for each."""
+    if any(node.sort for _, node in found):
+        return "Change the schema of files(...)"
+    if lost := [name for name, node in found if node.key not in EQUAL or node.key == NULLS]:
+        return f"No type of Spark has the values of {', '.join(lost)}: write the file with another type"
+    return f"Declare {', '.join(f'{name} as {_find_best(node)}' for name, node in found)} in the schema of files(...)"
 
 
-def _find_sort(kind: pa.DataType) -> str | None:
-    """None of a type of which only Spark knows how it reads it."""
-    return next((sort for sort, of in SORTS if of(kind)), None)
+def _find_best(node: Node) -> str:
+    best = EQUAL[node.key][0]
+    if best != "decimal":
+        return best
+    digits = max(node.digits, MIDDLE + 1) if node.key[0] == "BYTE_ARRAY" else node.digits
+    return f"decimal({digits},{node.scale})"
 
 
-def _fits(kind: pa.DataType, declared: str) -> bool:
-    """Whether each value of the type is one of the declared type, if that is a whole number."""
-    if declared not in BITS:
-        return True
-    if pa.types.is_decimal(kind):
-        return bool(kind.scale == 0 and kind.precision <= DIGITS[declared])
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return bool(kind.bit_width + pa.types.is_unsigned_integer(kind) <= BITS[declared])
-    return True
+def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
+    """What Arrow's type has of the leaves of the file, which come in the same order."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_struct(kind):
+        return Node(str(kind), "struct", tuple((one.name, _read_node(one.type, leaves)) for one in kind))
+    if pa.types.is_map(kind):
+        key = _read_node(kind.key_type, leaves)
+        return Node(str(kind), "map", (("key", key), ("value", _read_node(kind.item_type, leaves))))
+    if pa.types.is_nested(kind):
+        return Node(str(kind), "array", (("element", _read_node(kind.value_type, leaves)),))
+    leaf = next(leaves)
+    logical = json.loads(leaf.logical_type.to_json())
+    name = logical["Type"]
+    if name == "Int":
+        name = f"{'' if logical['isSigned'] else 'U'}Int {logical['bitWidth']}"
+    elif name == "Timestamp":
+        name = f"{name} {logical['timeUnit']}"
+    return Node(
+        str(kind.value_type if pa.types.is_dictionary(kind) else kind),
+        key=(leaf.physical_type, name),
+        digits=logical.get("precision", 0),
+        scale=logical.get("scale", 0),
+    )
+
+
+def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Node | None, str]]:
+    """Path, what the file has (None: nothing) and declared type of each misfit. Names in any case are one."""
+    if isinstance(declared, str):
+        if node.sort or not is_equal(node, declared):
+            yield ".".join(at), node, declared
+        return
+    if node.sort != declared["type"]:
+        yield ".".join(at), node, declared["type"]
+        return
+    there = {name.lower(): part for name, part in node.parts}
+    for name, wanted in _list_parts(declared):
+        path = (*at, name)
+        if name.lower() in there:
+            yield from _find_misfits(there[name.lower()], wanted, path)
+        else:
+            yield ".".join(path), None, ""
+
+
+def _list_parts(declared: dict[str, Any]) -> list[tuple[str, Any]]:
+    match declared["type"]:
+        case "struct":
+            return [(field["name"], field["type"]) for field in declared["fields"]]
+        case "map":
+            return [("key", declared["keyType"]), ("value", declared["valueType"])]
+    return [("element", declared["elementType"])]
+
+
+def is_equal(leaf: Node, declared: str) -> bool:
+    """Whether Spark reads each value of the leaf as an equal one of the declared type."""
+    pairs = EQUAL.get(leaf.key, ())
+    wide = DECIMAL.fullmatch(declared)
+    if leaf.key[1] != "Decimal":
+        before = int(wide[1]) - int(wide[2]) if wide else 0
+        return declared in pairs or any(f"decimal>{n}" in pairs and before >= n for n in (10, 20))
+    if leaf.key[0] == "INT64" and leaf.digits <= NARROW:  # another type Spark refuses where the page has a dictionary
+        return declared == f"decimal({leaf.digits},{leaf.scale})"
+    if not wide:
+        return declared in pairs and not leaf.scale and leaf.digits <= DIGITS[declared]
+    digits, scale = map(int, wide.groups())
+    if leaf.key[0] == "BYTE_ARRAY" and digits <= MIDDLE:
+        return False  # Spark refuses it
+    return scale >= leaf.scale and digits - scale >= leaf.digits - leaf.scale
