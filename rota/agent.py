@@ -105,8 +105,9 @@ class Agent:
             if self.state.incarnation is not None and self.store.session != self._session:
                 yield from self._feed(Lost(self.store.lost_why))
             elif not self.store.active():
+                why = f" ({trouble})" if (trouble := self.store.trouble) else ""
                 self._suspended(
-                    "no answer from ZooKeeper, or this process stood still: nothing is written until it answers"
+                    f"no answer from ZooKeeper, or this process stood still{why}: nothing is written until it answers"
                 )
                 yield from self._still()
             elif self.state.incarnation is None and self.done is None:

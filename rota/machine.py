@@ -1,13 +1,18 @@
-"""What belongs to this machine: a lock file, a port that nobody listens on, a process."""
+"""What belongs to this machine: a lock file, a port that nobody listens on, a process, a thread that lasts."""
 
 import fcntl
 import os
 import socket
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from rota.errors import EnvironmentFailed
+
+TROUBLED = 0.5  # seconds from a step that failed to the next
 
 
 def lock_file(path: Path) -> IO[bytes] | None:
@@ -49,3 +54,22 @@ def name_machine() -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
+
+
+def start_lasting(name: str, step: Callable[[], bool], note: Callable[[Exception], object]) -> threading.Thread:
+    """A thread that takes steps until one returns False. Law: it does not end of an exception: that is noted, and after a
+    moment the next step is taken. For want of a descriptor, a thread or memory nothing that must be alive dies silently."""
+
+    def run() -> None:
+        while True:
+            try:
+                if not step():
+                    return
+            except Exception as error:
+                with suppress(Exception):
+                    note(error)
+                time.sleep(TROUBLED)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -9,6 +9,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from rota.machine import start_lasting
+
 MOST = 1000  # lines kept for the reader
 PATIENCE = 2.0  # seconds for which `close` waits
 STDERR = 2
@@ -22,13 +24,13 @@ class Log:
         self.lines: queue.Queue[str | None] = queue.Queue(MOST)
         self._lock = threading.Lock()
         self._dropped = 0
-        self._writer = threading.Thread(target=self._drain, name="rota-log", daemon=True)
+        self._writer: threading.Thread | None = None
 
     def write(self, line: str) -> None:
         """Queues the line, which has no newline at its end."""
         with self._lock:
-            if self._writer.ident is None:
-                self._writer.start()
+            if self._writer is None:
+                self._writer = start_lasting("rota-log", self._drain, self._miss)
             try:
                 if self._dropped:
                     self.lines.put_nowait(self._gap(self._dropped))
@@ -39,7 +41,7 @@ class Log:
 
     def close(self) -> None:
         """Waits until all lines are written, at most twice `PATIENCE` seconds."""
-        if self._writer.ident is None:
+        if self._writer is None:
             return
         try:
             self.lines.put(None, timeout=PATIENCE)
@@ -47,13 +49,16 @@ class Log:
             return
         self._writer.join(PATIENCE)
 
-    def _drain(self) -> None:
-        """Writes past Python's buffer: the lock of a write that waits would keep the process from ending."""
-        while (line := self.lines.get()) is not None:
-            left = f"{line}\n".encode(errors="backslashreplace")
-            try:
-                while left:
-                    left = left[os.write(self._descriptor, left) :]
-            except OSError:  # the reader is gone, the disk is full: the worker goes on
-                with self._lock:
-                    self._dropped += 1
+    def _drain(self) -> bool:
+        """Writes a line past Python's buffer: the lock of a write that waits would keep the process from ending. Whether
+        there are more. What it raises (the reader is gone, the disk is full) stops no worker."""
+        if (line := self.lines.get()) is None:
+            return False
+        left = f"{line}\n".encode(errors="backslashreplace")
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+        return True
+
+    def _miss(self, _: Exception) -> None:
+        with self._lock:
+            self._dropped += 1

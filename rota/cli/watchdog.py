@@ -7,6 +7,8 @@ once for each standstill. The time in which the whole process was stopped does n
 import threading
 from collections.abc import Callable
 
+from rota.machine import start_lasting
+
 TICKS = 10  # looks at the progress within the bound
 
 
@@ -15,26 +17,34 @@ class Watchdog:
     and `end` ends it. None of the three may wait for the loop."""
 
     def __init__(
-        self, progress: Callable[[], object], good: Callable[[], bool], end: Callable[[], None], bound: float
+        self,
+        progress: Callable[[], object],
+        good: Callable[[], bool],
+        end: Callable[[], None],
+        bound: float,
+        note: Callable[[Exception], object],
     ) -> None:
-        self._progress, self._good, self._end, self._bound = progress, good, end, bound
+        self._progress, self._good, self._end, self._bound, self._note = progress, good, end, bound, note
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rota-watchdog", daemon=True)
+        self._seen: object = None
+        self._still, self._ended = 0, False
 
     def __enter__(self) -> "Watchdog":
-        self._thread.start()
+        start_lasting("rota-watchdog", self._watch, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
 
-    def _watch(self) -> None:
-        seen, still, ended = None, 0, False
-        while not self._over.wait(self._bound / TICKS):
-            if (now := self._progress()) != seen:
-                seen, still, ended = now, 0, False
-            elif not ended and self._good():
-                still += 1
-                if still >= TICKS:
-                    self._end()
-                    ended = True
+    def _watch(self) -> bool:
+        """One look at the progress; whether another one follows."""
+        if self._over.wait(self._bound / TICKS):
+            return False
+        if (now := self._progress()) != self._seen:
+            self._seen, self._still, self._ended = now, 0, False
+        elif not self._ended and self._good():
+            self._still += 1
+            if self._still >= TICKS:
+                self._end()
+                self._ended = True
+        return True

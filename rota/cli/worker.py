@@ -194,8 +194,13 @@ class Process:
                     store.active,
                     lambda: self._end_stalled_session(store, bound),
                     bound,
+                    lambda error: self.say("notice", reason=f"its watchdog goes on after {error!r}"),
                 ):
                     return self._serve(store, agent)
+        except (OSError, MemoryError) as error:  # whoever supervises it starts it again, or says so
+            raise EnvironmentFailed(
+                f"Worker {self.worker} ends: {error!r}. Its session ends: start it again"
+            ) from error
         finally:
             if self.server is not None:
                 self.server.stop()

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -27,9 +28,10 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from rota.coordination.access import NOBODY, Access
-from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead
+from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead, submitted
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
 from rota.errors import ConfigError, Conflict, Forbidden, Unavailable, Unknown, shown
+from rota.machine import start_lasting
 from rota.settings import Settings
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
@@ -90,7 +92,7 @@ class ZooKeeperStore(Store):
         self.fresh: Any = None  # a second client, while the first is not taken back: who gets a session from it?
         self._heard = time.monotonic()  # when the present client last was, or ceased to be, connected
         self.rebuild(None)
-        threading.Thread(target=self._prove, name="rota-zookeeper-proof", daemon=True).start()
+        start_lasting("rota-zookeeper-proof", self._prove, partial(setattr, self, "trouble"))
 
     # --- the contract
 
@@ -105,7 +107,7 @@ class ZooKeeperStore(Store):
             checked_path(path)
         nodes: list[Node | None] = []
         for start in range(0, len(paths), MAX_OPS):
-            nodes += self._read(_submit(MultiRead(paths[start : start + MAX_OPS])))
+            nodes += self._read(submitted(MultiRead(paths[start : start + MAX_OPS])))
         return tuple(self._readable(n, p) for n, p in zip(nodes, paths, strict=True))
 
     def children(self, path: str) -> tuple[str, ...]:
@@ -125,7 +127,7 @@ class ZooKeeperStore(Store):
         self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
-        answers = self._call(self.client, _submit(Multi(ops, self.access.packed)), self.call_timeout)
+        answers = self._call(self.client, submitted(Multi(ops, self.access.packed)), self.call_timeout)
         codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
         if not codes:
             return tuple(a for a in answers if not isinstance(a, int))
@@ -267,30 +269,34 @@ class ZooKeeperStore(Store):
                 return
             self.proven_until = 0.0
             self.client, self._heard = self.build_client(), time.monotonic()
-            self.client.start_async()
+            try:
+                self.client.start_async()
+            except BaseException:  # half of its threads: the next round tries again, and the old one says so
+                self.client = old
+                raise
         self._wake.set()
 
-    def _prove(self) -> None:
-        """Keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one that is
-        not taken back."""
-        while not self._closed:
-            client = self.client
-            if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
-                settled = time.monotonic() - self._heard > REFUSED
-                if settled and client._connection.connection_stopped.is_set():
-                    _stop(client)
-                    self.rebuild(client)
-            elif client.state == KazooState.CONNECTED:
-                self._heard = time.monotonic()
-                self._forget_fresh()
-                # whatever comes back, the next round looks again
-                with contextlib.suppress(Unavailable, Unknown, KazooException):
-                    self._call(client, lambda c: c.exists_async("/"), self.negotiated * FRACTION)
-            elif self._session and time.monotonic() - self._heard > self.negotiated:
-                self.begin_anew(client)
-            self._wake.wait(self.negotiated * 0.15)
-            self._wake.clear()
-        self._forget_fresh()
+    def _prove(self) -> bool:
+        """One round: keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one
+        that is not taken back. Whether there is another round."""
+        client = self.client
+        if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
+            settled = time.monotonic() - self._heard > REFUSED
+            if settled and client._connection.connection_stopped.is_set():
+                self.rebuild(client)  # one that was stopped would not be looked after any more
+                _stop(client)
+        elif client.state == KazooState.CONNECTED:
+            self._heard, self.trouble = time.monotonic(), None
+            self._forget_fresh()
+            with contextlib.suppress(Unavailable, Unknown, KazooException):
+                self._call(client, lambda c: c.exists_async("/"), self.negotiated * FRACTION)
+        elif self._session and time.monotonic() - self._heard > self.negotiated:
+            self.begin_anew(client)
+        self._wake.wait(self.negotiated * 0.15)
+        self._wake.clear()
+        if self._closed:
+            self._forget_fresh()
+        return not self._closed
 
     def begin_anew(self, client: Any) -> None:
         """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
@@ -298,8 +304,9 @@ class ZooKeeperStore(Store):
         begun = fresh is not None and fresh.refused  # before it begins, its connection says that it stopped
         if fresh is None or (begun and fresh._connection.connection_stopped.is_set()):
             self._forget_fresh()
-            self.fresh = self.build_client()
-            self.fresh.start_async()
+            fresh = self.build_client()
+            fresh.start_async()
+            self.fresh = fresh
         elif fresh.state == KazooState.CONNECTED and client.refused > fresh.since:
             with self._changed:
                 if self.client is not client or (given := fresh.client_id) is None:
@@ -373,17 +380,6 @@ def checked_hosts(hosts: str) -> str:
                 f"ROTA_ZOOKEEPER={shown(hosts)}: {shown(place)} is not host:port. Give host:port[,host:port...]"
             )
     return hosts
-
-
-def _submit(request: Any) -> Callable[[Any], Any]:
-    """How a request of ours goes through a client of kazoo's."""
-
-    def submit(client: Any) -> Any:
-        result = client.handler.async_result()
-        client._call(request, result)
-        return result
-
-    return submit
 
 
 def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:

@@ -80,6 +80,7 @@ Op = Create | Set | Check | Delete
 class Store(Protocol):
     """A connection with one session; see the laws of the module."""
 
+    trouble: Exception | None = None  # what keeps this process itself from looking after its session
     lost_why: str = "the session is lost"  # what is known of how the session before the present one ended
     asked: int = 0  # how often this was called: whoever uses it is seen to go on
 

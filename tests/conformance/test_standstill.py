@@ -76,7 +76,7 @@ def watch(progress: Callable[[], object], good: Callable[[], bool]) -> list[int]
     def end() -> None:
         ended[0] += 1
 
-    with Watchdog(look, good, end, bound=0.01 * TICKS):
+    with Watchdog(look, good, end, bound=0.01 * TICKS, note=print):
         assert enough.wait(LONG)
     return ended
 
