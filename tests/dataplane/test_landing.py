@@ -59,6 +59,18 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
     ) == {"p:x": 0}
 
 
+def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None:
+    """Of a client's clock, `cp -p` or `tar x`: the file was read by nobody until then, and nobody said so."""
+    land(tmp_path, "x/1.json", "x/2.json")
+    os.utime(tmp_path / "land/x/1.json", (4e9, 4e9))
+    os.utime(tmp_path / "land/x/2.json", (time.time() + 7200,) * 2)
+    rested = max(path.stat().st_ctime for path in (tmp_path / "land/x").iterdir()) + 2.0
+    one = FilesSource(**{**fields(source(tmp_path, settle=2.0)), "clock": lambda: rested})
+    assert one.read_ends(("p:x",)) == one.assign_offsets(("p:x",)) == {"p:x": 2}
+    assert not one.explain_unsettled("p:x", range(2))
+    assert not one.find_broken({"p:x": (0, 2)})
+
+
 def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp_path: Path) -> None:
     """All files waited until the clock of the run's machine had caught up: an hour of silence."""
     land(tmp_path, "x/1.json")

@@ -285,11 +285,7 @@ class FilesSource:
         """See `SparkSource.explain_bad`."""
         if self.declared.format != "json":
             return "a field is not of its declared type, or the number of fields is wrong"
-        try:
-            lines.parse(raw)
-        except ValueError as error:
-            return f"no JSON: {error}"
-        return "a field is not of its declared type"
+        return lines.explain_text(raw) or "a field is not of its declared type"
 
     def find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
         """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""

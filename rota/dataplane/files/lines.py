@@ -21,13 +21,16 @@ TEXTS = "array<string>"  # of any values, without a look into them
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
-def parse(text: str) -> object:
-    """The value of one record's text; a whole number in it is its digits, of which Python takes some thousands only. Raises
-    ValueError, whatever the text: who wrote it nests as deep as he likes."""
+def explain_text(text: str) -> str:
+    """Why the text is no JSON; empty where it is. A whole number is taken as its digits, of which Python reads some thousands
+    only, and nothing is raised: who wrote the text nests as deep as he likes."""
     try:
-        return json.loads(text, parse_int=str)
+        json.loads(text, parse_int=str)
+    except ValueError as error:
+        return f"no JSON: {error}"
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        return "no JSON: nested too deep"
+    return ""
 
 
 def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":

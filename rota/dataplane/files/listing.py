@@ -39,8 +39,8 @@ def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]
 def list_rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
     """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds.
 
-    By the inode's change time: unlike the modification time, no copy and no clock of a client can set it. The newest of
-    them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    By the inode's change time alone: no copy and no clock of a client can set it, neither back nor ahead, as they can the
+    modification time. The newest of them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
     found: list[tuple[str, os.stat_result]] = []
     for path, entry in list_files(root, below):
         with suppress(FileNotFoundError):  # it vanished meanwhile
@@ -48,7 +48,7 @@ def list_rested(root: Path, below: str, known: frozenset[str], settle: float, no
                 found.append((path, entry.stat(follow_symlinks=False)))
     now = max([now, *(stat.st_ctime for _, stat in found)])
     for path, stat in found:
-        if now - max(stat.st_ctime, min(stat.st_mtime, now)) >= settle:
+        if now - stat.st_ctime >= settle:
             yield LandedFile(path, stat.st_size, stat.st_mtime_ns)
 
 

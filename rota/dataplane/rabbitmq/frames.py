@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.files.lines import LOOKS, parse
+from rota.dataplane.files.lines import LOOKS, explain_text
 from rota.dataplane.files.options import keep_nuls
 from rota.dataplane.files.staging import escape
 from rota.dataplane.rabbitmq.declaration import Format
@@ -98,8 +98,6 @@ def explain_bad(text: str, format: Format) -> str:
     """Why a text is no record of the schema, as far as it alone shows."""
     if format == "csv":
         return "more or fewer fields than columns, or one of another type" if is_line(text) else "not one line"
-    try:
-        found = parse(text)
-    except ValueError as error:
-        return f"no JSON: {error}"
-    return "a field is not of its declared type" if isinstance(found, dict) else "no JSON object"
+    return explain_text(text) or (
+        "a field is not of its declared type" if text.strip()[:1] == "{" else "no JSON object"
+    )
