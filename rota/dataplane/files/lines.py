@@ -22,8 +22,8 @@ BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
 def explain_text(text: str) -> str:
-    """Why the text is no JSON; empty where it is. A whole number is taken as its digits, of which Python reads some thousands
-    only, and nothing is raised: who wrote the text nests as deep as he likes."""
+    """Why the text is no JSON; empty where it is. Nothing is raised: who wrote the text nests as deep as he likes, and of a
+    whole number, which Python reads up to some thousands of digits, the digits are taken."""
     try:
         json.loads(text, parse_int=str)
     except ValueError as error:

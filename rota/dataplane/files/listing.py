@@ -40,7 +40,8 @@ def list_rested(root: Path, below: str, known: frozenset[str], settle: float, no
     """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds.
 
     By the inode's change time alone: no copy and no clock of a client can set it, neither back nor ahead, as they can the
-    modification time. The newest of them says how late it is at least where the files are, if the clock of this machine is behind. Raises OSError."""
+    modification time. The newest of them says how late it is at least where the files are, if the clock of this machine is
+    behind. Raises OSError."""
     found: list[tuple[str, os.stat_result]] = []
     for path, entry in list_files(root, below):
         with suppress(FileNotFoundError):  # it vanished meanwhile
