@@ -3,7 +3,8 @@
 Laws:
 1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
 2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
-   is refused. If there is no table yet, the first pipeline by name is served.
+   is refused. If there is no table yet, the elder pipeline is served, as `ages` tells it. Likewise of two files that declare
+   one group differently; one whose pipeline runs is served by the group as the elder declares it.
 3. No landing folder and table lie within each other, also of two pipelines, and no table lies in a folder of Delta's of
    another: each would take the other's files for its own, and a vacuum would delete them.
 4. What is loaded is the text that the file has then.
@@ -13,16 +14,22 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
+from rota.ages import Ages, open_store
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
 from rota.pipeline import Files, Group, Pipeline, suggest_path
 from rota.settings import VARIABLE
+
+if TYPE_CHECKING:
+    from rota.coordination.store import Store
 
 STAMP = "__rota_stamp__"
 DELTAS = ("main", "quarantine", "index", "stage")  # what a vacuum of a table looks through
@@ -30,53 +37,85 @@ DELTAS = ("main", "quarantine", "index", "stage")  # what a vacuum of a table lo
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing."""
+    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing.
+    `left_out`: file -> what of it is not served, and why. `ages` tells who is the elder."""
 
     pipelines: Mapping[str, Pipeline]
     groups: Mapping[str, Group]
     modules: tuple[ModuleType, ...]
     refused: Mapping[str, str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    ages: Ages = field(default=Ages(()), compare=False, repr=False)
+
+    @property
+    def unserved(self) -> dict[str, str]:
+        """File -> why not all of it is served."""
+        return {**self.left_out, **self.refused}
 
     def of_group(self, group: str) -> tuple[Pipeline, ...]:
         """The pipelines that the group serves, by name."""
         return tuple(p for p in self.pipelines.values() if p.group == group)
 
 
-def load(folder: Path) -> Catalog:
+def load(folder: Path, ask: "Callable[[], AbstractContextManager[Store]] | None" = None) -> Catalog:
     """Loads every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError without the folder.
 
-    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an earlier file
-    declares. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is, all
-    files that declare it are refused.
+    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an elder file declares
+    differently. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is,
+    all files that declare it are refused. `ask` opens ZooKeeper where files collide; None: as the environment says.
     """
-    pipelines: dict[str, Pipeline] = {}
-    groups: dict[str, Group] = {}
-    modules: list[ModuleType] = []
+    modules: dict[str, ModuleType] = {}
     refused: dict[str, str] = {}
-    declared: dict[Path, tuple[ModuleType, tuple[Pipeline | Group, ...]]] = {}
+    declared: dict[str, tuple[Pipeline | Group, ...]] = {}
     for path in _list_files(folder):
         try:
             module = _import_file(path)
-            declared[path] = module, _find_declared(path, module)
+            declared[path.name] = _find_declared(path, module)
+            modules[path.name] = module
         except ConfigError as error:
             refused[path.name] = str(error)
-    there = [one for _, found in declared.values() for one in found if isinstance(one, Pipeline)]
-    others = {**_find_nested(there), **_find_owners(there)}
-    for path, (module, found) in declared.items():
-        try:
-            _check_unshared(path, found, others, groups)
-        except ConfigError as error:
-            refused[path.name] = str(error)
-            continue
-        modules.append(module)
-        for item in found:
-            if isinstance(item, Pipeline):
-                pipelines[item.name] = item
-            else:
-                groups[item.name] = item
+    there = [one for found in declared.values() for one in found if isinstance(one, Pipeline)]
+    ages = Ages((one for found in declared.values() for one in found), ask or open_store)
+    others = {**_find_nested(there), **_find_owners(there, ages)}
+    for file, found in tuple(declared.items()):
+        for pipeline in found:
+            if isinstance(pipeline, Pipeline) and pipeline.name in others:
+                refused[file] = f"{modules[file].__file__}: its {others[pipeline.name]}"
+                declared.pop(file)
+    groups, differ = _choose_groups(declared, ages)
+    while newcomers := [file for file in differ if not ages.knows(declared[file])]:
+        for file in newcomers:
+            refused[file] = f"{modules[file].__file__}: {differ[file]}"
+            declared.pop(file)
+        groups, differ = _choose_groups(declared, ages)
+    left_out = {
+        file: f"{modules[file].__file__}: {why}. Its pipeline runs, and is served by the group as that file declares it"
+        for file, why in differ.items()
+    }
+    pipelines = {one.name: one for found in declared.values() for one in found if isinstance(one, Pipeline)}
     for pipeline in pipelines.values():
         groups.setdefault(pipeline.group, Group(pipeline.group))
-    return Catalog(pipelines, dict(sorted(groups.items())), tuple(modules), refused)
+    kept = tuple(modules[file] for file in declared)
+    return Catalog(pipelines, dict(sorted(groups.items())), kept, refused, left_out, ages)
+
+
+def _choose_groups(
+    declared: Mapping[str, tuple[Pipeline | Group, ...]], ages: Ages
+) -> tuple[dict[str, Group], dict[str, str]]:
+    """Group -> as it is served; file -> which group it declares otherwise, and the next step. What is alike is one."""
+    said = [(file, one) for file, found in declared.items() for one in found if isinstance(one, Group)]
+    if any(one != other for _, one in said for _, other in said if one.name == other.name):
+        said.sort(key=lambda item: ages.rank_file(item[0], declared[item[0]]))
+    chosen: dict[str, tuple[str, Group]] = {}
+    differ: dict[str, str] = {}
+    for file, one in said:
+        elder, stands = chosen.setdefault(one.name, (file, one))
+        if one != stands:
+            differ[file] = (
+                f"it declares group {one.name!r} otherwise than {elder}, which stays{ages.doubt}. Declare both alike, or "
+                f"give this one another name"
+            )
+    return {name: one for name, (_, one) in chosen.items()}, differ
 
 
 def has_changed(pipeline: Pipeline) -> bool:
@@ -150,16 +189,6 @@ def _check_name(path: Path) -> str:
     return checked_id("pipeline", path.stem)
 
 
-def _check_unshared(
-    path: Path, found: tuple[Pipeline | Group, ...], others: Mapping[str, str], groups: Mapping[str, Group]
-) -> None:
-    for item in found:
-        if isinstance(item, Group) and item.name in groups:
-            raise ConfigError(f"{path}: group {item.name!r} stands in an earlier file already. Declare it once")
-        if isinstance(item, Pipeline) and item.name in others:
-            raise ConfigError(f"{path}: its {others[item.name]}")
-
-
 def _find_nested(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Pipeline -> which of its folders lies around or in one of a table, with the next step. Of two pipelines the one that
     has no table yet is refused; else the one whose landing folder, or inner table, it is."""
@@ -197,21 +226,22 @@ def _has_table(pipeline: Pipeline) -> bool:
         return True
 
 
-def _find_owners(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+def _find_owners(pipelines: Iterable[Pipeline], ages: Ages) -> dict[str, str]:
     """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
     places: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         places.setdefault(_resolve_place(pipeline.table.path), []).append(pipeline)
     shared = {place: sharing for place, sharing in places.items() if len(sharing) > 1}
-    return {name: why for place, sharing in shared.items() for name, why in _explain_refusals(place, sharing).items()}
+    said = (_explain_refusals(place, sharing, ages) for place, sharing in shared.items())
+    return {name: why for one in said for name, why in one.items()}
 
 
-def _explain_refusals(place: str, sharing: list[Pipeline]) -> dict[str, str]:
+def _explain_refusals(place: str, sharing: list[Pipeline], ages: Ages) -> dict[str, str]:
     from rota import registry
 
     names = [one.name for one in sharing]
     try:
-        owner = registry.find_owner(sharing[0].table, Path(place), names) or names[0]
+        owner = registry.find_owner(sharing[0].table, Path(place), names) or min(names, key=ages.rank)
     except RotaError as error:
         files = ", ".join(f"{name}.py" for name in names)
         why = f"table {place!r} stands in {files}, and nobody can tell whose it is: {error}"

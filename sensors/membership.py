@@ -38,7 +38,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         with in_one_line():
             found = decide(context, rota_zookeeper)
-        files = checks.check_files(names.membership(group.name), catalog.refused)
+        files = checks.check_files(names.membership(group.name), catalog.unserved)
         try:
             told = find_unshown(context.instance, [files], time.time())
         except Exception as error:  # whatever Dagster's records hold: what was decided stands

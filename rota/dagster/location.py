@@ -2,17 +2,22 @@
 
 Laws:
 1. Importing this does nothing, and calling it needs no ZooKeeper, no Java and no Spark.
-2. A file that cannot be loaded is refused alone: with a warning in the log, and a failed check on each `<group>/membership`.
+2. A file that cannot be loaded is refused alone, and of what it declares beside its pipeline only what does not go with the
+   rest is left out: with a warning in the log, and a failed check on each `<group>/membership`.
 3. It takes nothing that is its host's: no executor, no resource key but `rota_...`, no automation of other assets.
 """
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -22,6 +27,7 @@ from rota.dagster.assets.group import make_assignment, make_files_check, make_me
 from rota.dagster.assets.look import make_checks
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_pipeline_assets
+from rota.dagster.extras import choose_extras, flatten
 from rota.dagster.purge import make_purge_job
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -29,7 +35,9 @@ from rota.dagster.sensors.backlog import make_backlog_sensor
 from rota.dagster.sensors.checks import make_checks_sensor
 from rota.dagster.sensors.membership import make_membership_sensor
 from rota.ids import checked_id
-from rota.pipeline import Group
+
+if TYPE_CHECKING:
+    from rota.coordination.store import Store
 
 log = logging.getLogger("rota")
 
@@ -52,55 +60,73 @@ def definitions(
     Merge the result with what else the location has: `dg.Definitions.merge(mine, rota.dagster.definitions(...))`. Raises
     ConfigError if there is no such folder, or the prefix is no name.
     """
-    catalog = load(Path(pipelines))
-    for why in catalog.refused.values():
+    zookeeper = {**RESOURCES, **(resources or {})}["rota_zookeeper"]
+    catalog = load(Path(pipelines), partial(_open_store, zookeeper))
+    for why in catalog.unserved.values():
         log.warning(why)
     parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix or ())
     return compose(catalog, Names(tuple(checked_id("key prefix", part) for part in parts)), resources)
 
 
+@contextmanager
+def _open_store(zookeeper: Any) -> "Iterator[Store]":
+    with dg.build_resources({"zookeeper": zookeeper}) as built, built.zookeeper.store() as store:
+        yield store
+
+
 def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, Any] | None = None) -> dg.Definitions:  # noqa: B008
     """The definitions of each group and pipeline of the catalog, and what the files declare beside.
 
-    A file that Dagster does not load beside the others is refused, by law 2. All are tried together first, for that is
-    quick."""
+    What Dagster does not load beside the rest is left out, by law 2. All is tried together first, for that is quick."""
+    return _settle(catalog, names, resources)[1]
+
+
+def find_unserved(folder: Path) -> dict[str, str]:
+    """File of the folder -> why not all of it is served, one line each; empty where all is. What needs a resource of the
+    location's own counts as served. For who is no Dagster: `rota.unserved` asks it in a process of its own."""
+    catalog, theirs = load(folder), dict[str, Any]()
+    while True:
+        served, _ = _settle(catalog, Names(), theirs)
+        missing = set(re.findall(r"resource with key '(\w+)'", " ".join(served.left_out.values()))) - theirs.keys()
+        if not missing:
+            return served.unserved
+        theirs |= {key: dg.ResourceDefinition.none_resource() for key in missing}
+
+
+def _settle(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> tuple[Catalog, dg.Definitions]:
+    """What of the catalog is served, and as what Dagster gets it."""
     try:
-        return _merge(catalog, catalog.modules, names, resources)
+        return catalog, _merge(catalog, [*map(pipeline_files.load_file, catalog.modules)], names, resources)
     except Exception:  # Dagster raises what it likes; whose fault it was is found file by file
-        served = _refuse_files(catalog, names, resources)
-        return _merge(served, served.modules, names, resources)
+        served, own = _choose(catalog, names, resources)
+        return served, _merge(served, own, names, resources)
 
 
-def _refuse_files(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> Catalog:
-    """The catalog without the files that do not go with the others. Of two that collide the first by name is served."""
-    kept: list[ModuleType] = []
-    waiting, failed = list(catalog.modules), True
-    why: dict[str, str] = {}
-    while failed and waiting:  # a file may need what a later one declares
-        left: list[ModuleType] = []
-        for module in waiting:
-            try:
-                _merge(catalog, [*kept, module], names, resources)
-                kept.append(module)
-            except Exception as error:
-                said = " ".join(f"{error} {error.__cause__ or ''}".split())
-                why[_name_file(module)] = f"{module.__file__}: {said}. Mend the file; the others are served"
-                left.append(module)
-        failed, waiting = len(left) < len(waiting), left
-    refused = {_name_file(module): why[_name_file(module)] for module in waiting}
-    for line in refused.values():
-        log.warning(line)
-    return _keep(catalog, kept, refused)
-
-
-def _keep(catalog: Catalog, modules: Sequence[ModuleType], refused: Mapping[str, str]) -> Catalog:
-    """The catalog of these files; the others are refused, or were never there."""
+def _choose(
+    catalog: Catalog, names: Names, resources: Mapping[str, Any] | None
+) -> tuple[Catalog, list[dg.Definitions]]:
+    """The catalog without the pipelines that Dagster does not take, as one with an owner that is none; and what else the
+    files declare, as far as it goes together."""
+    refused: dict[str, str] = {}
+    for name, pipeline in catalog.pipelines.items():
+        try:
+            _merge(replace(catalog, pipelines={name: pipeline}), [], names, resources)
+        except Exception as error:
+            assert pipeline.module is not None
+            why = f"{pipeline.module.__file__}: {flatten(error)}. Mend the file; the others are served"
+            refused[_name_file(pipeline.module)] = why
+    modules = [module for module in catalog.modules if _name_file(module) not in refused]
+    modules.sort(key=lambda module: catalog.ages.rank(Path(_name_file(module)).stem))
     pipelines = {name: one for name, one in catalog.pipelines.items() if one.module in modules}
-    groups = [one for module in modules for one in vars(module).values() if isinstance(one, Group)]
-    named = {one.name: one for one in groups}
-    for one in pipelines.values():
-        named.setdefault(one.group, Group(one.group))
-    return Catalog(pipelines, dict(sorted(named.items())), tuple(modules), {**catalog.refused, **refused})
+    kept = replace(catalog, pipelines=pipelines, refused={**catalog.refused, **refused})
+    own, less = choose_extras(modules, lambda parts: _merge(kept, parts, names, resources))
+    left_out = dict(catalog.left_out)
+    for module, why in less.items():
+        also = f"{left_out[file]}; " if (file := _name_file(module)) in left_out else ""
+        left_out[file] = f"{also}{module.__file__}: {why}. Mend the file; its pipeline is served"
+    for line in (*refused.values(), *left_out.values()):
+        log.warning(line)
+    return replace(kept, left_out=left_out), own
 
 
 def _name_file(module: ModuleType) -> str:
@@ -108,13 +134,14 @@ def _name_file(module: ModuleType) -> str:
 
 
 def _merge(
-    catalog: Catalog, modules: Sequence[ModuleType], names: Names, resources: Mapping[str, Any] | None
+    catalog: Catalog, owns: Sequence[dg.Definitions], names: Names, resources: Mapping[str, Any] | None
 ) -> dg.Definitions:
-    """rota's definitions of the whole catalog, and these files' own. Raises what Dagster raises if they do not fit."""
+    """rota's definitions of the whole catalog, and what files declare beside. Raises what Dagster raises if they do not
+    fit."""
     base = _make_definitions(catalog, names, resources)
     with warnings.catch_warnings():  # some of what this calls is a preview of Dagster's
         warnings.simplefilter("ignore")
-        own = dg.Definitions.merge(*map(pipeline_files.load_file, modules))
+        own = dg.Definitions.merge(*owns)
         if names.prefix:
             theirs = (*pipeline_files.list_keys(own.assets or ()), *_list_plain_keys(catalog))
             own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs})
@@ -151,12 +178,12 @@ def _make_definitions(catalog: Catalog, names: Names, resources: Mapping[str, An
     groups, pipelines = catalog.groups.values(), catalog.pipelines.values()
     return dg.Definitions(
         assets=[
-            *(make_membership(group, catalog.of_group(group.name), catalog.refused, names) for group in groups),
+            *(make_membership(group, catalog.of_group(group.name), catalog.unserved, names) for group in groups),
             *(make_assignment(group, catalog.of_group(group.name), names) for group in groups),
             *(make_pipeline_assets(pipeline, names) for pipeline in pipelines),
         ],
         asset_checks=[
-            *(make_files_check(group, catalog.refused, names) for group in groups),
+            *(make_files_check(group, catalog.unserved, names) for group in groups),
             *(make_checks(pipeline, names) for pipeline in pipelines),
         ],
         jobs=[

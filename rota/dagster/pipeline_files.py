@@ -3,6 +3,7 @@
 Law: everything of these that stands at the top of a file is loaded. A resource's key is the name of its variable.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,9 @@ Asset = dg.AssetsDefinition | dg.AssetSpec | dg.SourceAsset
 def load_file(module: ModuleType) -> dg.Definitions:
     """What the file declares, under the keys that it says. Raises what Dagster raises."""
     resources = {name: value for name, value in vars(module).items() if isinstance(value, RESOURCE)}
-    return dg.load_definitions_from_module(module, resources=resources)
+    with warnings.catch_warnings():  # it is a preview of Dagster's
+        warnings.simplefilter("ignore")
+        return dg.load_definitions_from_module(module, resources=resources)
 
 
 def list_keys(assets: Iterable[Any]) -> Iterator[dg.AssetKey]:

@@ -8,12 +8,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from rota.ages import Ages
 from rota.catalog import load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose, definitions
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError
 from rota.ids import dagster_name
+from rota.unserved import find_unserved
 from tests.waiting import LONG
 
 names = Names()
@@ -26,6 +28,12 @@ pipeline = Pipeline(
     table=delta("${{ROTA_TABLES}}/{name}"), group="{group}",
 )
 """
+
+
+@pytest.fixture(autouse=True)
+def no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for the elder of two files waits for none."""
+    monkeypatch.setattr(Ages, "known", ({}, {}, " (nobody can tell)"))
 
 
 def write(folder: Path, **pipelines: str) -> Path:
@@ -145,27 +153,83 @@ def test_with_a_prefix_all_of_it_has_other_keys_and_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("more", "why"),
+    ("more", "why", "stay"),
     [
-        ("@dg.asset(key=['a', 'late'])\ndef other() -> None: ...", "AssetKey(['a', 'late'])"),
-        ("@dg.asset(key=['z', 'records'])\ndef other() -> None: ...", "AssetKey(['z', 'records'])"),
-        ("@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...", "resource with key 'warehouse'"),
-        ("a_house = House(street='2')", "different resources with same key 'a_house'"),
-        ("bad = dg.define_asset_job('bad', selection=['nowhere'])", "nowhere"),
+        (
+            "@dg.asset(key=['a', 'late'])\ndef other() -> None: ...",
+            "a/late is left out, for {folder}/a.py has it",
+            True,
+        ),
+        ("@dg.asset(key=['z', 'records'])\ndef other() -> None: ...", "AssetKey(['z', 'records'])", True),
+        ("@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...", "resource with key 'warehouse'", True),
+        ("a_house = House(street='2')", "different resources with same key 'a_house'", False),
+        ("bad = dg.define_asset_job('bad', selection=['nowhere'])", "its job bad is left out: ", True),
+        (
+            "at_night = dg.ScheduleDefinition(job=nightly, cron_schedule='0 0 * * *', name='a_nightly_schedule')",
+            "schedule a_nightly_schedule is left out, for {folder}/a.py has it",
+            True,
+        ),
+        ("@dg.sensor(job=nightly, name='a_watch')\ndef watch() -> None: ...", "sensor a_watch is left out", True),
+        ("late = None\n@dg.asset\ndef late(): ...\n@dg.asset(key='late')\ndef late_too(): ...", "late", None),
     ],
-    ids=["somebody's key", "rota's key", "no such resource", "somebody's resource", "no such asset"],
+    ids=[
+        "somebody's key",
+        "rota's key",
+        "no such resource",
+        "somebody's resource",
+        "no such asset",
+        "somebody's schedule",
+        "somebody's sensor",
+        "one key twice",
+    ],
 )
-def test_a_file_that_dagster_refuses_is_refused_alone(tmp_path: Path, more: str, why: str) -> None:
+def test_what_dagster_does_not_take_is_left_out_and_the_pipeline_and_the_rest_are_served(
+    tmp_path: Path, more: str, why: str, stay: bool | None
+) -> None:
+    """A copy with the schedule of its original took a pipeline out of service. `stay`: whether the file's other asset is."""
     declare(tmp_path, "a")
     declare(tmp_path, "m", OWN + more)
     declare(tmp_path, "z")
-    graph = definitions(tmp_path).get_repository_def().asset_graph
-    assert {key.path[0] for key in graph.get_all_asset_keys()} == {"day", "a", "z"}
+    repository = definitions(tmp_path).get_repository_def()
+    graph = repository.asset_graph
+    assert {names.records(name) for name in "amz"} <= graph.get_all_asset_keys()
+    assert {dg.AssetKey([name, "late"]) for name in "az"} <= graph.get_all_asset_keys()
+    assert stay is None or graph.has(dg.AssetKey(["m", "late"])) is stay
+    assert repository.has_job("a_nightly")
     refused = graph.get(names.membership("day")).metadata["refused"]
     assert list(refused) == ["m.py"]
-    assert why in refused["m.py"]
-    assert refused["m.py"].endswith("Mend the file; the others are served")
+    assert why.format(folder=tmp_path) in refused["m.py"]
+    assert refused["m.py"].endswith("Mend the file; its pipeline is served")
     assert "\n" not in refused["m.py"]
+
+
+def test_of_two_files_with_one_schedule_the_one_that_runs_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cp shoporders.py copyorders.py`, with a table of its own."""
+    for name in ("copyorders", "shoporders"):
+        declare(
+            tmp_path, name, OWN + "at_night = dg.ScheduleDefinition('nightly', job=nightly, cron_schedule='0 0 * * *')"
+        )
+    runs = {"shoporders": 1}
+    monkeypatch.setattr(Ages, "rank", lambda _, name: (runs.get(name, 9), name))
+    repository = definitions(tmp_path).get_repository_def()
+    assert repository.get_schedule_def("nightly").job_name == "shoporders_nightly"
+    refused = repository.asset_graph.get(names.membership("day")).metadata["refused"]
+    assert list(refused) == ["copyorders.py"]
+    assert f"its schedule nightly is left out, for {tmp_path}/shoporders.py has it" in refused["copyorders.py"]
+
+
+@pytest.mark.parametrize("bad", ["owners=('a@b.c',)", "tags={'a b!': 'x'}", "freshness=3", "automation=3"])
+def test_a_pipeline_that_dagster_does_not_take_is_refused_alone(tmp_path: Path, bad: str) -> None:
+    """No pipeline was served any more, and no check was there that could have said so."""
+    write(tmp_path, a="day", m="night", z="day")
+    text = (tmp_path / "m.py").read_text()
+    (tmp_path / "m.py").write_text(text.replace("group=", f"{bad}, group="))
+    graph = definitions(tmp_path).get_repository_def().asset_graph
+    assert {key.path[0] for key in graph.get_all_asset_keys()} == {"a", "z", "day", "night"}
+    for group in ("day", "night"):
+        assert list(graph.get(names.membership(group)).metadata["refused"]) == ["m.py"]
 
 
 def test_what_two_files_import_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +252,17 @@ def test_a_resource_of_the_location_is_there_for_the_files(tmp_path: Path) -> No
     mine = dg.Definitions(resources={"rota_zookeeper": ZooKeeperResource(hosts="zk:2181")})
     own = definitions(tmp_path, resources={**(mine.resources or {}), "warehouse": "w"})
     assert dg.Definitions.merge(mine, own).get_repository_def()
+
+
+def test_who_does_not_import_dagster_can_ask_what_it_does_not_serve(tmp_path: Path) -> None:
+    declare(tmp_path, "a")
+    needs = "@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...\n"
+    declare(tmp_path, "m", f"{OWN}{needs}@dg.asset(key=['a', 'late'])\ndef also() -> None: ...")
+    (tmp_path / "z.py").write_text("raise ValueError('half written')")
+    told = find_unserved(tmp_path)
+    assert list(told) == ["m.py", "z.py"]
+    assert "a/late is left out" in told["m.py"]
+    assert "warehouse" not in told["m.py"], "the location may have it"
 
 
 def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp_path: Path) -> None:
