@@ -12,26 +12,27 @@ from rota.errors import ConfigError
 @click.argument("worker", required=False)
 @click.option("--clear", is_flag=True, help="Remove the pin.")
 @click.option(
-    "--wait", is_flag=True, help="Pin to a worker that is not live yet: nobody has the partition until it is."
+    "--wait", is_flag=True, help="Pin to a worker that may not have it yet: nobody has the partition until it may."
 )
 @group_option
 def command(partition: str, worker: str | None, clear: bool, wait: bool, group: str) -> None:
     """Pin PARTITION to WORKER: no other worker gets it."""
     from rota.coordination import overrides
+    from rota.coordination.snapshot import explain_pin
 
     if clear == bool(worker):
         raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights:UA w2")
 
     with open_group(group) as tree:
-        live = sorted(tree.newest(tree.live()))
-        absent = worker is not None and worker not in live
-        if absent and not wait:
+        why = explain_pin(tree, partition, worker) if worker is not None else ""
+        if why and not wait:
+            live = ", ".join(sorted(tree.newest(tree.live()))) or "nobody"
             raise ConfigError(
-                f"{worker} is not live, so nobody would have {partition}. Live: {', '.join(live) or 'nobody'}. "
-                f"Choose one of them, or give --wait to leave {partition} alone until {worker} is there"
+                f"{worker} {why}, so nobody would have {partition}. Live: {live}. Choose one that may have it, or give "
+                f"--wait to leave {partition} alone until {worker} may"
             )
         overrides.pin(tree, partition, worker)
     if worker is None:
         view.print_line(f"{partition} is no longer pinned")
     else:
-        view.print_line(f"{partition} is pinned to {worker}{': it waits until that is live' if absent else ''}")
+        view.print_line(f"{partition} is pinned to {worker}{f': it waits, because that {why}' if why else ''}")

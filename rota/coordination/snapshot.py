@@ -11,15 +11,17 @@ Laws:
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
-from rota.ids import partition_id, worker_of
+from rota.core.reasons import explain_unplaceable
+from rota.ids import partition_id, pipeline_of, worker_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,23 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
         usage=dict(live.usage) if live.usage else None,
         max_partitions=live.max_partitions if overrides.max_partitions is None else overrides.max_partitions,
     )
+
+
+def explain_pin(tree: GroupReader, partition: str, worker: str) -> str:
+    """Why nobody would have the partition if it were pinned to the worker, in words that follow that one's name; empty where
+    it may have it. What else is pinned to it fills its cap; the others would make room. Raises as `read_basis` does."""
+    seen = read_basis(tree)
+    if worker not in {w.id for w in seen.workers}:
+        return "is not live"
+    known = seen.partitions.get(pipeline_of(partition))
+    own = tree.owned((partition,)).get(partition)
+    keeps = own is not None and worker_of(own.incarnation or "") == worker  # a cordoned worker keeps what it has
+    workers = [
+        replace(w, state="active") if keeps and w.id == worker and w.state == "cordoned" else w for w in seen.workers
+    ]
+    pinned = Counter(to for one, to in seen.overrides.pins.items() if one != partition)
+    kind = (tuple(sorted(known.requires.items())) if known else (), worker)
+    return explain_unplaceable(workers, kind, pinned).removeprefix(f"pinned to {worker}, which ")
 
 
 def _chosen(tree: GroupReader, live: Mapping[str, LiveView]) -> dict[str, str]:

@@ -72,15 +72,19 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     said = run("drain", "w2").output
     assert "drains 1 partitions" in said
     assert "draining: another worker gets it" in " ".join(run.json("why", "flights:UA")["would_move"])
+    with pytest.raises(RotaError, match="w2 is draining, so nobody would have flights:AA"):
+        run("pin", "flights:AA", "w2")
     run("uncordon", "w2")
     assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
     run("pin", "flights:UA", "w1")
     assert group.tree.overrides().pins == {"flights:UA": "w1"}
     assert "pinned to w1" in run.json("why", "flights:UA")["would_move"][0]
-    with pytest.raises(RotaError, match=r"w9 is not live, .* Live: w1, w2. Choose one of them, or give --wait"):
+    with pytest.raises(
+        RotaError, match=r"w9 is not live, .* Live: w1, w2. Choose one that may have it, or give --wait"
+    ):
         run("pin", "flights:UA", "w9")
     assert group.tree.overrides().pins == {"flights:UA": "w1"}
-    assert "pinned to w9: it waits until that is live" in run("pin", "flights:UA", "w9", "--wait").output
+    assert "pinned to w9: it waits, because that is not live" in run("pin", "flights:UA", "w9", "--wait").output
     assert "no longer pinned" in run("pin", "flights:UA", "--clear").output
     assert group.tree.overrides().pins == {}
     run("pause")
