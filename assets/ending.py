@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 from dagster._utils.tags import TagConcurrencyLimitsCounter  # private: what the daemon itself asks
 
 from rota.catalog import has_changed
@@ -21,6 +20,7 @@ from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.pipeline import Pipeline
 
 WAITS = 5.0  # seconds in the queue after which a run is not about to start
+GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]  # have a slot
 EVERY = 5.0  # seconds between two looks at the queue
 
 
@@ -50,7 +50,7 @@ def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
     # the clock may have gone back
     if not (waiting := [(run, one) for run, one in queued if CONSUME in run.tags and abs(now - one.since) > WAITS]):
         return ""
-    going = _list_runs(instance, IN_PROGRESS_RUN_STATUSES)
+    going = _list_runs(instance, GOING)
     is_full = _make_limits(instance, [run for run, _ in going])
     lasting = [
         one

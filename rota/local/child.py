@@ -1,7 +1,7 @@
 """One child process that never outlives its parent, and its end.
 
-Law: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
-parent dies, the kernel sends the child a signal.
+Laws: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
+parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead.
 """
 
 import ctypes
@@ -20,7 +20,15 @@ PR_SET_PDEATHSIG = 1
 class Child:
     """One process with a session, a process group and a log file of its own. `end` ends the whole group."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str], stop: signal.Signals):
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str],
+        stop: signal.Signals,
+        orphaned: signal.Signals = signal.SIGKILL,
+    ):
         self.name, self.log, self._stop = name, log, stop
         with log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -30,7 +38,7 @@ class Child:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_prepare_child(stop),
+                preexec_fn=_prepare_child(stop, orphaned),
             )
 
     @property
@@ -82,14 +90,14 @@ def explain_exit(code: int) -> str:
     return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
-def _prepare_child(stop: signal.Signals) -> Callable[[], None]:
+def _prepare_child(stop: signal.Signals, orphaned: signal.Signals) -> Callable[[], None]:
     """What the child does before exec: it obeys SIGINT (a shell's `&` ignores it) and `stop` (Dagster then ignores SIGTERM
-    as well), and gets `stop` when its parent dies."""
+    as well), and gets `orphaned` when its parent dies."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
         signal.signal(stop, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        libc.prctl(PR_SET_PDEATHSIG, int(stop))
+        libc.prctl(PR_SET_PDEATHSIG, int(orphaned))
 
     return prepare

@@ -123,7 +123,7 @@ class Stack(AbstractContextManager["Stack"]):
         (self.state.dagster / "dagster.yaml").write_text(settings, encoding="utf-8")
         workspace = str(self.root / "dagster_project" / "workspace.yaml")
         command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
-        self._start("dagster", command, signal.SIGINT)
+        self._start("dagster", command, signal.SIGINT, signal.SIGINT)  # it ends its own children
         return DagsterPage(f"http://127.0.0.1:{port}")
 
     def find_ended(self) -> Child | None:
@@ -154,7 +154,9 @@ class Stack(AbstractContextManager["Stack"]):
         self.children.clear()
         self._open.close()
 
-    def _start(self, name: str, command: Sequence[str], stop: signal.Signals) -> Child:
-        child = Child(name, command, self.state.logs / f"{name}.log", self.env, stop)
+    def _start(
+        self, name: str, command: Sequence[str], stop: signal.Signals, orphaned: signal.Signals = signal.SIGKILL
+    ) -> Child:
+        child = Child(name, command, self.state.logs / f"{name}.log", self.env, stop, orphaned)
         self.children[name] = child
         return child

@@ -66,7 +66,7 @@ def test_the_session_is_looked_after_again_whatever_the_look_raised(
     cut: tuple[Proxy, ZooKeeperStore], cause: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, store = cut
-    raised = fail(monkeypatch, store, "_call", cause)
+    raised = fail(monkeypatch, KazooClient, "exists_async", cause)
     wait_until(lambda: raised() == TIMES)
     proven = store.proven_until
     wait_until(lambda: store.active() and store.proven_until > proven)

@@ -44,11 +44,13 @@ def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
 def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
-    """Also where the parent ignores SIGTERM, as Dagster makes a process that was started by a shell's `&`."""
+    """Also where the parent ignores SIGTERM, as Dagster makes a process that was started by a shell's `&`; and a worker that
+    is told to end waits for a ZooKeeper that died, too: it stayed for minutes, with its Spark."""
     script = (
         "import os, signal, sys, time; from pathlib import Path; from rota.local.child import Child\n"
         f"signal.signal(signal.SIGTERM, signal.{inherited})\n"
-        "sleeper = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(99)'\n"
+        "sleeper = [sys.executable, '-c', deaf]\n"
         "c = Child('w1', sleeper, Path(sys.argv[1]), os.environ, signal.SIGTERM)\n"
         "print(c.process.pid, flush=True); time.sleep(600)"
     )
@@ -60,6 +62,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
     ) as parent:
         assert parent.stdout
         child = psutil.Process(int(parent.stdout.readline()))
+        wait_until(lambda: (tmp_path / "log").read_text())
         parent.kill()
         parent.wait(LONG)
     wait_until(lambda: is_gone(child))
