@@ -1,30 +1,41 @@
 """The asset checks of groups and pipelines, and what each of them says.
 
 Laws:
-1. A check says what is true of the whole asset. It reads the table's log, the source and ZooKeeper, never what a run
-   remembers, and never the keys of one run only.
+1. A check of a pipeline says what `rota.needs` found: which check a need belongs to stands here and nothing else. It is of
+   the whole asset, never of the keys of one run only.
 2. What needs a person fails as an error. What mends itself fails as a warning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from rota.dagster.assets.names import Names
-from rota.ids import pipeline_of, quote
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.coordination.records import Checkpoint, Parked
-    from rota.coordination.views import Read
-    from rota.dataplane.ports import LogEntry, Position
+    from rota.needs import Need
     from rota.rebalance import Rebalanced
 
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
 MOST = 100  # partitions that a result names; `rota status` shows all
+NEEDS = "needs"  # metadata of a check: what an alert is made from
+GROUP = "group_works"  # takes each need that no other check takes
+CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
+    "no_stale_epoch": ("stale",),
+    "all_owned": ("unowned", "unplaceable", "handover"),
+    "no_gap": ("gap",),
+    "none_parked": ("parked", "failed"),
+    "none_rewritten": ("rewritten",),
+    "none_left_out": ("left out",),
+    "source_and_table_answer": ("source", "table", "room", "new"),
+    "offsets_advance": ("restored",),
+    "keeps_up": ("idle", "still", "growing", "runs"),
+}
 
 
 def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
@@ -33,11 +44,13 @@ def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
     said = {
         "no_stale_epoch": (ownership, "In the table's log no older token follows a newer one."),
         "all_owned": (ownership, "No partition is without a live owner for long."),
+        GROUP: (ownership, "The group has live workers, their Sparks answer, and its records can be read."),
         "no_gap": (records, "In the table's log each batch starts where the last one ended."),
         "none_parked": (records, "No partition of the pipeline is parked."),
         "none_rewritten": (records, "None of the newest files changed after it was consumed."),
         "none_left_out": (records, "Everything in the source that is not hidden is read."),
-        "offsets_advance": (checkpoints, "No checkpoint is ahead of its table."),
+        "source_and_table_answer": (records, "The source and the table can be read, and are this group's."),
+        "offsets_advance": (checkpoints, "No checkpoint is ahead of its table, and no table of its ZooKeeper."),
         "keeps_up": (checkpoints, "No partition with lag stands still, and of none the lag grows for long."),
     }
     return [dg.AssetCheckSpec(name, asset=asset, description=text) for name, (asset, text) in said.items()]
@@ -70,46 +83,27 @@ def read_said(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[dg.A
     return (said, record.create_timestamp) if record and isinstance(said, dg.AssetCheckEvaluation) else None
 
 
-def find_stale(past: Iterable["LogEntry"]) -> dict[str, str]:
-    """Partition -> which commit has an older token than a commit before it. Empty if none has."""
-    newest: dict[str, tuple[int, int]] = {}
-    found: dict[str, str] = {}
-    for commit in sorted(past, key=lambda commit: commit.version):
-        for partition in commit.ranges if commit.op == "commit" else ():
-            token = commit.tokens.get(partition, 0)
-            last, version = newest.get(partition, (0, 0))
-            if token < last:
-                found[partition] = f"version {commit.version} has token {token}, version {version} had {last}"
-            newest[partition] = max((last, version), (token, commit.version))
-    return found
+def evaluate_needs(
+    needs: Iterable["Need"], pipeline: Pipeline, names: Names, looked_at: int
+) -> list[dg.AssetCheckEvaluation]:
+    """The result of each of the pipeline's checks, in the order of `list_checks`. What may still heal fails none; what never
+    calls a person warns."""
+    of: dict[str, list[Need]] = {}
+    checks = {cause: check for check, causes in CAUSES.items() for cause in causes}
+    for need in needs:
+        if need.person or need.due == float("inf"):
+            of.setdefault(checks.get(need.cause, GROUP), []).append(need)
+    return [_evaluate(spec, of.get(spec.name, []), looked_at) for spec in list_checks(pipeline, names)]
 
 
-def find_gaps(past: Iterable["LogEntry"]) -> dict[str, str]:
-    """Partition -> which commit does not start where the one before it ended. Empty if all do. Skipped offsets are in the
-    log and count as no gap."""
-    ends: dict[str, int] = {}
-    found: dict[str, str] = {}
-    for commit in sorted(past, key=lambda commit: commit.version):
-        for partition, (start, end) in commit.ranges.items() if commit.op in ("commit", "skip") else ():
-            if ends.setdefault(partition, start) != start:
-                found[partition] = (
-                    f"version {commit.version} starts at {start}, the one before ended at {ends[partition]}"
-                )
-            ends[partition] = end
-    return found
-
-
-def find_ahead(checkpoints: Mapping[str, "Read[Checkpoint]"], table: Mapping[str, "Position"]) -> dict[str, str]:
-    """Partition -> what its checkpoint and its table say, if the checkpoint is ahead of the table."""
-    said = {p: (one.record.offset, table[p].offset or 0) for p, one in checkpoints.items()}
-    return {p: f"its checkpoint is at {at}, its table at {true}" for p, (at, true) in said.items() if at > true}
-
-
-def find_parked(records: Mapping[str, "Read[Parked]"], pipeline: Pipeline) -> tuple[dict[str, str], bool]:
-    """Partition -> why it is parked, of the whole pipeline; and whether one of them waits for a person."""
-    mine = {p: one.record for p, one in records.items() if pipeline_of(p) == pipeline.name}
-    found = {p: f"{one.reason} (`rota why {quote(p)}`)" for p, one in mine.items()}
-    return found, any(one.retry_at is None for one in mine.values())
+def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
+    wrong: dict[str, str] = {}
+    for need in needs:
+        wrong[need.name] = "; ".join(filter(None, (wrong.get(need.name), need.sentence)))
+    persons = [need for need in needs if need.person]
+    severity = ERROR if persons or not needs else WARN
+    told = [{"kind": n.kind, "name": n.name, "cause": n.cause, "line": n.line} for n in persons[:MOST]]
+    return evaluate(spec, wrong, looked_at, severity, {NEEDS: dg.MetadataValue.json(told)} if told else {})
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:
@@ -125,7 +119,7 @@ def check_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetChec
     """The results of an assignment's checks. Imbalance is a warning only, because a policy may hold moves back."""
     one, even = list_group_checks(group_key)
     doubled = {partition: " and ".join(workers) for partition, workers in done.doubles.items()}
-    held = done.plan.assignment.snapshot.partition_ids
+    held = len(done.plan.assignment.snapshot.partition_ids)
     said = (evaluate(one, doubled, held), evaluate(even, find_imbalance(done), held, WARN))
     return [make_result(evaluation) for evaluation in said]
 
@@ -133,8 +127,9 @@ def check_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetChec
 def evaluate(
     spec: dg.AssetCheckSpec,
     wrong: Mapping[str, str],
-    looked_at: Sequence[str],
+    looked_at: int,
     severity: dg.AssetCheckSeverity = ERROR,
+    more: Mapping[str, dg.MetadataValue[Any]] = MappingProxyType({}),
 ) -> dg.AssetCheckEvaluation:
     """An evaluation that passes if nothing is wrong, and names what is wrong: `MOST` of it, by partition."""
     named = dict(sorted(wrong.items())[:MOST])
@@ -145,7 +140,7 @@ def evaluate(
         passed=not wrong,
         severity=severity,
         description=f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first,
-        metadata={"looked at": len(looked_at), "wrong": dg.MetadataValue.json(named)},
+        metadata={"looked at": looked_at, "wrong": dg.MetadataValue.json(named), **more},
     )
 
 

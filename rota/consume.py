@@ -249,7 +249,8 @@ class ConsumingRun:
         """What became of a piece of work."""
         if isinstance(piece, FailedPartition):
             final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
-            yield self._park(piece.partition, str(piece.error), claimed.offsets[piece.partition], final=final)
+            at, person = claimed.offsets[piece.partition], bool(piece.error.facts.get("person"))
+            yield self._park(piece.partition, str(piece.error), at, final=final, person=person)
             return
         for partition, error in piece.refused.items():
             yield self._park(partition, str(error), claimed.offsets[partition], final=True)
@@ -294,20 +295,9 @@ class ConsumingRun:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
         version = self.ports.main.commit(claimed, batch)
         return LogEntry(
-            version=version,
-            at=0.0,
-            op="commit",
-            group=self.tree.group,
-            commit=batch.id,
-            run=self.run_id,
-            attempt=piece.attempt,
-            epoch=batch.epoch,
-            tokens=claimed.tokens,
-            ranges=kept,
-            rows=rows,
-            bad=bad,
-            seconds=piece.seconds,
-        )
+            version, 0.0, "commit", self.tree.group, batch.id, self.run_id, piece.attempt, batch.epoch, claimed.tokens,
+            kept, rows, bad, piece.seconds,
+        )  # fmt: skip
 
     def _set_aside(self, piece: WrittenFiles, batch: Batch, base: TableClaim) -> None:
         table, ranges = self.ports.quarantine, batch.ranges
@@ -346,8 +336,10 @@ class ConsumingRun:
             table=table,
         )
 
-    def _park(self, partition: str, reason: str, offset: int, *, final: bool) -> ParkedPartition | DroppedPartition:
-        """`final`: a person must act; else it is tried again after a while, longer at each failure of the same offset.
+    def _park(
+        self, partition: str, reason: str, offset: int, *, final: bool, person: bool = False
+    ) -> ParkedPartition | DroppedPartition:
+        """`final`: it waits for a person; else it is tried again after a while, longer at each failure of the same offset.
 
         A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
         lost its session, by another run of the same."""
@@ -355,7 +347,8 @@ class ConsumingRun:
             return DroppedPartition(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
-            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, checks=self.prove(partition))
+            proof = self.prove(partition)
+            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, person=person, checks=proof)
         except Conflict as error:
             return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
         return ParkedPartition(partition, record.reason, record.failures, record.retry_at)

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,15 +14,20 @@ from rich.text import Text
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
-from rota.cli.recent import Recent, RecentReader
-from rota.errors import Unavailable
-from rota.ids import pipeline_of, quote, worker_of
+from rota.errors import ConfigError, RotaError, Unavailable
+from rota.ids import pipeline_of, worker_of
 from rota.settings import check_known
 
 if TYPE_CHECKING:
+    from rota.cli.look import Looked
+    from rota.coordination import records
     from rota.coordination.group_state import GroupState
+    from rota.core.values import Worker
+    from rota.needs import Need
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
+MOST = 20  # needs that are told; --json has all
+COUNTED = ("lag", "quarantined")  # of a pipeline's partitions, summed up
 
 
 @click.command("status")
@@ -35,30 +41,53 @@ PAUSE = 1.0  # seconds between two looks of `--watch`
 def command(
     group: str, as_json: bool, pipeline: str | None, worker: str | None, trouble: bool, watch: bool, check: bool
 ) -> None:
-    """Show the workers and partitions of a group.
+    """Show the workers and partitions of a group, and what needs a person.
 
     Of a partition: its owner, token, offset and lag, how many of its rows are in the quarantine (of the table's newest 500
-    commits), its pin, why it is parked, and what a person has to do.
+    commits), its pin, and why it is parked. --check waits up to 100 s for what may heal by itself.
     """
+    try:
+        with open_group(group) as tree:
+            _show(tree, as_json, pipeline, worker, trouble, watch, check)
+    except RotaError as error:
+        if not check or (isinstance(error, ConfigError) and str(error).startswith("Unknown")):
+            raise
+        view.print_error(str(error))  # what cannot be asked is itself a need
+        sys.exit(1)
+
+
+def _show(
+    tree: "GroupState",
+    as_json: bool,
+    pipeline: str | None,
+    worker: str | None,
+    trouble: bool,
+    watch: bool,
+    check: bool,
+) -> None:
+    from rota.cli.look import Looker, concerns
     from rota.coordination import overrides
 
-    with open_group(group) as tree:
-        reader = RecentReader()
+    looker = Looker(tree)
 
-        def read() -> dict[str, Any]:
-            return _choose(read_status(tree, reader.read(tree)), pipeline, worker, trouble)
+    def is_shown(need: "Need") -> bool:
+        return concerns(need, pipeline)
 
-        with view.show_wait("reading the group, its sources and its tables"):
-            if pipeline is not None:
-                check_known("pipeline", pipeline, tree.pipelines())
-            if worker is not None:
-                check_known("worker", worker, overrides.workers(tree))
-            now = read()
-        if watch:
-            _watch(now, read, as_json)
-            return
+    def read() -> dict[str, Any]:
+        looked = looker.look_until_sure(is_shown) if check else looker.look()
+        return _choose(read_status(tree, looked), pipeline, worker, trouble)
+
+    with view.show_wait("reading the group, its sources and its tables"):
+        if pipeline is not None:
+            check_known("pipeline", pipeline, tree.pipelines())
+        if worker is not None:
+            check_known("worker", worker, overrides.workers(tree))
+        now = read()
+    if watch:
+        _watch(now, read, as_json)
+        return
     view.print_document(now) if as_json else view.console.print(_draw(now), soft_wrap=False)
-    if check and (now["needs"] or any(p["needs"] for p in now["partitions"])):
+    if check and any(need["person"] for need in now["needs"]):
         sys.exit(1)
 
 
@@ -80,81 +109,67 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
                 now = {"error": str(error)}
 
 
-def read_status(tree: "GroupState", recent: Recent) -> dict[str, Any]:
+def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
     """The group as JSON values; see docs/protocol.md. What a source or a table says is null if it cannot be read here."""
-    from rota.coordination.parking import explain_unreadable
-
-    owned = tree.owned()  # own records before live nodes: see GroupState
-    live = tree.newest(tree.live())
-    head, targets = tree.targets()
+    seen, facts = looked.seen, looked.seen.facts
+    here = {worker.id for worker in seen.workers}
+    incarnations = {worker.id: worker.incarnation for worker in seen.workers}
     epochs = tree.epochs(last=1)
-    checkpoints, parked, overrides = tree.checkpoints(), tree.parked(), tree.worker_overrides()
-    group = tree.overrides()
-    holders = {p: own.incarnation for p, own in owned.items()}
-    wanted = {p: worker for worker, target in targets.items() for p in target.partitions}
-    runs = tuple(tree.working().values())
-    owned_now = {p for p, holder in holders.items() if holder}  # also what was forgotten, until it is let go
-    ids = sorted(tree.ids().keys() | owned_now)
-    partitions: list[dict[str, Any]] = [
+    wanted = {p: w for w in sorted(facts.targets, key=lambda w: w in here) for p in facts.targets[w]}
+    holders = {p: own.incarnation for p, own in tree.owned().items()}  # also what was forgotten, until it is let go
+    runs = [run.incarnation for run in facts.runs]
+    ends, rewritten = looked.ends, looked.rewritten
+    told: dict[str, list[str]] = {}
+    for need in looked.needs:
+        if need.kind == "partition" and need.person:
+            told.setdefault(need.name, []).append(need.sentence)
+    partitions = [
         {
             "id": p,
             "owner": worker_of(holder) if (holder := holders.get(p)) else None,
             "incarnation": holders.get(p),
             "target": wanted.get(p),
-            "pinned": group.pins.get(p),
-            "token": owned[p].token if p in owned else None,
-            "offset": checkpoints[p].record.offset if p in checkpoints else None,
-            "lag": recent.lags.get(p),
-            "rows": checkpoints[p].record.rows if p in checkpoints else None,
-            "quarantined": recent.quarantined.get(p),
-            "parked": view.describe_park(parked[p].record) if p in parked else None,
-            "retried_at": parked[p].record.retry_at if p in parked else None,
-            "rewritten": recent.rewritten.get(p),
+            "pinned": seen.pins.get(p),
+            "token": facts.owns[p].token if p in facts.owns else None,
+            "offset": facts.checkpoints[p].record.offset if p in facts.checkpoints else None,
+            "lag": ends[p][1] - ends[p][0] if p in ends else None,
+            "rows": facts.checkpoints[p].record.rows if p in facts.checkpoints else None,
+            "quarantined": looked.bad.get(p),
+            "parked": view.describe_park(facts.parked[p]) if p in facts.parked else None,
+            "retried_at": facts.parked[p].retry_at if p in facts.parked else None,
+            "rewritten": rewritten.get(p),
+            "needs": "; ".join(told.get(p, [])),
         }
-        for p in ids
+        for p in sorted({*facts.partitions, *(p for p, holder in holders.items() if holder)})
     ]
     return {
         "group": tree.group,
-        "epoch": head.record.epoch,
+        "epoch": facts.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
-        "paused": group.paused,
-        "needs": ["no worker is live: start one with `rota worker`"] if ids and not live else [],
+        "paused": tree.overrides().paused,
+        "needs": [_describe_need(need) for need in looked.needs],
         "workers": [
             {
-                "id": worker,
-                "incarnation": one.incarnation,
-                "state": _describe_state(worker, one, overrides),
-                "endpoint": one.record.endpoint if one.record else None,
-                "capacity": one.record.capacity if one.record else None,
-                "target": len(targets[worker].partitions) if worker in targets else 0,
-                "owned": sum(1 for holder in holders.values() if holder == one.incarnation),
-                "runs": runs.count(one.incarnation),
-                "usage": dict(one.record.usage or {}) if one.record else {},
+                "id": worker.id,
+                "incarnation": worker.incarnation,
+                "state": _describe_state(worker, facts.lives.get(worker.incarnation or "")),
+                "endpoint": record.endpoint if (record := facts.lives.get(worker.incarnation or "")) else None,
+                "capacity": worker.capacity,
+                "target": len(facts.targets.get(worker.id, ())),
+                "owned": sum(1 for holder in holders.values() if holder == incarnations[worker.id]),
+                "runs": runs.count(str(worker.incarnation)),
+                "usage": dict(worker.usage or {}),
             }
-            for worker, one in sorted(live.items())
+            for worker in seen.workers
         ],
-        "partitions": [
-            {**one, "needs": "; ".join(list_needs(one, live, explain_unreadable(tree, one["id"])))}
-            for one in partitions
-        ],
+        "partitions": partitions,
         "unreadable": dict(tree.unreadable),
     }
 
 
-def list_needs(one: Mapping[str, Any], live: Mapping[str, object], unreadable: str) -> Iterator[str]:
-    """What a person has to do about a partition. What heals by itself is not in it: lag, a park with a time at which it is
-    tried again, an owner that is gone while its target is live."""
-    name = quote(one["id"])
-    if one["parked"] and one["retried_at"] is None:
-        yield f"it is parked: mend what it says, then `rota retry {name}`"
-    if one["rewritten"]:
-        yield f"a file changed after it was consumed: `rota replay {name} --changed`"
-    if one["pinned"] and one["pinned"] not in live:
-        yield f"it is pinned to {one['pinned']}, which is not live: start that, or `rota pin {name} --clear`"
-    elif live and not one["owner"] and not one["target"]:
-        yield "no live worker may hold it: look at labels and caps"
-    if unreadable:
-        yield unreadable
+def _describe_need(need: "Need") -> dict[str, Any]:
+    said = {name: value for name, value in asdict(need).items() if name != "due"}
+    return {**said, "line": need.line}
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
@@ -164,26 +179,31 @@ def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, troub
         for p in now["partitions"]
         if (pipeline is None or pipeline_of(p["id"]) == pipeline)
         and (worker is None or worker in (p["owner"], p["target"]))
-        and (not trouble or p["needs"] or p["parked"] or p["quarantined"] or not p["owner"])
+        and (not trouble or p["needs"] or p["parked"] or not p["owner"])
     ]
     workers = [w for w in now["workers"] if worker in (None, w["id"])]
-    return {**now, "workers": workers, "partitions": partitions}
+    needs = [n for n in now["needs"] if _is_of(n, pipeline, worker, {p["id"] for p in partitions})]
+    return {**now, "workers": workers, "partitions": partitions, "needs": needs}
 
 
-def _describe_state(worker: str, one: Any, overrides: Mapping[str, Any]) -> str:
-    if one.record and one.record.leaving:
-        return "leaving"
-    override = overrides[worker].record if worker in overrides else None
-    if override and (override.draining or override.cordoned):
-        return "draining" if override.draining else "cordoned"
-    return "active"
+def _is_of(need: Mapping[str, Any], pipeline: str | None, worker: str | None, shown: set[str]) -> bool:
+    """Whether the need stays where only this pipeline or worker is shown: its own, and what is everybody's."""
+    if need["kind"] == "partition":
+        return need["name"] in shown
+    if need["kind"] == "pipeline":
+        return pipeline in (None, need["name"])
+    return need["kind"] != "worker" or worker in (None, need["name"])
+
+
+def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
+    return "leaving" if record is not None and record.leaving else worker.state
 
 
 def draw_watched(now: Mapping[str, Any], height: int) -> RenderableType:
     """As much as there is room for: what needs a person comes first."""
     if "error" in now:
         return _draw(now)
-    room = max(1, height - len(now["workers"]) - len(now["needs"]) - len(now["unreadable"]) - 8)
+    room = max(1, height - len(now["workers"]) - len(now["needs"]) - 12)
     first = sorted(now["partitions"], key=lambda p: not p["needs"])
     left = len(first) - room
     if left <= 0:
@@ -205,22 +225,48 @@ def _draw(now: Mapping[str, Any]) -> RenderableType:
         ],
         right=["owns", "of", "runs"],
     )
+    notes: dict[str, list[str]] = {}
+    for need in now["needs"]:
+        if need["kind"] == "partition":
+            notes.setdefault(need["name"], []).append(need["cause"])
     partitions = view.make_table(
         "",
         ["partition", "owner", "target", "token", "offset", "lag", "bad rows", "note"],
         [
-            (p["id"], p["owner"], p["target"], p["token"], p["offset"], p["lag"], p["quarantined"] or None, _note(p))
+            (
+                p["id"], p["owner"], p["target"], p["token"], p["offset"], p["lag"], p["quarantined"] or None,
+                ", ".join([*notes.get(p["id"], []), *([f"pinned to {p['pinned']}"] if p["pinned"] else [])]),
+            )
             for p in now["partitions"]
         ],
         right=["token", "offset", "lag", "bad rows"],
-    )
+    )  # fmt: skip
     first = f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
-    red = [
-        Text(line, "red") for line in (*now["needs"], *(f"{path}: {why}" for path, why in now["unreadable"].items()))
+    said = Text(first + (now["sentence"] or "Nothing was assigned yet."))
+    return Group("", said, "", _draw_totals(now["partitions"]), "", workers, "", partitions, *_draw_needs(now["needs"]))
+
+
+def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """A line a pipeline."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for one in partitions:
+        of.setdefault(pipeline_of(one["id"]), []).append(one)
+    rows = [
+        (name, len(all_), sum(1 for p in all_ if p["owner"]), *(sum(p[k] or 0 for p in all_) for k in COUNTED))
+        for name, all_ in of.items()
     ]
-    return Group("", Text(first + (now["sentence"] or "Nothing was assigned yet.")), "", workers, "", partitions, *red)
+    columns = ["pipeline", "partitions", "owned", "lag", "bad rows"]
+    return view.make_table("", columns, rows, right=columns[1:])
 
 
-def _note(one: Mapping[str, Any]) -> str:
-    pinned = f"pinned to {one['pinned']}" if one["pinned"] else ""
-    return "; ".join(part for part in (one["parked"], "" if pinned in one["needs"] else pinned, one["needs"]) if part)
+def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    """What needs a person, over the whole width, then what heals by itself."""
+    persons = [Text(need["line"], "red") for need in needs if need["person"]]
+    heals = [Text(need["line"], "dim") for need in needs if not need["person"]]
+    parts: list[RenderableType] = []
+    if persons:
+        parts += ["", Text(f"{len(persons)} need a person:" if len(persons) > 1 else "1 needs a person:", "red")]
+        parts += persons[:MOST] + ([Text(f"and {len(persons) - MOST} more", "red")] if len(persons) > MOST else [])
+    if heals:
+        parts += ["", Text("Heals by itself:", "dim"), *heals[:MOST]]
+    return parts

@@ -7,12 +7,12 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
-from rota.cli.recent import read_source_of
 from rota.ids import quote, worker_of
 from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
+    from rota.needs import Seen
 
 
 @click.command("why")
@@ -34,28 +34,26 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
-    from rota.coordination.parking import explain_unreadable
+    from rota.cli.look import Looker, concerns, read_source_of
 
     check_known("partition", partition, tree.ids())
-    own = tree.owned([partition]).get(partition)
-    live = tree.newest(tree.live())
-    head, targets = tree.targets()
-    target = next((w for w, t in sorted(targets.items()) if partition in t.partitions), None)
+    looked = Looker(tree).look()
+    facts, here = looked.seen.facts, {worker.id for worker in looked.seen.workers}
+    own, done = facts.owns.get(partition), facts.checkpoints.get(partition)
+    named = [w for w in sorted(facts.targets) if partition in facts.targets[w]]
+    target = next((w for w in named if w in here), named[0] if named else None)  # a dead worker's may stand beside it
     epochs = tree.epochs()
     since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
     move = next((m for m in since.moves if m.partition == partition), None) if since else None
-    done = tree.checkpoints([partition]).get(partition)
-    parked = tree.parked().get(partition)
-    counts = {w: len(targets[w].partitions) for w in targets if w in live}
-    holder = worker_of(own.incarnation) if own and own.incarnation else None
     lag, changed = read_source_of(tree, partition)
+    parked = facts.parked.get(partition)
     return {
         "partition": partition,
         "group": tree.group,
-        "epoch": head.record.epoch,
-        "owner": holder,
+        "epoch": facts.epoch,
+        "owner": worker_of(own.incarnation) if own and own.incarnation else None,
         "incarnation": own.incarnation if own else None,
-        "live": bool(own and own.incarnation in {one.incarnation for one in live.values()}),
+        "live": bool(own and own.incarnation in facts.lives),
         "token": own.token if own else None,
         "target": target,
         "since_epoch": since.epoch if since else None,
@@ -72,29 +70,29 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         }
         if done
         else None,
-        "parked": view.describe_park(parked.record) if parked else explain_unreadable(tree, partition) or None,
+        "parked": view.describe_park(parked) if parked else facts.unreadable.get(partition),
         "rewritten": changed,
-        "would_move": list(_list_causes(tree, partition, target, counts)),
+        "needs": [need.line for need in looked.needs if concerns(need, None, partition)],
+        "would_move": list(_list_causes(looked.seen, partition, target if target in here else None)),
     }  # fmt: skip
 
 
-def _list_causes(tree: "GroupState", partition: str, target: str | None, counts: dict[str, int]) -> Iterator[str]:
+def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[str]:
     """What would move the partition to another worker, the most certain cause first."""
-    pins, overrides = tree.overrides().pins, tree.worker_overrides()
-    if partition in pins:
-        yield f"It is pinned to {pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
+    counts = {worker.id: len(seen.facts.targets.get(worker.id, ())) for worker in seen.workers}
+    states = {worker.id: worker.state for worker in seen.workers}
+    if partition in seen.pins:
+        yield f"It is pinned to {seen.pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
     if target is None:
-        yield "It has no owner: the next worker that may hold it gets it"
+        yield "No live worker is to have it: what is in its way stands above, else the next that may hold it gets it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
     yield f"`rota pin {quote(partition)} WORKER`"
-    if target in overrides and overrides[target].record.draining:
+    if states[target] == "draining":
         yield f"{target} is draining: another worker gets it"
-    elif idle := sorted(
-        w for w in counts if w in overrides and (overrides[w].record.draining or overrides[w].record.cordoned)
-    ):
+    elif idle := sorted(w for w, state in states.items() if state != "active"):
         yield f"`rota uncordon {idle[0]}`, which takes nothing now"
-    elif counts and counts.get(target, 0) > sum(counts.values()) // (len(counts) + 1):
+    elif counts[target] > sum(counts.values()) // (len(counts) + 1):
         yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"
 
 
@@ -114,4 +112,6 @@ def _print_answer(found: dict[str, Any]) -> None:
     view.print_parts(
         "", view.make_table(found["partition"], ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), ""
     )
+    if found["needs"]:
+        view.print_parts("In its way:", *(f"  {line}" for line in found["needs"]), "")
     view.print_parts("What would move it:", *(f"  {line}" for line in found["would_move"]))

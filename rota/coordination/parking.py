@@ -23,10 +23,12 @@ def park(
     *,
     retry_after: float | None = None,
     offset: int | None = None,
+    person: bool = False,
     checks: Sequence[Check] = (),
 ) -> Parked:
     """Parks the partition, or counts one more failure of the same offset; tried again after `retry_after` seconds *
-    2^(failures - 1), an hour at most. Raises Conflict where one of the `checks` does not hold."""
+    2^(failures - 1), an hour at most. `person`: it does not heal itself. Raises Conflict where one of the `checks` does not
+    hold."""
     now = tree.store.now()
 
     def parked(before: Parked | None) -> Parked:
@@ -38,6 +40,7 @@ def park(
             since=now,
             retry_at=None if wait is None else now + wait,
             offset=offset,
+            person=person,
         )
 
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)

@@ -249,13 +249,15 @@ class RunNode(Record):
 
 
 class Parked(Record):
-    """Why nobody consumes a partition for now; `since` and `retry_at` in server seconds, None: a person must act."""
+    """Why nobody consumes a partition for now; `since` and `retry_at` in server seconds, None: nobody tries it again before
+    a person acts. `person`: one has to, although it is tried again."""
 
     reason: Text
     failures: Whole = 1
     since: Amount = 0.0
     retry_at: Amount | None = None
     offset: Whole | None = None
+    person: bool = False
 
 
 class Moved(BaseModel):

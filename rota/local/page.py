@@ -85,20 +85,20 @@ class DagsterPage:
         """Every run by id. Raises EnvironmentFailed."""
         found: dict[str, DagsterRun] = {}
         cursor = None
-        while batch := self._ask(RUNS, limit=500, cursor=cursor)["runsOrError"]["results"]:
+        while batch := self.ask(RUNS, limit=500, cursor=cursor)["runsOrError"]["results"]:
             found.update({run["runId"]: _parse(run) for run in batch})
             cursor = batch[-1]["runId"]
         return found
 
     def find_pid(self, run: str) -> int | None:
         """The id of the run's process, as Dagster logged it; None before it starts. Raises EnvironmentFailed."""
-        events = self._ask(EVENTS, run=run)["logsForRun"].get("events", [])
+        events = self.ask(EVENTS, run=run)["logsForRun"].get("events", [])
         return next((int(m[1]) for e in events if (m := PID.search(e.get("message") or ""))), None)
 
     def find_jobs(self, of: str, kind: str) -> FoundJobs:
         """The jobs that carry the tag `rota/<kind>` for this pipeline, in every code location. Raises EnvironmentFailed."""
         name, found, unloaded = dagster_name(of, kind), [], []
-        for entry in self._ask(JOBS)["workspaceOrError"].get("locationEntries", []):
+        for entry in self.ask(JOBS)["workspaceOrError"].get("locationEntries", []):
             repositories = (entry["locationOrLoadError"] or {}).get("repositories")
             if repositories is None:
                 unloaded.append(entry["name"])
@@ -114,14 +114,14 @@ class DagsterPage:
     def _read_tags(self, job: str, location: str, repository: str) -> dict[str, str]:
         """The job's tags; none if it is gone by now."""
         where = {"pipelineName": job, "repositoryLocationName": location, "repositoryName": repository}
-        tags = self._ask(TAGS, job=where)["pipelineOrError"].get("tags", [])
+        tags = self.ask(TAGS, job=where)["pipelineOrError"].get("tags", [])
         return {tag["key"]: tag["value"] for tag in tags}
 
     def launch(self, job: PlacedJob, config: Mapping[str, object]) -> str:
         """Launches the job as the launchpad does, and returns the run's id. Raises EnvironmentFailed."""
         place = {"repositoryName": job.repository, "repositoryLocationName": job.location}
         params = {"selector": {**place, "jobName": job.name}, "runConfigData": config}
-        made = self._ask(LAUNCH, params=params)["launchRun"]
+        made = self.ask(LAUNCH, params=params)["launchRun"]
         if made["__typename"] != "LaunchRunSuccess":
             why = made.get("message") or "; ".join(one["message"] for one in made.get("errors", []))
             raise EnvironmentFailed(f"Dagster's page did not launch {job.name}: {why or made['__typename']}")
@@ -129,18 +129,19 @@ class DagsterPage:
 
     def read_status(self, run: str) -> str:
         """Dagster's word for where the run is. Raises EnvironmentFailed."""
-        return str(self._ask(STATUS, run=run)["runOrError"].get("status", "gone"))
+        return str(self.ask(STATUS, run=run)["runOrError"].get("status", "gone"))
 
     def read_words(self, run: str) -> tuple[str, str]:
         """The last line that the run's own code logged, and why a step of it failed; empty where there is none. Raises
         EnvironmentFailed."""
-        events = self._ask(WORDS, run=run)["logsForRun"].get("events", [])
+        events = self.ask(WORDS, run=run)["logsForRun"].get("events", [])
         said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
         failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
         whys = [(one["failureMetadata"] or {}).get("description") or one["error"]["message"] for one in failed]
         return (said or [""])[-1], " ".join(" ".join(whys).split())
 
-    def _ask(self, query: str, **variables: object) -> Mapping[str, Any]:
+    def ask(self, query: str, **variables: object) -> Mapping[str, Any]:
+        """The answer to a query. Raises EnvironmentFailed."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
         try:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ import pytest
 import rota
 from rota.catalog import load
 from rota.coordination import overrides
+from rota.coordination.ownership import claim, release
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
 from rota.errors import RotaError
+from rota.needs import DagsterSeen
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
 
@@ -77,7 +80,7 @@ sys.argv = ["rota", *sys.argv[1:]]
 from rota.cli import main
 main()
 """
-HEAVY = {"dagster", "grpc", "matplotlib", "numpy", "ortools", "pandas", "pika", "psutil", "pyspark"}
+HEAVY = {"dagster", "grpc", "matplotlib", "ortools", "pandas", "pika", "psutil", "pyspark"}
 
 
 @pytest.mark.parametrize(
@@ -123,20 +126,60 @@ def test_status_filters_by_pipeline_worker_and_trouble(group: Group, run: Run) -
     assert ids("--trouble") == ["flights:B6"], "it is parked"
 
 
+@pytest.fixture
+def well(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All that a command asks beside ZooKeeper is well: Dagster, the workers' Sparks, a source with the three keys."""
+    for key in ("AA", "B6", "UA"):
+        (tmp_path / "land" / key).mkdir(parents=True)
+    (tmp_path / "flights.py").write_text(
+        "from rota import Pipeline, delta, files\n"
+        f"source = files({str(tmp_path / 'land')!r}, format='json', schema='n int', settle=0.0)\n"
+        f"pipeline = Pipeline(source=source, table=delta({str(tmp_path / 'table')!r}))\n"
+    )
+    monkeypatch.setattr("rota.cli.look.read_dagster", lambda *_: DagsterSeen())
+    monkeypatch.setattr("rota.health.explain_silence", lambda *_: "")
+    monkeypatch.setattr("rota.needs.SETTLE", 0.5)
+    path, store = group.tree.paths.checkpoint("flights:UA"), group.tree.store
+    assert (done := store.get(path)) is not None
+    store.delete(path)  # nothing was consumed
+    yield
+    store.create(path, done.data)
+
+
+@pytest.mark.usefixtures("well")
 def test_status_check_exits_1_when_a_person_is_needed_and_names_the_step(group: Group, run: Run) -> None:
     seen = run("status", "--check", "--trouble")
     assert seen.exit_code == 1
     assert "rota retry flights:B6" in " ".join(seen.output.split())
     unpark(group.tree, "flights:B6")
-    assert run("status", "--check").exit_code == 0
+    seen = run("status", "--check")
+    assert seen.exit_code == 0, seen.output
     overrides.pin(group.tree, "flights:AA", "w9")
-    assert run("status", "--check", "--pipeline", "flights").exit_code == 1
-    said = " ".join(run("status").output.split())
-    assert "pinned to w9, which is not live" in said
-    assert said.count("pinned to w9") == 1
+    assert run("status", "--check").exit_code == 0, "its owner still has it, and no rebalance was"
+    (own,) = group.tree.owned(["flights:AA"]).values()
+    release(group.tree, group.w1, "flights:AA", own.version)
+    said = run("status", "--check", "--pipeline", "flights")
+    assert said.exit_code == 1
+    assert "pinned to w9, which is not among the workers" in " ".join(said.output.split())
     overrides.pin(group.tree, "flights:AA", None)
+    claim(group.tree, group.w1, "flights:AA", own.version + 1)
     park(group.tree, "flights:B6", "the disk is full", retry_after=3600.0)
     assert run("status", "--check").exit_code == 0, "it is tried again by itself"
+    for _ in range(2):
+        park(group.tree, "flights:B6", "the disk is full", retry_after=3600.0)
+    assert run("status", "--check").exit_code == 1, "three times at one offset"
+
+
+@pytest.mark.usefixtures("well")
+def test_what_cannot_be_asked_is_a_need(group: Group, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpark(group.tree, "flights:B6")
+    monkeypatch.setenv("ROTA_PIPELINES", "/nowhere")
+    said = run("status", "--check")
+    assert (said.exit_code, "No folder '/nowhere'" in said.output) == (1, True)
+    monkeypatch.setenv("ROTA_ZOOKEEPER", "127.0.0.1:1")
+    assert run("status", "--check").exit_code == 1
+    with pytest.raises(RotaError):
+        run("status")
 
 
 def test_watch_draws_in_place_and_goes_on_after_an_outage(tmp_path: Path) -> None:

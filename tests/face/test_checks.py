@@ -1,14 +1,23 @@
-"""The checks tell a stale commit, a gap, a partition that nobody owns and lag that grows from ordinary life."""
+"""The checks tell a stale commit and a gap from ordinary life, and what needs a person from what heals itself."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from rota import needs
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read
-from rota.dagster.assets.checks import find_gaps, find_parked, find_stale
-from rota.dagster.assets.look import BEHIND, Lag, Memory, find_behind, load_memory, remember_behind, remember_unowned
+from rota.core.values import Worker
+from rota.dagster.assets import checks
+from rota.dagster.assets.look import Memory, load_memory
+from rota.dagster.assets.names import Names
 from rota.eligibility import Facts
+from rota.health import find_gaps, find_stale
+from rota.needs import Seen, find_needs
 from rota.pipeline import Pipeline, delta, files
+
+W1 = "w1@0000000000000001"
 
 
 @dataclass(frozen=True)
@@ -46,69 +55,50 @@ def test_a_lost_and_a_doubled_range_are_gaps() -> None:
     assert find_gaps([*ORDINARY, doubled]) == {"p": "version 8 starts at 4, the one before ended at 9"}
 
 
-def test_a_parked_partition_shows_on_its_own_pipeline_alone() -> None:
-    """One of `flights-eu` showed on `flights` too, whose name begins its id."""
-    source = files("${LANDING}", format="json", schema="n int")
-    flights, europe = (Pipeline(source, delta(name), name=name) for name in ("flights", "flights-eu"))
-    waits = {one.partition("AA"): Read(Parked(reason=one.name), Node(b"", 0, 1, 1, 0)) for one in (flights, europe)}
-    assert find_parked(waits, flights) == ({"flights:AA": "flights (`rota why flights:AA`)"}, True)
-    assert find_parked(waits, europe) == ({"flights-eu:AA": "flights-eu (`rota why flights-eu:AA`)"}, True)
+FACTS = Facts(
+    ("p:a",),
+    {"p:a": OwnView(W1, 1, 7)},
+    1,
+    {"w1": frozenset({"p:a"})},
+    {W1: Live()},
+    (),
+    {},
+    1000.0,
+    {"p:a": Read(Checkpoint(offset=5, token=7, run_id="r"), Node(b"", 0, 1, 1, 0))},
+    {},
+)
+PIPELINE = Pipeline(files("${LANDING}", format="json", schema="n int"), delta("t"), name="p")
 
 
-def test_a_parked_partition_that_is_tried_again_by_itself_is_no_matter_for_a_person() -> None:
-    source = files("${LANDING}", format="json", schema="n int")
-    one = Pipeline(source, delta("t"), name="one")
-    again, never = (Read(Parked(reason="r", retry_at=at), Node(b"", 0, 1, 1, 0)) for at in (9.0, None))
-    assert find_parked({"one:a": again}, one)[1] is False
-    assert find_parked({"one:a": again, "one:b": never}, one)[1] is True
+def evaluate(**changes: object) -> dict[str, tuple[bool, str, object]]:
+    """Check -> whether it passes, its severity, and what an alert is made from, of a group with these changes."""
+    seen = Seen("default", 1000.0, replace(FACTS, **changes), workers=(Worker("w1", W1),))  # type: ignore[arg-type]
+    said = checks.evaluate_needs(find_needs(seen)[0], PIPELINE, Names(), 1)
+    needs = {one.check_name: one.metadata.get(checks.NEEDS) for one in said}
+    return {one.check_name: (one.passed, one.severity.value, (n := needs[one.check_name]) and n.value) for one in said}
 
 
-def make_facts(owners: dict[str, str | None], offsets: dict[str, int]) -> Facts:
-    """Facts of partitions with these owners, of which w1 is live, and these checkpoints."""
-    owns = {p: OwnView(owner, 0, 1) for p, owner in owners.items()}
-    at = {
-        p: Read(Checkpoint(offset=o, token=1, run_id="r", rows=0, seconds=0, epoch=1, table="t"), Node(b"", 0, 1, 1, 0))
-        for p, o in offsets.items()
-    }
-    return Facts(tuple(owners), owns, 1, {}, {"w1@1": Live()}, (), {}, 0.0, at, {})
-
-
-def test_a_partition_is_without_owner_since_the_first_look_that_saw_it_so() -> None:
-    facts = make_facts({"p:a": "w1@1", "p:b": None, "p:c": "w2@2"}, {})
-    first = remember_unowned(facts, {"p:c": "its owner w2@2 is gone"}, {}, 100.0)
-    assert first == {"p:b": (100.0, "nobody owns it"), "p:c": (100.0, "its owner w2@2 is gone")}
-    before = {p: since for p, (since, _) in first.items()}
-    later = remember_unowned(facts, {}, before, 300.0)
-    assert {p: since for p, (since, _) in later.items()} == before
-    owned = make_facts({"p:b": "w1@1", "p:c": None}, {})
-    assert list(remember_unowned(owned, {}, before, 400.0)) == ["p:c"]
-    assert remember_unowned(owned, {}, before, 50.0)["p:c"][0] == 50.0, "the clock went back"
-
-
-def play(*looks: tuple[float, int, int]) -> tuple[dict[str, str], dict[str, str]]:
-    """What is said at the last of these looks (when, offset, end) at one partition: grows, stands."""
-    behind: dict[str, Lag] = {}
-    for now, at, end in looks:
-        behind = remember_behind({"p:a": (at, end)}, behind, now)
-        said = find_behind(behind, make_facts({"p:a": "w1@1"}, {"p:a": at}), now)
-    return said
-
-
-def test_lag_that_falls_or_comes_and_goes_is_ordinary() -> None:
-    assert play((0, 0, 1000), (BEHIND, 1, 1000), (2 * BEHIND, 2, 1000)) == ({}, {}), "a backlog that drains"
-    assert play((0, 0, 5), (BEHIND / 2, 5, 5), (BEHIND, 5, 9), (BEHIND * 1.9, 5, 9)) == ({}, {}), (
-        "there was none between"
+def test_every_cause_has_its_check_and_a_well_group_fails_none() -> None:
+    known = {cause for causes in checks.CAUSES.values() for cause in causes}
+    written = set(
+        re.findall(r'Finding\("(?:partition|pipeline)", [^,]+, "([a-z ]+)"', Path(needs.__file__).read_text())
     )
-    assert play((0, 0, 5), (BEHIND, 5, 10), (2 * BEHIND, 10, 15)) == ({}, {}), "it keeps up"
+    assert written - known <= {"record", "unserved"}, "they are of the group"
+    specs = checks.list_checks(PIPELINE, Names())
+    assert {spec.name for spec in specs} == {*checks.CAUSES, checks.GROUP}
+    assert all(passed for passed, *_ in evaluate().values())
 
 
-def test_lag_that_grows_warns_and_a_partition_that_stands_fails() -> None:
-    growing, standing = play((0, 0, 5), (BEHIND / 2, 1, 9), (BEHIND, 2, 20))
-    assert "its lag was 5 and has grown" in growing["p:a"]
-    assert not standing
-    growing, standing = play((0, 3, 5), (BEHIND / 2, 3, 5), (BEHIND, 3, 5))
-    assert not growing
-    assert "it stands at 3" in standing["p:a"]
+def test_what_needs_a_person_is_an_error_and_what_is_tried_again_is_a_warning() -> None:
+    """A partition that was tried again for ever was amber for ever."""
+    park = Parked(reason="the disk is full", since=990.0, retry_at=1010.0)
+    assert evaluate(parked={"p:a": park})["none_parked"] == (False, "WARN", None)
+    again = park.model_copy(update={"failures": 3})
+    passed, severity, told = evaluate(parked={"p:a": again})["none_parked"]
+    assert (passed, severity) == (False, "ERROR")
+    assert isinstance(told, list)
+    assert [(one["name"], one["cause"]) for one in told] == [("p:a", "parked")]
+    assert evaluate(parked={"p:a": park.model_copy(update={"person": True})})["none_parked"][1] == "ERROR"
 
 
 def test_a_memory_outlives_its_sensor_and_a_strange_one_is_forgotten() -> None:

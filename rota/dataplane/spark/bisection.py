@@ -291,13 +291,15 @@ class Bisection:
             raise
         except Exception as error:  # the user's code may raise anything
             judged = failures.judge_failure(error, self.spark, None)
-            raise BadTransform(str(judged), everywhere=True) if isinstance(judged, DataError) else judged from error
+            raise (
+                BadTransform(str(judged), everywhere=True, person=True) if isinstance(judged, DataError) else judged
+            ) from error
         try:
             columns.check_columns(schema, self.schema)
             plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
             return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
         except BadTransform as error:
-            raise BadTransform(str(error), everywhere=True) from None
+            raise BadTransform(str(error), everywhere=True, person=True) from None
 
     def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""
@@ -320,5 +322,7 @@ def _named(partition: str, error: RotaError) -> RotaError:
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
     """The error of several partitions as that of one: its next step names it."""
-    text = str(error)
-    return BadTransform(f"{text} {quote(partition)}", partition=partition) if text.endswith("rota retry") else error
+    text, person = str(error), bool(error.facts.get("person"))
+    if not text.endswith("rota retry"):
+        return error
+    return BadTransform(f"{text} {quote(partition)}", partition=partition, person=person)

@@ -174,6 +174,7 @@ def require_same(good: "DataFrame", written: "dict[str, int]") -> None:
             f"createDataFrame), and not one for each record under its {PARTITION} and {OFFSET}. Keep both as they come, and "
             f"filter or explode outside of it, by functions of Spark",
             everywhere=True,
+            person=True,
         )
 
 

@@ -1,11 +1,11 @@
-"""What `rota status --watch` reads again at each look: what changed, and nothing else."""
+"""What a command reads again at each look: what changed, and nothing else."""
 
 from pathlib import Path
 
 import pytest
 
 from rota.catalog import load
-from rota.cli.recent import RecentReader
+from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
@@ -40,6 +40,10 @@ def commit(pipeline: Pipeline, tree: GroupState, start: int, bad: int) -> None:
     main.commit(claimed, Batch(f"c{start}", "r", "w", "a", 1, {partition: (start, start + 1)}, bad={partition: bad}))
 
 
+def read_lags(looked: Looked) -> dict[str, int]:
+    return {p: end - at for p, (at, end) in looked.ends.items()}
+
+
 def test_a_look_reads_files_and_logs_again_only_where_they_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,18 +59,18 @@ def test_a_look_reads_files_and_logs_again_only_where_they_changed(
         tree.grow(name, ["a"])
     p = declare(tmp_path, "p")
     commit(p, tree, 0, 2)
-    reader = RecentReader()
-    first = reader.read(tree)
-    assert (first.lags, first.quarantined, first.rewritten) == ({"p:a": 1}, {"p:a": 2}, {})
+    looker = Looker(tree)
+    first = looker.look()
+    assert (read_lags(first), first.bad, first.rewritten) == ({"p:a": 1}, {"p:a": 2}, {})
     assert read == ["files", "p"]
     land(tmp_path, "p", 1)
-    assert reader.read(tree).lags == {"p:a": 2}, "folders are looked at each time"
+    assert read_lags(looker.look()) == {"p:a": 2}, "folders are looked at each time"
     assert read == ["files", "p"]
     commit(p, tree, 1, 3)
-    assert reader.read(tree).quarantined == {"p:a": 5}
+    assert looker.look().bad == {"p:a": 5}
     assert read == ["files", "p", "p"]
     declare(tmp_path, "q")
-    assert reader.read(tree).lags == {"p:a": 2, "q:a": 1}
+    assert read_lags(looker.look()) == {"p:a": 2, "q:a": 1}
     assert "files" in read[3:]
     (tmp_path / "pipelines" / "p.py").unlink()
-    assert reader.read(tree).lags == {"q:a": 1}
+    assert read_lags(looker.look()) == {"q:a": 1}

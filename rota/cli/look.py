@@ -1,0 +1,143 @@
+"""A command's look at a group: what needs a person, and what stands beside it in `rota status`.
+
+Law: `status`, `why`, `check` and `up` ask here, so none of them knows a need that another does not.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from rota.cli import view
+from rota.cli.dagster_health import read_dagster
+from rota.cli.group import load_catalog
+from rota.cli.standin import keep_out
+from rota.errors import ConfigError, RotaError
+from rota.ids import pipeline_of
+from rota.local.page import DagsterPage
+from rota.needs import DagsterSeen, Memory, Need, Seen, find_needs
+from rota.settings import Settings
+
+if TYPE_CHECKING:
+    from rota.coordination.group_state import GroupState
+    from rota.pipeline import Pipeline
+
+ASKED = 5.0  # seconds for which what Dagster said is not asked again
+PATIENCE = 100.0  # seconds in which a need that is not due yet is waited for
+PAUSE = 1.0  # seconds between two looks
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one look gave. `bad` is partition -> its rows in the quarantine, of the newest commits."""
+
+    seen: Seen
+    needs: tuple[Need, ...]
+    bad: Mapping[str, int]
+
+    @property
+    def ends(self) -> dict[str, tuple[int, int]]:
+        """Partition -> its offset and its end offset."""
+        return {p: at for one in self.seen.pipelines for p, at in one.ends.items()}
+
+    @property
+    def rewritten(self) -> dict[str, str]:
+        """Partition -> which of its files changed after they were consumed."""
+        return {p: why for one in self.seen.pipelines for p, why in one.rewritten.items()}
+
+
+@dataclass(slots=True)
+class Looker:
+    """Looks at one group, again and again. A pipeline file, and a table's log, is read again where it changed."""
+
+    tree: "GroupState"
+    memory: Memory = field(default_factory=Memory)
+    _stamps: object = None
+    _pipelines: "tuple[Pipeline, ...]" = ()
+    _refused: Mapping[str, str] = field(default_factory=dict)
+    _reader: object = None
+    _asked: tuple[float, DagsterSeen] | None = None
+
+    def look(self) -> Looked:
+        """What is there now. Raises RotaError where the group itself cannot be read."""
+        from rota.health import HealthReader
+
+        self._load()
+        if not isinstance(self._reader, HealthReader):
+            self._reader = HealthReader()
+        read, bad = self._reader.read(self.tree, self._pipelines)
+        seen = replace(read, refused=self._refused, dagster=self._ask_dagster())
+        needs, self.memory = find_needs(seen, self.memory)
+        return Looked(seen, needs, bad)
+
+    def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
+        """The first look at which a need that is shown needs a person, or nothing is left of which that may soon be said. It
+        takes `PATIENCE` seconds at most: so long what heals itself may take."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            looked = self.look()
+            mine = [need for need in looked.needs if shown(need)]
+            left = end - time.monotonic()
+            if any(n.person for n in mine) or not any(n.due - looked.seen.now <= left for n in mine):
+                return looked
+            with view.show_wait(f"waiting whether it heals by itself: {mine[0].line}"):
+                time.sleep(PAUSE)
+
+    def _load(self) -> None:
+        """Loads the pipelines where a file changed since."""
+        from rota.catalog import read_stamps
+
+        folder = Settings.from_environment().pipelines
+        try:
+            if (stamps := read_stamps(folder)) != self._stamps or not stamps:
+                catalog = load_catalog()
+                self._pipelines, self._refused = catalog.of_group(self.tree.group), catalog.refused
+                self._stamps, self._reader = stamps, None
+        except ConfigError as error:
+            self._pipelines, self._refused, self._stamps = (), {str(folder): str(error)}, None
+        keep_out()
+
+    def _ask_dagster(self) -> DagsterSeen:
+        if self._asked is None or time.monotonic() - self._asked[0] >= ASKED:
+            page = DagsterPage(Settings.from_environment().dagster)
+            names = [pipeline.name for pipeline in self._pipelines]
+            self._asked = time.monotonic(), read_dagster(page, names, [self.tree.group])
+        return self._asked[1]
+
+
+def concerns(need: Need, pipeline: str | None = None, partition: str | None = None) -> bool:
+    """Whether the need is in the way of the pipeline, or of the partition: its own, or its group's."""
+    if need.kind == "partition":
+        return partition in (None, need.name) and pipeline in (None, pipeline_of(need.name))
+    if need.kind == "pipeline":
+        of = pipeline if partition is None else pipeline_of(partition)
+        return of in (None, need.name)
+    return True
+
+
+def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str | None]:
+    """The partition's lag in offsets, and which of its files changed after they were consumed, all of them looked at. None
+    where its source cannot be read here, and None where no file changed."""
+    lag = changed = None
+    with suppress(RotaError):
+        pipelines = load_catalog().of_group(tree.group)
+        keep_out()
+        from rota import backlog, rewritten
+        from rota.registry import open_source, open_tables
+
+        for pipeline in pipelines:
+            if pipeline_of(partition) == pipeline.name:
+                source = open_source(pipeline)
+                at = backlog.read_lags(tree, source, [partition]).get(partition)
+                lag = at[1] - at[0] if at else None
+                past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
+                changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
+    return lag, changed
+
+
+def list_lines(needs: Iterable[Need]) -> Sequence[str]:
+    """The needs of persons, a line each."""
+    from rota.needs import join_needs
+
+    return join_needs([need for need in needs if need.person])

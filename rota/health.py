@@ -1,0 +1,204 @@
+"""Reads what `needs` judges: a group's records, its workers' Sparks, and what sources and tables say.
+
+Laws:
+1. It only looks. Own records are read before live nodes: see `eligibility`.
+2. One source or table that cannot be read is told as that, and the others are read.
+3. What did not change is not read again: a table's log and positions are kept until its stamp is another.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rota.backlog import measure_lags
+from rota.coordination.group_reader import GroupReader
+from rota.coordination.limits import explain_excess
+from rota.coordination.snapshot import Basis, read_basis
+from rota.coordination.views import LiveView
+from rota.dataplane.ports import LogEntry, Position
+from rota.dataplane.spark.probe import explain_silence
+from rota.eligibility import Facts, read_facts
+from rota.errors import ForeignTable, RotaError
+from rota.needs import PipelineSeen, Seen
+from rota.pipeline import Pipeline
+from rota.registry import open_source, open_tables
+from rota.rewritten import explain_rewritten
+from rota.settings import Settings
+
+if TYPE_CHECKING:
+    from rota.dataplane.delta.tables import PipelineTable
+
+SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
+PROBES = 16  # at a time
+
+
+@dataclass(frozen=True, slots=True)
+class TableSeen:
+    """What a table says; `refusal`: why it cannot be read, or is not this group's. `past` is newest first."""
+
+    past: tuple[LogEntry, ...] = ()
+    positions: Mapping[str, Position] | None = None
+    refusal: str = ""
+
+
+class HealthReader:
+    """Looks at a group again and again."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, tuple[object, TableSeen]] = {}
+
+    def read(self, tree: GroupReader, pipelines: Sequence[Pipeline]) -> tuple[Seen, Mapping[str, int]]:
+        """What the whole group looks like, and partition -> its rows in the quarantine, of the newest commits. Raises
+        RotaError where the group itself cannot be read."""
+        facts, basis, live = read_records(tree)
+        told: list[PipelineSeen] = []
+        bad: Counter[str] = Counter()
+        for pipeline in pipelines:
+            table = self._read_table(tree, pipeline, basis)
+            for entry in table.past:
+                bad.update(entry.bad)
+            told.append(read_pipeline(tree, pipeline, facts, table))
+        return make_seen(tree, facts, basis, live, told), bad
+
+    def _read_table(self, tree: GroupReader, pipeline: Pipeline, basis: Basis) -> TableSeen:
+        try:
+            main = open_tables(pipeline, tree.group, basis.meta.id).main
+        except RotaError as error:
+            return TableSeen(refusal=str(error))
+        ids = list_ids(basis, pipeline)
+        stamp = main.read_stamp(), basis.meta.id, ids
+        known, table = self._tables.get(pipeline.name, (None, TableSeen()))
+        if known != stamp or stamp[0] is None:
+            table = read_table(main, ids)
+            self._tables[pipeline.name] = stamp, table
+        return table
+
+
+def read_table(main: "PipelineTable", ids: tuple[str, ...]) -> TableSeen:
+    """The newest commits of a table and where it stands."""
+    try:
+        return TableSeen(main.read_recent_log(), main.read_positions(ids))
+    except ForeignTable as error:
+        return TableSeen(refusal=str(error))
+    except (RotaError, OSError) as error:
+        return TableSeen(refusal=f"its table cannot be read: {error}")
+
+
+def read_records(
+    tree: GroupReader, pipelines: Iterable[str] | None = None
+) -> tuple[Facts, Basis, Mapping[str, LiveView]]:
+    """What ZooKeeper says of the partitions of these pipelines, or all, and of the group's workers. Raises RotaError."""
+    asked = tree.ids() if pipelines is None else {}
+    if pipelines is not None:
+        wanted = set(pipelines)
+        asked = {p: name for p, name in tree.ids().items() if name in wanted}
+    facts = read_facts(tree, asked)
+    basis = read_basis(tree)
+    return replace(facts, now=facts.now or tree.store.now()), basis, tree.newest(tree.live())
+
+
+def make_seen(
+    tree: GroupReader,
+    facts: Facts,
+    basis: Basis,
+    live: Mapping[str, LiveView],
+    pipelines: Sequence[PipelineSeen],
+) -> Seen:
+    """The look, of what was read. The workers' Sparks are asked here."""
+    of_partitions = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
+    announced = {worker: one.record for worker, one in live.items()}
+    return Seen(
+        tree.group,
+        facts.now,
+        facts,
+        basis.meta.protocol,
+        basis.meta.grace,
+        Settings.from_environment().max_shutdown.total_seconds(),
+        basis.workers,
+        basis.overrides.pins,
+        {name: record.requires for name, record in basis.partitions.items()},
+        {worker: record.protocol for worker, record in announced.items() if record},
+        find_silent({worker: record.endpoint for worker, record in announced.items() if record and record.endpoint}),
+        find_twice(tree),
+        {path: why for path, why in tree.unreadable.items() if path not in of_partitions},
+        pipelines=tuple(pipelines),
+    )
+
+
+def find_silent(endpoints: Mapping[str, str]) -> dict[str, str]:
+    """Worker -> why its Spark does not answer, of those whose does not."""
+    if not endpoints:
+        return {}
+    with ThreadPoolExecutor(PROBES) as pool:
+        whys = pool.map(lambda endpoint: explain_silence(endpoint, SILENCE), endpoints.values())
+        return {worker: why for worker, why in zip(endpoints, whys, strict=True) if why}
+
+
+def find_twice(tree: GroupReader) -> tuple[str, ...]:
+    """The workers for whose id a second process waits."""
+    names = (name for name in tree.store.children(tree.paths.lives) if name.endswith("=waiting"))
+    return tuple(sorted({name.partition("@")[0] for name in names}))
+
+
+def list_ids(basis: Basis, pipeline: Pipeline) -> tuple[str, ...]:
+    """The partitions of the pipeline that the group knows."""
+    record = basis.partitions.get(pipeline.name)
+    return tuple(map(pipeline.partition, record.keys)) if record else ()
+
+
+def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: TableSeen) -> PipelineSeen:
+    """What the pipeline's source says, beside what its table said. Of partitions of this pipeline in `facts`."""
+    ids = tuple(p for p in facts.partitions if p.partition(":")[0] == pipeline.name)
+    seen = PipelineSeen(
+        pipeline.name,
+        positions=table.positions or {},
+        stale=find_stale(table.past),
+        gaps=find_gaps(table.past),
+        refusal=table.refusal,
+    )
+    try:
+        source = open_source(pipeline)
+        source.find_place()
+        keys = source.list_keys()
+        known = set(ids)
+        return replace(
+            seen,
+            ends=measure_lags(source, facts.checkpoints, (p for p in ids if p not in facts.unreadable)),
+            rewritten=explain_rewritten(source, table.past),
+            left_out=source.list_ignored(),
+            waiting=tuple(p for p in map(pipeline.partition, keys) if p not in known),
+            room=explain_excess(tree, pipeline.name, keys),
+        )
+    except (RotaError, OSError) as error:
+        return replace(seen, fault=f"its source cannot be read: {error}")
+
+
+def find_stale(past: Iterable[LogEntry]) -> dict[str, str]:
+    """Partition -> which commit has an older token than a commit before it. Empty if none has."""
+    newest: dict[str, tuple[int, int]] = {}
+    found: dict[str, str] = {}
+    for commit in sorted(past, key=lambda commit: commit.version):
+        for partition in commit.ranges if commit.op == "commit" else ():
+            token = commit.tokens.get(partition, 0)
+            last, version = newest.get(partition, (0, 0))
+            if token < last:
+                found[partition] = f"version {commit.version} has token {token}, version {version} had {last}"
+            newest[partition] = max((last, version), (token, commit.version))
+    return found
+
+
+def find_gaps(past: Iterable[LogEntry]) -> dict[str, str]:
+    """Partition -> which commit does not start where the one before it ended. Empty if all do. Skipped offsets are in the
+    log and count as no gap."""
+    ends: dict[str, int] = {}
+    found: dict[str, str] = {}
+    for commit in sorted(past, key=lambda commit: commit.version):
+        for partition, (start, end) in commit.ranges.items() if commit.op in ("commit", "skip") else ():
+            if ends.setdefault(partition, start) != start:
+                found[partition] = (
+                    f"version {commit.version} starts at {start}, the one before ended at {ends[partition]}"
+                )
+            ends[partition] = end
+    return found

@@ -1,0 +1,390 @@
+"""What needs a person, and what heals itself: one pure function of what was read.
+
+`rota status`, `why` and `check`, the lines of `rota up`, the checks on Dagster's page and the alerts are made from it.
+
+Laws:
+1. It says what is read now, and since when it was seen so. That time comes from the look before; nothing else does.
+2. What heals itself needs nobody as long as healing takes: until then it is told and `person` is false.
+3. What cannot be asked, and what cannot be read, is a need.
+4. Each need says what it is about, why, and the next step. A partition has one need for one cause.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from rota.coordination.parking import is_waiting
+from rota.coordination.records import Parked, repair_command
+from rota.core.reasons import explain_unplaceable
+from rota.core.values import Worker
+from rota.dataplane.ports import Position
+from rota.eligibility import Eligibility, Facts, judge
+from rota.ids import pipeline_of, quote, worker_of
+
+SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
+IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
+BEHIND = 600.0  # seconds in which lag has to fall
+HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
+FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
+KEPT = 1000  # times that a memory holds, the oldest first
+
+Lag = tuple[float, int, int]  # since when, lag then, offset then
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that is not well. `kind` says what `name` is: a group, worker, partition, pipeline, record, file or Dagster.
+    `cause` is one word that lasts, `since` is in server seconds. `step` is empty where `why` ends with the next step."""
+
+    kind: str
+    name: str
+    cause: str
+    why: str
+    step: str
+    since: float
+    person: bool
+    due: float  # server seconds from which it needs a person
+
+    @property
+    def sentence(self) -> str:
+        """Why, and the next step, in one line."""
+        return f"{self.why}: {self.step}" if self.step else self.why
+
+    @property
+    def line(self) -> str:
+        """What it is about, why, and the next step, in one line."""
+        about = {"partition": "", "record": "", "file": "", "dagster": ""}.get(self.kind, f"{self.kind} ")
+        return f"{about}{self.name}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a look leaves to the next: since when each need was seen, and the lag of partitions that do not keep up."""
+
+    since: Mapping[str, float] = field(default_factory=dict)
+    behind: Mapping[str, Lag] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSeen:
+    """What a pipeline's source and tables say. Mappings are by partition; `ends` are (offset, end offset), `left_out` is by
+    path. `fault`: why the source cannot be read. `refusal`: why the table is not this group's, or cannot be read. `waiting`
+    are keys of the source that the group does not know, and `room` says why it takes none."""
+
+    name: str
+    ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    stale: Mapping[str, str] = field(default_factory=dict)
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+    refusal: str = ""
+    waiting: Sequence[str] = ()
+    room: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorSeen:
+    """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
+    seconds since its last tick began."""
+
+    name: str
+    on: bool = True
+    failing: float = 0.0
+    why: str = ""
+    quiet: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterSeen:
+    """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
+    reason; `unserved` the pipelines that none serves; `failed` how often a pipeline's runs failed in a row, and why."""
+
+    silent: str = ""
+    locations: Mapping[str, str] = field(default_factory=dict)
+    sensors: Sequence[SensorSeen] = ()
+    unserved: Sequence[str] = ()
+    failed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look saw of a group. `now` is the server's clock. `silent`: worker -> why its Spark does not answer.
+    `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
+    process waits. `refused`: file -> why it is not served. `labels`: pipeline -> what its workers must carry."""
+
+    group: str
+    now: float
+    facts: Facts
+    protocol: str = "assigned"
+    grace: float = 0.0
+    handover: float = HANDOVER
+    workers: Sequence[Worker] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    joined_under: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    twice: Sequence[str] = ()
+    records: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    pipelines: Sequence[PipelineSeen] = ()
+    dagster: DagsterSeen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A need before it is known since when. It needs a person once it has lasted `patience` seconds; None: it never does.
+    `state` begins its time anew where it changes. `lasted`: seconds for which it is known to last."""
+
+    kind: str
+    name: str
+    cause: str
+    why: str
+    step: str = ""
+    patience: float | None = 0.0
+    state: str = ""
+    lasted: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Tells one need from another in a memory."""
+        return "|".join((self.kind, self.name, self.cause, self.state))
+
+
+def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...], Memory]:
+    """What is not well, those that need a person first, and what the next look has to know."""
+    judged = judge(seen.facts)
+    behind = _remember_behind(seen, judged, before.behind)
+    found = [
+        *_find_of_group(seen),
+        *_find_of_dagster(seen),
+        *_find_of_partitions(seen),
+        *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
+        *_find_behind(behind, seen),
+    ]
+    since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
+    needs = [_make_need(one, since[one.key], seen.now) for one in found]
+    oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])
+    kept = dict(sorted(behind.items(), key=lambda item: item[1][0])[:KEPT])
+    return tuple(sorted(needs, key=lambda need: not need.person)), Memory(oldest, kept)
+
+
+def _make_need(one: Finding, since: float, now: float) -> Need:
+    due = float("inf") if one.patience is None else since + one.patience
+    return Need(one.kind, one.name, one.cause, one.why, one.step, since, now >= due, due)
+
+
+def _find_of_group(seen: Seen) -> Iterator[Finding]:
+    if seen.facts.partitions and not seen.workers:
+        step = f"start one with `rota worker --id NAME{_say_group(seen.group)}`"
+        yield Finding("group", seen.group, "workers", "no worker is live", step, SETTLE)
+    for worker, protocol in seen.joined_under.items():
+        if protocol != seen.protocol:
+            why = f"it joined under {protocol!r}, and the group's protocol is {seen.protocol!r}: who joins now waits"
+            yield Finding("worker", worker, "protocol", why, "end its process and start it again", SETTLE)
+    for worker, why in seen.silent.items():
+        step = "see the worker's log; the worker starts its Spark again if that ended"
+        yield Finding("worker", worker, "spark", f"its Spark does not answer ({why})", step, SETTLE)
+    for worker in seen.twice:
+        yield Finding(
+            "worker", worker, "twice", "a second process has its id and waits", "give it another --id", SETTLE
+        )
+    for path, why in seen.records.items():
+        step = f"see what removing it does with `{repair_command(path)}`"
+        own = f"/assign/{path.rpartition('/')[2]}" in path  # its worker, or the next rebalance, writes it anew
+        yield Finding("record", path, "record", why, "" if "rota repair" in why else step, SETTLE if own else 0.0)
+    for file, why in seen.refused.items():
+        yield Finding("file", file, "refused", why)
+
+
+def _say_group(group: str) -> str:
+    return "" if group == "default" else f" --group {group}"
+
+
+def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
+    """What keeps Dagster from deciding and launching. Where it cannot be asked, nothing else is known of it."""
+    there = seen.dagster
+    if there is None:
+        return
+    if there.silent:
+        step = "start it, or set ROTA_DAGSTER to the address of its page"
+        yield Finding("dagster", "Dagster", "silent", there.silent, step, SETTLE)
+    for name, why in there.locations.items():
+        yield Finding("dagster", f"code location {name}", "location", why, "mend it, then reload it on the page")
+    for sensor in there.sensors:
+        about = f"sensor {sensor.name}"
+        if not sensor.on:
+            yield Finding("dagster", about, "off", "it is turned off", "turn it on, on Dagster's page")
+        elif sensor.failing:
+            yield Finding("dagster", about, "fails", sensor.why, "", SETTLE, lasted=sensor.failing)
+    ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
+    if ticking and min(ticking) >= IDLE:
+        why = f"no sensor has begun a tick for {min(ticking):.0f} s"
+        step = "see whether Dagster's daemon runs, and start it again"
+        yield Finding("dagster", "Dagster", "daemon", why, step, IDLE, lasted=min(ticking))
+    for pipeline in there.unserved:
+        step = "reload the code location; what it then says of the file is on Dagster's page"
+        yield Finding("pipeline", pipeline, "unserved", "Dagster does not serve it", step, SETTLE)
+    for pipeline, (times, why) in there.failed.items():
+        patience = 0.0 if times >= FAILURES else None
+        yield Finding("pipeline", pipeline, "runs", f"{times} of its runs failed in a row: {why}", "", patience)
+
+
+def _find_of_partitions(seen: Seen) -> Iterator[Finding]:
+    facts = seen.facts
+    held = Counter({worker: len(target) for worker, target in facts.targets.items()})
+    here = {worker.id for worker in seen.workers}
+    wanted = {p: w for w, target in facts.targets.items() if w in here for p in target}
+    for p in facts.partitions:
+        if p in facts.unreadable:
+            yield Finding("partition", p, "record", facts.unreadable[p])
+        if p in facts.parked:
+            yield _explain_park(seen, p, facts.parked[p])
+        if p in facts.unreadable or not seen.workers:
+            continue
+        owner = facts.owns[p].incarnation if p in facts.owns else None
+        if owner not in facts.lives or owner is None:
+            yield _explain_unowned(seen, p, owner, wanted.get(p), held)
+        elif facts.lives[owner] is not None and p not in facts.targets.get(worker_of(owner), ()):
+            why = f"{worker_of(owner)} does not let it go, and {_name_taker(wanted.get(p))}"
+            step = f"see the log of {worker_of(owner)}, and what its run does"
+            yield Finding("partition", p, "handover", why, step, seen.handover + SETTLE, owner)
+
+
+def _name_taker(worker: str | None) -> str:
+    return f"{worker} waits for it" if worker else "nobody is to have it next"
+
+
+def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
+    step = f"mend what it says, then `rota retry {quote(p)}`"
+    if f"rota retry {quote(p)}" in park.reason:
+        step = ""
+    if park.retry_at is None or park.person or park.failures >= FAILURES:
+        times = f" (failed {park.failures}x)" if park.failures > 1 else ""
+        return Finding("partition", p, "parked", f"it is parked{times}: {park.reason}", step, lasted=_last(seen, park))
+    waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
+    return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", patience=None)
+
+
+def _last(seen: Seen, park: Parked) -> float:
+    return max(0.0, seen.now - park.since) if park.since else 0.0
+
+
+def _explain_unowned(seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int]) -> Finding:
+    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away."""
+    labels = tuple(sorted(seen.labels.get(pipeline_of(p), {}).items()))
+    without = Counter(held)
+    if taker:
+        without[taker] -= 1
+    gone = f"its owner {worker_of(owner)} is gone" if owner else "nobody owns it"
+    if why := explain_unplaceable(seen.workers, (labels, seen.pins.get(p)), without):
+        return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, why, seen), SETTLE)
+    patience = SETTLE + seen.grace
+    if taker:
+        return Finding(
+            "partition", p, "unowned", f"{gone}, and {taker} does not take it", f"see the log of {taker}", patience
+        )
+    if seen.protocol == "assigned":
+        step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
+        return Finding("partition", p, "unowned", f"{gone}, and no rebalance gave it to a worker", step, patience)
+    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", "see the workers' logs", patience)
+
+
+def _choose_step(p: str, why: str, seen: Seen) -> str:
+    """What makes a worker able to hold the partition again."""
+    if p in seen.pins:
+        return f"start {seen.pins[p]} or make it able, or `rota pin {quote(p)} --clear`"
+    if "at its cap" in why:
+        return "start another worker, or raise a cap"
+    if "has" in why.split()[:3]:
+        return "start a worker with that label, or change `requires`"
+    return "start another worker, or `rota uncordon` one"
+
+
+def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Iterator[Finding]:
+    facts = seen.facts
+    if one.fault:
+        yield Finding("pipeline", one.name, "source", one.fault, "", SETTLE)
+    if one.refusal:
+        yield Finding("pipeline", one.name, "table", one.refusal, "", 0.0 if "rota adopt" in one.refusal else SETTLE)
+    if one.room:
+        yield Finding("pipeline", one.name, "room", one.room)
+    elif one.waiting:
+        why = f"{len(one.waiting)} new partition(s), such as {quote(one.waiting[0])}, are not in the group yet"
+        yield Finding("pipeline", one.name, "new", why, f"see whether Dagster's sensor of {seen.group!r} ticks", SETTLE)
+    for p, why in one.rewritten.items():
+        yield Finding("partition", p, "rewritten", why, f"`rota replay {quote(p)} --changed`")
+    for path, why in one.left_out.items():
+        yield Finding("pipeline", one.name, "left out", f"{path} is not read: {why}", state=path)
+    for cause, wrong in (("stale", one.stale), ("gap", one.gaps)):
+        for p, why in wrong.items():
+            yield Finding("partition", p, cause, why, "compare the table with its source, then replay what differs")
+    for p, at in one.positions.items():
+        if why := _explain_restored(facts, p, at):
+            yield Finding("partition", p, "restored", why, "`rota adopt`", SETTLE)
+    works = any(pipeline_of(p) == one.name for run in facts.runs for p in run.partitions)
+    new = [p for p, (at, end) in one.ends.items() if at < end and p in judged.owners and p not in facts.parked]
+    if new and not works:
+        moved = max((facts.checkpoints[p].node.mzxid for p in one.ends if p in facts.checkpoints), default=0)
+        why = f"{len(new)} partition(s), such as {quote(new[0])}, have something new, and no run works on it"
+        step = f"see whether Dagster's sensor {one.name}__backlog ticks, and what its runs wait for"
+        yield Finding("pipeline", one.name, "idle", why, step, IDLE, str(moved))
+
+
+def _explain_restored(facts: Facts, p: str, at: Position) -> str:
+    """Why the table and ZooKeeper are not of one past."""
+    if p in facts.owns and (at.token or 0) > facts.owns[p].token and facts.owns[p].incarnation in facts.lives:
+        return f"its table has seen token {at.token}, above {facts.owns[p].token} of its owner: ZooKeeper was restored"
+    if p not in facts.checkpoints:
+        return ""
+    said = facts.checkpoints[p].record
+    if said.offset > (at.offset or 0):
+        return f"its checkpoint is at {said.offset}, its table at {at.offset or 0}: an older table was restored"
+    if at.table and said.table not in ("", at.table):
+        return "its table is not the one that it was"
+    return ""
+
+
+def _remember_behind(seen: Seen, judged: Eligibility, before: Mapping[str, Lag]) -> dict[str, Lag]:
+    """Partition with lag -> since when its lag has not fallen, with the lag and the offset of then. What is parked or has no
+    owner has a need of its own."""
+    found: dict[str, Lag] = {}
+    for one in seen.pipelines:
+        for p, (at, end) in one.ends.items():
+            if at < end and p not in seen.facts.parked and (p in judged.owners or p in judged.busy):
+                since, lag, offset = before.get(p, (seen.now, end - at, at))
+                falls = at > offset and end - at <= lag
+                found[p] = (seen.now, end - at, at) if falls or since > seen.now else (since, lag, offset)
+    return found
+
+
+def _find_behind(behind: Mapping[str, Lag], seen: Seen) -> Iterator[Finding]:
+    """Of those whose lag has not fallen for `BEHIND` seconds: who stands still, and whose lag grows."""
+    for p, (since, lag, offset) in behind.items():
+        lasted = seen.now - since
+        if lasted < BEHIND:
+            continue
+        if p in seen.facts.checkpoints and seen.facts.checkpoints[p].record.offset > offset:
+            why = f"its lag was {lag} and has grown for {BEHIND / 60:.0f} minutes"
+            yield Finding("partition", p, "growing", why, "add a worker", None, lasted=lasted)
+        else:
+            why = f"it stands at {offset} with lag for {BEHIND / 60:.0f} minutes"
+            yield Finding("partition", p, "still", why, "look at its runs", lasted=lasted)
+
+
+def join_needs(needs: Sequence[Need], most: int = 3) -> tuple[str, ...]:
+    """The needs as lines; partitions with one and the same sentence and cause share a line."""
+
+    def same(need: Need) -> tuple[str, ...]:
+        return (need.kind, need.cause, need.sentence.replace(quote(need.name), "..."), str(not need.person))
+
+    lines: list[str] = []
+    for (kind, *_), alike in groupby(sorted(needs, key=lambda n: (not n.person, same(n), n.name)), key=same):
+        of = list(alike)
+        if kind != "partition" or len(of) <= most:
+            lines += [one.line for one in of]
+        else:
+            lines.append(f"{of[0].line} (and {len(of) - 1} more partitions, such as {of[1].name})")
+    return tuple(lines)

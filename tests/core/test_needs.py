@@ -1,0 +1,232 @@
+"""What needs a person: the pure function, cause by cause. Healthy groups say nothing; what lasts too long is said."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.coordination.records import Checkpoint, Live, Parked
+from rota.coordination.store import Node
+from rota.coordination.views import OwnView, Read, RunView
+from rota.core.values import Worker
+from rota.dataplane.ports import Position
+from rota.eligibility import Facts
+from rota.needs import (
+    BEHIND,
+    IDLE,
+    SETTLE,
+    DagsterSeen,
+    Memory,
+    Need,
+    PipelineSeen,
+    Seen,
+    SensorSeen,
+    find_needs,
+    join_needs,
+)
+
+W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"
+NODE = Node(b"", 0, 1, 1, 0)
+SENSORS = tuple(SensorSeen(name, quiet=5.0) for name in ("default__membership", "p__backlog", "p__checks"))
+
+
+def at(offset: int, table: str = "t", mzxid: int = 1) -> Read[Checkpoint]:
+    return Read(Checkpoint(offset=offset, token=7, run_id="r", table=table), Node(b"", 0, mzxid, mzxid, 0))
+
+
+FACTS = Facts(
+    partitions=("p:a", "p:b"),
+    owns={"p:a": OwnView(W1, 1, 7), "p:b": OwnView(W2, 1, 8)},
+    epoch=3,
+    targets={"w1": frozenset({"p:a"}), "w2": frozenset({"p:b"})},
+    lives={W1: Live(), W2: Live()},
+    runs=(),
+    parked={},
+    now=1000.0,
+    checkpoints={"p:a": at(5), "p:b": at(6)},
+    unreadable={},
+)
+WELL = Seen(
+    "default",
+    1000.0,
+    FACTS,
+    workers=(Worker("w1", W1), Worker("w2", W2)),
+    joined_under={"w1": "assigned", "w2": "assigned"},
+    pipelines=(
+        PipelineSeen("p", {"p:a": (5, 5), "p:b": (6, 6)}, {"p:a": Position(5, 7, "t"), "p:b": Position(6, 8, "t")}),
+    ),
+    dagster=DagsterSeen(sensors=SENSORS),
+)
+P = WELL.pipelines[0]
+
+
+def look(seen: Seen, *after: float) -> tuple[Need, ...]:
+    """The needs of the last of several looks at the same thing, so many seconds after the first."""
+    needs, memory = find_needs(seen)
+    for seconds in after:
+        now = WELL.now + seconds
+        needs, memory = find_needs(replace(seen, now=now, facts=replace(seen.facts, now=now)), memory)
+    return needs
+
+
+def facts(**changes: object) -> Seen:
+    return replace(WELL, facts=replace(FACTS, **changes))  # type: ignore[arg-type]
+
+
+def pipeline(**changes: object) -> Seen:
+    return replace(WELL, pipelines=(replace(P, **changes),))  # type: ignore[arg-type]
+
+
+def dagster(**changes: object) -> Seen:
+    return replace(WELL, dagster=replace(WELL.dagster, **changes))  # type: ignore[type-var]
+
+
+RUN = RunView("n", "r", 1, W1, ("p:a",), 5)
+GONE = {"owns": {**FACTS.owns, "p:b": OwnView(OLD, 1, 8)}, "lives": {W1: Live()}}
+FREE = {"owns": {**FACTS.owns, "p:b": OwnView(None, 2, 8)}}
+ALONE = (Worker("w1", W1),)
+DRAINED = tuple(Worker(w.id, w.incarnation, state="draining") for w in WELL.workers)
+FAILED = Parked(reason="the disk is full", failures=1, since=990.0, retry_at=1010.0, offset=5)
+
+HEALTHY = {
+    "idle": (WELL, 10_000.0),
+    "a slow batch": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),)), BEHIND - 1),
+    "new files, a run comes": (pipeline(ends={"p:a": (5, 9)}), IDLE - 1),
+    "an owner was killed a moment ago": (facts(**GONE), SETTLE - 1),
+    "a hand-over": (facts(**FREE), SETTLE - 1),
+    "an owner waits for its run": (facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}), 120.0),
+    "the first minute": (replace(facts(lives={}), workers=()), SETTLE - 1),
+    "a worker is drained and the other has room": (
+        replace(WELL, workers=(Worker("w1", W1), Worker("w2", W2, state="draining"))),
+        10_000.0,
+    ),
+    "a partition failed once": (facts(parked={"p:a": FAILED}), 10_000.0),
+    "new partitions": (pipeline(waiting=("p:c",)), SETTLE - 1),
+    "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
+    "a run failed": (dagster(failed={"p": (1, "boom")}), 10_000.0),
+    "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
+    "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
+    "a sensor failed once": (dagster(sensors=(SensorSeen("p__backlog", failing=1.0, why="x"),)), 30.0),
+    "a target that is written anew": (replace(WELL, records={"/rota/default/assign/w1": "unreadable"}), SETTLE - 1),
+    "a worker that comes back": (replace(facts(**GONE), grace=60.0, workers=ALONE), SETTLE + 59),
+    "another token a moment ago": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE - 1),
+    "a table that is not there yet": (pipeline(positions={"p:a": Position(None, None, None)}, refusal=""), SETTLE - 1),
+    "lag that falls": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:b": (6, 7)}),)), BEHIND - 1),
+}
+
+NEEDS = {
+    "no worker": (replace(facts(lives={}), workers=()), SETTLE, "workers", "rota worker"),
+    "the owner is gone and nobody gives it away": (
+        replace(facts(**GONE), workers=ALONE), SETTLE, "unowned", "no rebalance gave it",
+    ),
+    "the owner and its target are gone, the rest is full": (
+        replace(facts(**GONE), workers=(Worker("w1", W1, max_partitions=1),)), SETTLE, "unplaceable", "at its cap",
+    ),
+    "alone, nobody takes it": (
+        replace(facts(**GONE), workers=ALONE, protocol="claim", joined_under={}), SETTLE, "unowned", "no worker takes it",
+    ),
+    "its taker does not take it": (facts(**FREE), SETTLE, "unowned", "w2 does not take it"),
+    "all drained": (replace(facts(**FREE), workers=DRAINED), SETTLE, "unplaceable", "draining"),
+    "pinned away": (replace(facts(**FREE), pins={"p:b": "w7"}), SETTLE, "unplaceable", "--clear"),
+    "no label": (replace(facts(**FREE), labels={"p": {"gpu": "yes"}}), SETTLE, "unplaceable", "no worker has gpu=yes"),
+    "an owner that never lets go": (
+        facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}), 165.0, "handover", "w2 does not let it go",
+    ),
+    "parked": (facts(parked={"p:a": FAILED.model_copy(update={"retry_at": None})}), 0.0, "parked", "rota retry p:a"),
+    "failed three times": (facts(parked={"p:a": FAILED.model_copy(update={"failures": 3})}), 0.0, "parked", "failed 3x"),
+    "a typo": (facts(parked={"p:a": FAILED.model_copy(update={"person": True})}), 0.0, "parked", "disk is full"),
+    "unreadable own": (facts(unreadable={"p:a": "its record cannot be read. rota repair"}), 0.0, "record", "rota repair"),
+    "unreadable target": (replace(WELL, records={"/rota/g/assign/w1": "bad"}), SETTLE, "record", "rota repair"),
+    "another protocol": (
+        replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
+    ),
+    "a frozen Spark": (replace(WELL, silent={"w1": "it says nothing"}), SETTLE, "spark", "the worker's log"),
+    "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
+    "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
+    "no source": (pipeline(fault="no folder. Check it"), SETTLE, "source", "no folder"),
+    "a foreign table": (pipeline(refusal="another group's. rota adopt"), 0.0, "table", "rota adopt"),
+    "a table that cannot be read": (pipeline(refusal="disk"), SETTLE, "table", "disk"),
+    "no room": (pipeline(room="too many"), 0.0, "room", "too many"),
+    "partitions that nobody finds": (pipeline(waiting=("p:c",)), SETTLE, "new", "sensor"),
+    "rewritten": (pipeline(rewritten={"p:a": "a file changed"}), 0.0, "rewritten", "rota replay p:a --changed"),
+    "left out": (pipeline(left_out={"x": "a link"}), 0.0, "left out", "x is not read: a link"),
+    "a stale commit": (pipeline(stale={"p:a": "version 3"}), 0.0, "stale", "version 3"),
+    "a gap": (pipeline(gaps={"p:a": "version 4"}), 0.0, "gap", "version 4"),
+    "an older table": (pipeline(positions={"p:a": Position(3, 7, "t")}), SETTLE, "restored", "rota adopt"),
+    "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the one"),
+    "an older ZooKeeper": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE, "restored", "ZooKeeper was"),
+    "nothing runs": (pipeline(ends={"p:a": (5, 9)}), IDLE, "idle", "no run works"),
+    "a run that hangs": (
+        replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),)), BEHIND, "still", "look at its runs",
+    ),
+    "no Dagster": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE, "silent", "ROTA_DAGSTER"),
+    "a broken location": (dagster(locations={"here": "it is not loaded"}), 0.0, "location", "reload"),
+    "a sensor that is off": (dagster(sensors=(SensorSeen("p__backlog", on=False),)), 0.0, "off", "turn it on"),
+    "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=50.0, why="x"),)), 0.0, "fails", "x"),
+    "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
+    "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
+    "runs that fail": (dagster(failed={"p": (3, "boom")}), 0.0, "runs", "boom"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_what_heals_itself_needs_nobody(case: str) -> None:
+    seen, seconds = HEALTHY[case]
+    assert not [need.line for need in look(seen, seconds / 2, seconds) if need.person]
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_what_does_not_heal_needs_a_person_and_names_the_step(case: str) -> None:
+    seen, seconds, cause, words = NEEDS[case]
+    if seconds:
+        assert not [need for need in look(seen) if need.person and need.cause == cause], "not at once"
+    mine = [need for need in look(seen, seconds / 2, seconds) if need.person]
+    assert [need.cause for need in mine] == [cause], [need.line for need in mine]
+    assert words in mine[0].line
+    assert not [need for need in look(WELL, seconds) if need.cause == cause], "and is over when it is over"
+
+
+def test_a_need_begins_anew_once_it_was_away() -> None:
+    _, memory = find_needs(facts(**FREE))
+    _, memory = find_needs(replace(WELL, now=1040.0), memory)
+    needs, _ = find_needs(replace(facts(**FREE), now=1050.0), memory)
+    assert [(need.since, need.person) for need in needs] == [(1050.0, False)]
+
+
+def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
+    """A pipeline whose runs take turns is not one at which nobody works."""
+    waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})
+    _, memory = find_needs(waits)
+    moved = replace(
+        waits, now=1000.0 + IDLE, facts=replace(FACTS, checkpoints={**FACTS.checkpoints, "p:b": at(7, mzxid=9)})
+    )
+    assert not [need for need in find_needs(moved, memory)[0] if need.person]
+
+
+def test_lag_that_grows_is_told_and_calls_nobody() -> None:
+    _, memory = find_needs(pipeline(ends={"p:a": (5, 9)}))
+    grown = replace(pipeline(ends={"p:a": (6, 30)}), now=1000.0 + BEHIND)
+    grown = replace(grown, facts=replace(FACTS, checkpoints={**FACTS.checkpoints, "p:a": at(6, mzxid=9)}))
+    (need,) = (one for one in find_needs(grown, memory)[0] if one.cause == "growing")
+    assert (need.person, need.step) == (False, "add a worker")
+
+
+def test_many_partitions_with_one_cause_are_one_line() -> None:
+    many = tuple(f"p:{n}" for n in range(50))
+    free = Facts(many, {}, 1, {}, {W1: Live()}, (), {}, 1000.0, {}, {})
+    needs = look(replace(WELL, facts=free, workers=DRAINED[:1], pipelines=()), SETTLE)
+    assert len(needs) == 50
+    (line,) = join_needs(needs)
+    assert "and 49 more" in line
+
+
+@given(st.sampled_from(sorted(NEEDS)), st.lists(st.floats(0, 2000), max_size=6), st.floats(-500, 5000))
+def test_whatever_the_clock_does_a_need_is_never_older_than_what_was_seen(
+    case: str, steps: list[float], back: float
+) -> None:
+    seen, memory, now = NEEDS[case][0], Memory(), WELL.now
+    for step in [*steps, back]:
+        needs, memory = find_needs(replace(seen, now=now), memory)
+        assert all(need.since <= now for need in needs)
+        now += step
