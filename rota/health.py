@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rota.backlog import measure_lags
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.snapshot import Basis, read_basis
 from rota.coordination.views import LiveView
-from rota.dataplane.ports import LogEntry, Position
+from rota.dataplane.ports import LogEntry, Position, Table
 from rota.dataplane.spark.probe import explain_silence
 from rota.eligibility import Facts, read_facts
 from rota.errors import ForeignTable, RotaError
@@ -26,9 +25,6 @@ from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 from rota.rewritten import explain_rewritten
 from rota.settings import Settings
-
-if TYPE_CHECKING:
-    from rota.dataplane.delta.tables import PipelineTable
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
 PROBES = 16  # at a time
@@ -76,7 +72,7 @@ class HealthReader:
         return table
 
 
-def read_table(main: "PipelineTable", ids: tuple[str, ...]) -> TableSeen:
+def read_table(main: Table, ids: tuple[str, ...]) -> TableSeen:
     """The newest commits of a table and where it stands."""
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids))

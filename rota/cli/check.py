@@ -6,7 +6,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import partial
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from rota.pipeline import Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
+PROBED = ("spark", "record", "rewritten", "refused", "source", "table")  # causes of needs that have probes of their own
 SKEW = 1.0  # seconds between two clocks that pass for the same
 
 
@@ -133,7 +133,7 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
     """Tries one thing after the other; what was tried is shown before the next one begins."""
     yield _probe_java()
     sparks: dict[str, str] = {}  # group -> the Spark of one of its workers, that answers
-    yield from _probe_zookeeper(settings, catalog, sparks)
+    yield from _probe_zookeeper(settings, sparks)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -180,8 +180,8 @@ def _probe_java() -> Probe:
     return Probe("Java", True, f"{program} is version {read_java_version(program)}; {starts}")
 
 
-def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: dict[str, str]) -> Iterator[Probe]:
-    """Tries the server, then each of its groups: the Spark of its live workers, its records, its room. `sparks` gets one
+def _probe_zookeeper(settings: "Settings", sparks: dict[str, str]) -> Iterator[Probe]:
+    """Tries the server, then each of its groups: the Spark of its live workers, its records, its needs. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
     from rota.coordination.group_reader import groups
@@ -195,7 +195,7 @@ def _probe_zookeeper(settings: "Settings", catalog: "Catalog | None", sparks: di
             for group in there:
                 yield from _probe_sparks(GroupState(store, group), sparks)
                 yield from _probe_records(GroupState(store, group))
-                yield from _probe_room(GroupState(store, group), catalog)
+                yield from _probe_needs(GroupState(store, group))
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -219,11 +219,7 @@ def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Pro
 
 
 def _probe_sparks(tree: "GroupState", sparks: dict[str, str]) -> Iterator[Probe]:
-    live = tree.newest(tree.live())
-    if not live:
-        fix = f"Start one: rota worker --group {tree.group}"
-        yield Probe(f"workers of {tree.group}", False, "no live worker", fix)
-    for worker, one in sorted(live.items()):
+    for worker, one in sorted(tree.newest(tree.live()).items()):
         endpoint = one.record.endpoint if one.record else None
         if not endpoint:
             yield Probe(f"Spark of {worker}", True, "none of its own: its runs start a local session")
@@ -243,15 +239,16 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
         yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _probe_room(tree: "GroupState", catalog: "Catalog | None") -> Iterator[Probe]:
-    """Each pipeline with partitions for which the group has no room."""
-    from rota.coordination.limits import explain_excess
-    from rota.registry import open_source
+def _probe_needs(tree: "GroupState") -> Iterator[Probe]:
+    """Each need of a person, as `rota status` tells it; but for what has a probe of its own."""
+    from rota.cli.look import Looker
 
-    for pipeline in catalog.of_group(tree.group) if catalog is not None else ():
-        with suppress(RotaError, OSError):  # of the source: it has a probe of its own
-            if why := explain_excess(tree, pipeline.name, open_source(pipeline).list_keys()):
-                yield Probe(f"room for {pipeline.name}", False, why)
+    looked = Looker(tree).look_until_sure()
+    needs = [need for need in looked.needs if need.person and need.cause not in PROBED]
+    if not needs:
+        yield Probe(f"needs of {tree.group}", True, "nothing needs a person")
+    for need in needs:
+        yield Probe(f"{need.kind} {need.name}", False, need.why, need.step)
 
 
 def _probe_spark(name: str, endpoint: str) -> Probe:

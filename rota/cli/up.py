@@ -1,16 +1,23 @@
 """`rota up`: ZooKeeper, n workers and Dagster on this machine, until Ctrl-C."""
 
+import os
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import view
+from rota.errors import RotaError
 
 if TYPE_CHECKING:
+    from rota.cli.look import Looker
     from rota.local.stack import Stack
+
+
+EVERY = 10.0  # seconds between two looks at what needs a person
 
 
 @click.command("up")
@@ -49,9 +56,12 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
             time.sleep(0.2)
         progress.say(f"Dagster's page is at {page.address}")
         _print_next_steps(stack.env, page.address, stack.state.logs)
+        os.environ.update({**_list_variables(stack.env), "ROTA_DAGSTER": page.address})  # as the line above says
+        told = Told(progress)
         try:
             while True:
                 keep_running(stack, progress)
+                told.tell()
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
@@ -70,6 +80,54 @@ def keep_running(stack: "Stack", progress: view.Progress) -> None:
     stack.check()
 
 
+class Told:
+    """What `rota up` says of the groups: each need of a person once, and once when it is over; see `needs`."""
+
+    def __init__(self, progress: view.Progress) -> None:
+        self._progress, self._due = progress, 0.0
+        self._lookers: dict[str, Looker] = {}  # by group
+        self._said: dict[str, str] = {}  # by kind, name and cause
+
+    def tell(self) -> None:
+        """Looks, now and then, and says what is new. What cannot be asked is said as well."""
+        if time.monotonic() < self._due:
+            return
+        found = self._find()
+        for key, line in found.items():
+            if key not in self._said:
+                self._progress.say(f"needs a person: {line}")
+        for key, line in self._said.items():
+            if key not in found:
+                self._progress.say(f"is over: {line}")
+        self._said = {key: self._said.get(key, line) for key, line in found.items()}
+        self._due = time.monotonic() + EVERY
+
+    def _find(self) -> dict[str, str]:
+        from rota.cli.look import Looker
+        from rota.coordination.client import opened
+        from rota.coordination.group_reader import groups
+        from rota.coordination.group_state import GroupState
+        from rota.settings import Settings
+
+        found: dict[str, str] = {}
+        try:
+            with opened(Settings.from_environment()) as store:
+                for group in groups(store):
+                    looker = self._lookers.setdefault(group, Looker(GroupState(store, group)))
+                    looker.tree = GroupState(store, group)
+                    for need in looker.look().needs:
+                        if need.person:
+                            found[f"{need.kind} {need.name} {need.cause}"] = need.line
+        except RotaError as error:
+            found["ZooKeeper"] = str(error)
+        return found
+
+
+def _list_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """What the commands need to find these processes."""
+    return {name: env[name] for name in ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")}
+
+
 def _land_flights(folder: Path, progress: view.Progress) -> None:
     """Lands the whole year. Where its data is not installed it says so and goes on: other pipelines do not need it."""
     from rota.errors import ConfigError
@@ -85,8 +143,7 @@ def _land_flights(folder: Path, progress: view.Progress) -> None:
 
 def _print_next_steps(env: dict[str, str], address: str, logs: Path) -> None:
     """Prints what to type in another terminal."""
-    names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
-    chosen = {**{name: env[name] for name in names}, "ROTA_DAGSTER": address}
+    chosen = {**_list_variables(env), "ROTA_DAGSTER": address}
     exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     view.print_parts(
         "",

@@ -140,7 +140,8 @@ def well(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr("rota.health.explain_silence", lambda *_: "")
     monkeypatch.setattr("rota.needs.SETTLE", 0.5)
     path, store = group.tree.paths.checkpoint("flights:UA"), group.tree.store
-    assert (done := store.get(path)) is not None
+    done = store.get(path)
+    assert done is not None
     store.delete(path)  # nothing was consumed
     yield
     store.create(path, done.data)

@@ -11,10 +11,11 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster_shared.error import SerializableErrorInfo
 
 from rota.catalog import load
+from rota.dagster.assets.checks import evaluate_needs
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
-from tests.face.desk import cancel_check
+from rota.needs import Need
 
 FILE = """
 from rota import Pipeline, delta, files
@@ -63,6 +64,7 @@ class Listener:
         catalog = load(folder)
         more = dg.Definitions(jobs=[ours, also_ours])
         self.repository = dg.Definitions.merge(compose(catalog), more).get_repository_def()
+        self.pipeline = catalog.pipelines["p"]
         self.instance, self.heard, self.cursor = instance, catalog.modules[0].heard, None
 
     def tick(self) -> list[Alert]:
@@ -75,9 +77,14 @@ class Listener:
         return told
 
     def say(self, check: str, passed: bool, severity: dg.AssetCheckSeverity = ERROR, why: str = "why") -> None:
-        """The result of a check of `p/records`, as the sensor of the checks reports it."""
+        """The result of a check of `p/records`, as somebody's own check reports it."""
         said = dg.AssetCheckEvaluation(Names().records("p"), check, passed, severity=severity, description=why)
         self.instance.report_runless_asset_event(said)
+
+    def need(self, *needs: Need) -> None:
+        """The results of the checks, as the sensor of the checks reports them."""
+        for said in evaluate_needs(needs, self.pipeline, Names(), 3):
+            self.instance.report_runless_asset_event(said)
 
 
 @pytest.fixture
@@ -87,32 +94,57 @@ def listener(tmp_path: Path) -> Iterator[Listener]:
         yield Listener(tmp_path, instance)
 
 
-def test_a_check_that_needs_a_person_is_told_once_and_again_when_it_says_something_else(listener: Listener) -> None:
-    listener.say("none_parked", False, why="p:a: the schema is wrong")
-    listener.say("no_gap", True)
-    listener.say("keeps_up", False, WARN)
+def park(partition: str, why: str) -> Need:
+    return Need("partition", partition, "parked", f"it is parked: {why}", f"rota retry {partition}", 1.0, True, 1.0)
+
+
+def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_is_over(listener: Listener) -> None:
+    """A wiped ZooKeeper gave four alerts with one sentence in half a minute, and none said that it was well again."""
+    listener.need(park("p:a", "the schema is wrong in offset 3"))
     (alert,) = listener.tick()
-    assert alert == Alert("p/records: none_parked failed", "p:a: the schema is wrong", "/assets/p/records?view=checks")
-    listener.say("none_parked", False, why="p:a: the schema is wrong")
-    assert listener.tick() == [], "told again by the sensor of the checks, and nothing new"
-    listener.say("none_parked", False, why="p:b: the schema is wrong")
-    assert [one.text for one in listener.tick()] == ["p:b: the schema is wrong"]
-    listener.say("none_parked", True)
+    assert alert == Alert(
+        "p: parked",
+        "p:a: it is parked: the schema is wrong in offset 3: rota retry p:a",
+        "/assets/p/records?view=checks",
+    )
+    listener.need(park("p:a", "the schema is wrong in offset 7"), park("p:b", "the schema is wrong in offset 5"))
     assert listener.tick() == []
-    listener.say("none_parked", False, why="p:b: the schema is wrong")
-    assert len(listener.tick()) == 1
+    listener.need(park("p:a", "the schema is wrong in offset 7"), park("p:c", "the disk is full"))
+    assert [one.text for one in listener.tick()] == ["p:c: it is parked: the disk is full: rota retry p:c"]
+    listener.need(park("p:c", "the disk is full"))
+    assert listener.tick() == [Alert("over: p: parked", "It is well again.", "/assets/p/records?view=checks")]
+    listener.need()
+    assert [one.title for one in listener.tick()] == ["over: p: parked"]
+    assert listener.tick() == []
+    listener.need(park("p:a", "the schema is wrong"))
+    assert len(listener.tick()) == 1, "it is back"
 
 
-def test_a_check_whose_run_was_cancelled_hides_no_other_and_is_not_told_twice(listener: Listener) -> None:
-    """Its newest record is of the plan, and says neither that it passed nor that it failed."""
-    records = Names().records("p")
-    cancel_check(listener.instance, listener.repository, dg.AssetCheckKey(records, "no_gap"))
-    listener.say("none_parked", False)
-    assert [one.title for one in listener.tick()] == ["p/records: none_parked failed"]
-    cancel_check(listener.instance, listener.repository, dg.AssetCheckKey(records, "none_parked"))
+def test_what_heals_itself_calls_nobody(listener: Listener) -> None:
+    waits = Need("partition", "p:a", "failed", "it failed and is tried again", "", 1.0, False, float("inf"))
+    soon = Need("partition", "p:b", "unowned", "nobody owns it", "", 1.0, False, 46.0)
+    listener.need(waits, soon)
     assert listener.tick() == []
-    listener.say("none_parked", False)
-    assert listener.tick() == [], "it is what it was before that run"
+
+
+def test_a_check_of_the_users_own_is_told_when_it_fails_and_when_it_passes_again(listener: Listener) -> None:
+    listener.say("no_gap", False, why="3 rows are gone")
+    assert [one.title for one in listener.tick()] == ["p/records: no_gap failed"]
+    listener.say("no_gap", False, why="4 rows are gone")
+    assert listener.tick() == []
+    listener.say("no_gap", False, WARN)
+    assert [one.title for one in listener.tick()] == ["over: p/records: no_gap failed"]
+
+
+def test_a_run_that_is_launched_again_by_itself_calls_after_the_third_failure(listener: Listener) -> None:
+    """A run that was killed is tried again, and a person was woken for each."""
+    assert listener.tick() == []
+    tags = {"rota/incarnation": "w1@1"}
+    for number in range(4):
+        ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags=tags)
+        assert [one.title for one in listener.tick()] == (["a run of ours failed"] if number == 2 else []), number
+    listener.instance.create_run_for_job(ours, status=dg.DagsterRunStatus.SUCCESS, tags=tags)
+    assert [one.title for one in listener.tick()] == ["over: a run of ours failed"]
 
 
 def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_are_not(listener: Listener) -> None:
@@ -157,10 +189,15 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     assert listener.tick() == [], "an outage of seconds heals itself"
     tick(backlog, 91.0, TickStatus.FAILURE, down)
     tick(backlog, 96.0, TickStatus.STARTED)
-    assert listener.tick() == [Alert("sensor p__backlog fails", down.message, "/locations/here/sensors/p__backlog")]
-    assert listener.tick() == []
-    tick(backlog, 100.0, TickStatus.SKIPPED)
-    assert listener.tick() == []
+    title, path = "sensor p__backlog: every tick fails", "/locations/here/sensors/p__backlog"
+    assert listener.tick() == [Alert(title, down.message, path)]
+    membership = make_sensor("default__membership")
+    for at in (30.0, 91.0):
+        tick(membership, at, TickStatus.FAILURE, down)
+    assert listener.tick() == [], "one cause"
+    for sensor in (backlog, membership):
+        tick(sensor, 100.0, TickStatus.SKIPPED)
+    assert listener.tick() == [Alert(f"over: {title}", "It is well again.", path)]
     for at in (110.0, 180.0):
         tick(backlog, at, TickStatus.FAILURE, down)
     assert len(listener.tick()) == 1, "another outage"
