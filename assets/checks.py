@@ -27,7 +27,7 @@ NEEDS = "needs"  # metadata of a check: what an alert is made from
 GROUP = "group_works"  # takes each need that no other check takes
 CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "no_stale_epoch": ("stale",),
-    "all_owned": ("unowned", "unplaceable", "handover"),
+    "all_owned": ("workers", "unowned", "unplaceable", "handover"),
     "no_gap": ("gap",),
     "none_parked": ("parked", "failed"),
     "none_rewritten": ("rewritten",),
@@ -44,7 +44,7 @@ def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
     said = {
         "no_stale_epoch": (ownership, "In the table's log no older token follows a newer one."),
         "all_owned": (ownership, "No partition is without a live owner for long."),
-        GROUP: (ownership, "The group has live workers, their Sparks answer, and its records can be read."),
+        GROUP: (ownership, "The Sparks of the group's workers answer, and its records can be read."),
         "no_gap": (records, "In the table's log each batch starts where the last one ended."),
         "none_parked": (records, "No partition of the pipeline is parked."),
         "none_rewritten": (records, "None of the newest files changed after it was consumed."),

@@ -46,7 +46,7 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
         store.close()
     told, cursor = report(desk, cursor)
     assert told == {}, "a hand-over has its time"
-    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
+    monkeypatch.setattr("rota.needs.SETTLE", 0.0)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
 
@@ -54,7 +54,7 @@ def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_i
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody publishes a target: who owns what is what the agents did."""
-    monkeypatch.setattr("rota.dagster.assets.look.UNOWNED", 0.0)
+    monkeypatch.setattr("rota.needs.SETTLE", 0.0)
     desk.land("a", "b")
     desk.tree.found(protocol="claim")
     desk.tree.grow("p", ["a", "b"])
@@ -67,7 +67,7 @@ def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_i
     park(desk.tree, "p:a", "somebody has to look")
     assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR")}
     unpark(desk.tree, "p:a")
-    assert report(desk, cursor)[0] == {"none_parked": (True, "WARN")}
+    assert report(desk, cursor)[0] == {"none_parked": (True, "ERROR")}
     desk.stores.pop().close()
     told, cursor = report(desk, cursor)
     assert told == {"all_owned": (False, "ERROR")}
@@ -85,7 +85,7 @@ def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an
     made = dg.AssetMaterialization(names.records("p"), partition="p:a")
     desk.instance.report_runless_asset_event(made)
     assert report(desk, cursor)[0] == {}, "in a trickle there would be no end of it"
-    told = {"no_gap", "none_parked", "none_rewritten", "none_left_out"}
+    told = {"no_gap", "none_parked", "none_rewritten", "none_left_out", "source_and_table_answer"}
     with monkeypatch.context() as later:
         later.setattr("rota.dagster.sensors.checks.AGAIN", 0)
         assert set(report(desk, cursor)[0]) == told, "not counted for long"
@@ -100,7 +100,7 @@ def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_told_again(d
     ready(desk)
     _, cursor = report(desk)
     cancel_check(desk.instance, desk.repository, dg.AssetCheckKey(names.records("p"), "none_parked"))
-    assert report(desk, cursor)[0] == {"none_parked": (True, "WARN")}
+    assert report(desk, cursor)[0] == {"none_parked": (True, "ERROR")}
     assert report(desk, cursor)[0] == {}
 
 
