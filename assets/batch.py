@@ -111,7 +111,7 @@ class RunOutput:
             reason = f"parked: {event.reason}" if parked else event.reason
             if self.is_asked:
                 self.refused[partition] = f"{partition} was not consumed: {reason}"
-            yield from self.show_skipped(partition, reason)
+            yield from self.show_skipped(partition, reason, self.assets[1] if parked else self.assets[0])
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
         """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
@@ -161,10 +161,11 @@ class RunOutput:
         offset, token = (getattr(last.get(name), "value", None) for name in ("offset", "token"))
         return Shown(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
 
-    def show_skipped(self, partition: str, reason: str) -> Iterator[Output]:
-        """A partition that was not consumed, with its reason on the page."""
+    def show_skipped(self, partition: str, reason: str, asset: dg.AssetKey) -> Iterator[Output]:
+        """A partition that was not consumed, with its reason on the page: on `records` where its data or transform failed,
+        on `ownership` where this run has no right to it."""
         self.context.log.warning(f"{partition} skipped: {reason}")
-        yield dg.AssetObservation(self.assets[0], partition=partition, description=reason, metadata={"skipped": reason})
+        yield dg.AssetObservation(asset, partition=partition, description=reason, metadata={"skipped": reason})
 
     def show_replay(
         self, event: "ReplayedRange | RefusedReplay", tree: "GroupState", ports: "Ports"
@@ -177,7 +178,7 @@ class RunOutput:
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):
             self.refused[partition] = f"{partition} was not replayed: {event.reason}"
-            yield from self.show_skipped(partition, event.reason)
+            yield from self.show_skipped(partition, event.reason, self.assets[1])
             return
         self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))

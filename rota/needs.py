@@ -162,8 +162,9 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
         *_find_of_dagster(seen),
         *_find_of_partitions(seen),
         *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
-        *_find_behind(behind, seen),
     ]
+    idle = {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
+    found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in idle}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
     needs = [_make_need(one, since[one.key], seen.now) for one in found]
     oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])
