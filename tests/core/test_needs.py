@@ -207,7 +207,7 @@ def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
 def test_lag_that_grows_is_told_and_calls_nobody() -> None:
     _, memory = find_needs(pipeline(ends={"p:a": (5, 9)}))
     grown = replace(pipeline(ends={"p:a": (6, 30)}), now=1000.0 + BEHIND)
-    grown = replace(grown, facts=replace(FACTS, checkpoints={**FACTS.checkpoints, "p:a": at(6, mzxid=9)}))
+    grown = replace(grown, facts=replace(FACTS, runs=(RUN,), checkpoints={**FACTS.checkpoints, "p:a": at(6, mzxid=9)}))
     (need,) = (one for one in find_needs(grown, memory)[0] if one.cause == "growing")
     assert (need.person, need.step) == (False, "add a worker")
 
