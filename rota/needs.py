@@ -158,9 +158,9 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     judged = judge(seen.facts)
     behind = _remember_behind(seen, judged, before.behind)
     found = [
-        *_find_of_group(seen),
+        *find_of_group(seen),
         *_find_of_dagster(seen),
-        *_find_of_partitions(seen),
+        *find_of_partitions(seen),
         *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
     ]
     idle = {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
@@ -177,7 +177,8 @@ def _make_need(one: Finding, since: float, now: float) -> Need:
     return Need(one.kind, one.name, one.cause, one.why, one.step, since, now >= due, due)
 
 
-def _find_of_group(seen: Seen) -> Iterator[Finding]:
+def find_of_group(seen: Seen) -> Iterator[Finding]:
+    """What is wrong with the group as a whole, its workers and its records."""
     if seen.facts.partitions and not seen.workers:
         step = f"start one with `rota worker --id NAME{_say_group(seen.group)}`"
         yield Finding("group", seen.group, "workers", "no worker is live", step, SETTLE)
@@ -233,7 +234,8 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         yield Finding("pipeline", pipeline, "runs", f"{times} of its runs failed in a row: {why}", "", patience)
 
 
-def _find_of_partitions(seen: Seen) -> Iterator[Finding]:
+def find_of_partitions(seen: Seen) -> Iterator[Finding]:
+    """Which partitions nobody works on, and why."""
     facts = seen.facts
     held = Counter({worker: len(target) for worker, target in facts.targets.items()})
     here = {worker.id for worker in seen.workers}

@@ -151,7 +151,7 @@ class Simulation(Stage):
 
     # --- after every event
 
-    def _after_event(self) -> None:
+    def after_event(self) -> None:
         """Judges and measures what happened; mostly a process only read something, or slept."""
         truth = self.truth
         if len(truth.doubly) != self.meter.doubly:

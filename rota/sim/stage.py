@@ -37,7 +37,7 @@ class Stage:
     ) -> None:
         self.timing, self.rng, self.parts, self.again = timing, rng, parts, again
         self.team = {worker.id: worker for worker in team}
-        self.timeline = Timeline(self._after_event)
+        self.timeline = Timeline(self.after_event)
         self.server = JournalServer(lambda: self.timeline.now, timing.session)
         self.reader = GroupState(self.server.connect(), self.group)
         self.truth = Truth(dict.fromkeys(partitions, 1.0))
@@ -149,5 +149,5 @@ class Stage:
 
     # --- after every event
 
-    def _after_event(self) -> None:
+    def after_event(self) -> None:
         raise NotImplementedError

@@ -175,7 +175,7 @@ class HandOver(Stage):
         self.struck = {process: one for process, one in self.struck.items() if process.alive}
         return list(self.struck.values())
 
-    def _after_event(self) -> None:
+    def after_event(self) -> None:
         if self.server.journal or self.checker.pending:
             self.checker.after_event(self.truth.take_in(self.server))
         if self.table.refused > self._refused:

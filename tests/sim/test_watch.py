@@ -25,17 +25,17 @@ ALL = 120.0  # seconds in which a pipeline at which nobody works at all is told,
 class Watched(Simulation):
     """A world, somebody who asks what needs a person, and a judge of the answers who knows the table's commits alone."""
 
-    def __init__(self, *args: Any, launches: bool = True, decides: bool = True, **more: Any) -> None:
+    def __init__(self, *args: Any, decides: bool = True, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.launches, self.decides = launches, decides
+        self.decides = decides
         self.memory, self.asked = Memory(), 0.0
         self.told: dict[tuple[str, str], float] = {}  # (cause, name) -> when it first needed a person
         self.silent: list[str] = []
         self.counted, self.ends = 0, dict[str, int]()  # commits that were read; partition -> offset in the table
         self.at: dict[str, tuple[int, float]] = {}  # partition -> its offset, and since when it stands there
 
-    def _after_event(self) -> None:
-        super()._after_event()
+    def after_event(self) -> None:
+        super().after_event()
         if self.now - self.asked >= EVERY:
             self.asked = self.now
             self.ask()
@@ -83,9 +83,6 @@ class Watched(Simulation):
             if lasted > BOUND and not everybody and not about & {p, pipeline_of(p)}:
                 self.silent.append(f"{p} stands at {offset} for {lasted:.0f} s")
 
-    def _backlog(self) -> Life:
-        return super()._backlog() if self.launches else iter(())  # type: ignore[return-value]
-
     def run(self) -> Any:
         if not self.decides:  # one round places everything; then Dagster is down
             happened = self.controller.life
@@ -129,7 +126,7 @@ STRIKES: dict[str, tuple[World, dict[str, Any], str]] = {
     "all workers are capped": (
         strike(*(Happening(120, "cap", f"w{n:02}", 0.0) for n in range(1, 5))), {}, "unplaceable",
     ),
-    "nobody launches": (strike(), {"launches": False}, "idle"),
+    "nobody launches": (replace(strike(), timing=Timing(backlog=1e6)), {}, "idle"),
     "one dies and the others are full": (
         strike(*(Happening(100, "cap", f"w{n:02}", 3.0) for n in range(1, 5)), CRASH), {}, "unplaceable",
     ),
@@ -162,11 +159,11 @@ def test_work_that_stands_still_is_told_with_its_cause(case: str) -> None:
     assert {why for why, _ in watched.told} == {cause}
 
 
-@pytest.mark.parametrize("gone", ["_find_of_partitions", "_find_of_group"])
+@pytest.mark.parametrize("gone", ["find_of_partitions", "find_of_group"])
 def test_without_one_of_its_parts_work_stands_still_in_silence(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge shares nothing with what it judges: it counts the silence."""
     monkeypatch.setattr(f"rota.needs.{gone}", lambda *_: iter(()))
-    assert play("all workers are drained" if gone == "_find_of_partitions" else "all workers die").silent
+    assert play("all workers are drained" if gone == "find_of_partitions" else "all workers die").silent
 
 
 def test_the_group_decides_by_a_controller() -> None:
