@@ -150,4 +150,5 @@ class Stage:
     # --- after every event
 
     def after_event(self) -> None:
+        """Judges what happened; called after every event."""
         raise NotImplementedError

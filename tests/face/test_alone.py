@@ -147,7 +147,9 @@ def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
     """The page says that it waits; then it is tried again."""
     name = PARKED.partition(":")[0]
     wait_until(lambda: checks(line, name, "records").get("none_parked") is False, pause=1)
-    well = {"no_stale_epoch": True, "all_owned": True}  # a look during the hand-over may have told otherwise before
+    well = dict.fromkeys(
+        ("no_stale_epoch", "all_owned", "group_works"), True
+    )  # a look during the hand-over may have told otherwise before
     wait_until(lambda: checks(line, name, "ownership") == well, pause=1)
     assert "is tried again" in run("retry", PARKED, "--group", name).output
     groups.parked = frozenset()
