@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import socket
 import threading
 import time
@@ -45,6 +46,11 @@ def is_running(pid: int) -> bool:
     except PermissionError:
         return True  # somebody else's
     return pid > 0
+
+
+def explain_exit(code: int) -> str:
+    """How a process with this exit code ended, in words."""
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 def name_machine() -> str:

@@ -48,7 +48,8 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
         return f"{len(waiting)} partition(s) wait for a worker"
     incarnations = {worker_of(one): one for one in seen.members}
     owned = tree.owned(named)
-    late = [p for p, (w,) in named.items() if p not in owned or owned[p].incarnation != incarnations[w]]
+    known = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for a person
+    late = [p for p in known if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
     return f"{len(late)} partition(s) change hands" if late else ""
 
 

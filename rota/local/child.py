@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from rota.machine import explain_exit
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -83,11 +85,6 @@ class Child:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
-
-
-def explain_exit(code: int) -> str:
-    """How a process with this exit code ended, in words."""
-    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 def _prepare_child(stop: signal.Signals, orphaned: signal.Signals) -> Callable[[], None]:

@@ -15,10 +15,10 @@ from types import TracebackType
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.local.child import Child, explain_exit
+from rota.local.child import Child
 from rota.local.folder import StateFolder, find_checkout
 from rota.local.page import DagsterPage
-from rota.machine import free_port
+from rota.machine import explain_exit, free_port
 
 SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")  # of each worker
 

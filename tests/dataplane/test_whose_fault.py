@@ -54,6 +54,7 @@ def test_what_a_message_quotes_is_data(text: str) -> None:
         "java.io.IOException: Remote I/O error",
         "java.io.IOException: Host is down",
         "OSError: [Errno 110] Connection timed out: '/data/x'",
+        'SparkConnectGrpcException: status = StatusCode.UNAUTHENTICATED details = "Invalid authentication token"',
     ],
 )
 def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:

@@ -56,6 +56,14 @@ def test_a_target_that_nobody_can_read_stops_no_other_worker(protocol: str) -> N
     assert not find_unsettled(tree, read_basis(tree))
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_own_record_that_nobody_can_read_leaves_the_others_settled(protocol: str) -> None:
+    """One partition changed hands for ever, so that no further epoch was noted."""
+    _, tree, _ = settle(protocol)
+    tree.store.set(tree.paths.own("p:0"), b"\xff", -1)
+    assert not find_unsettled(tree, read_basis(tree))
+
+
 @pytest.mark.parametrize("protocol", ["assigned", *PROTOCOLS])
 def test_what_removing_a_target_does_is_told_by_protocol(protocol: str) -> None:
     _, tree = found_group(protocol)

@@ -22,8 +22,8 @@ ENVIRONMENT = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|Read-only file system|Input/output error|Permission denied"
     r"|Stale (?:NFS )?file handle|Transport endpoint is not connected|Remote I/O error|Host is down|Connection timed out"
     r"|OutOfMemoryError|Cannot allocate memory|ExecutorLostFailure|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
-    r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
-    r"|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"
+    r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled"
+    r"|StatusCode\.(?:CANCELLED|UNAVAILABLE|UNAUTHENTICATED)|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"
     r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
     r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
 )

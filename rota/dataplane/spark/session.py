@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.spark.probe import explain_silence
@@ -45,7 +45,11 @@ def open_session(endpoint: str | None, settings: Mapping[str, str] | None = None
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     if endpoint:
-        return builder.remote(add_token(endpoint)).create()
+        spark = builder.remote(add_token(endpoint)).create()
+        # PySpark keeps the first one as the active: a transform would ask that, whose server may be another one by now
+        kind: Any = type(spark)
+        kind._default_session = kind._active_session.session = spark
+        return spark
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     for name, value in quiet.items():
         builder = builder.config(name, value) if name not in (settings or {}) else builder

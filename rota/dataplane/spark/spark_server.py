@@ -32,7 +32,7 @@ from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import locate_archive, use_archive
-from rota.machine import free_port, lock_file
+from rota.machine import explain_exit, free_port, lock_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
@@ -114,7 +114,7 @@ class SparkServer:
         self.name, self.settings, self.silence, self._clock = name, settings, silence, clock
         self.scratch, self._lock = _scratch(name, scratch)
         self.log = self.scratch / "spark.log"
-        self._read = 0  # bytes of the log
+        self._began = self._read = 0  # bytes of the log: when it was started, and by now
         self._missed, self._ask_at = 0, 0.0  # questions in a row without answer; when the next is due
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
@@ -128,7 +128,7 @@ class SparkServer:
         self._address = (conf[ADDRESS], int(conf[PORT]))
         command = [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid()), *self._command(conf)]
         with self.log.open("ab") as log:
-            self._read = log.tell()
+            self._began = self._read = log.tell()
             self._process = subprocess.Popen(
                 command, env=self._environment(conf), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -191,9 +191,14 @@ class SparkServer:
         self._missed = 0
 
     def last_words(self) -> str:
-        """The last telling line of the server's log."""
+        """How the server ended; where nobody killed it, the last telling line that it wrote into its log since its start."""
+        ended = self._process.poll() if self._process is not None else None
+        if ended is not None and ended < 0:
+            return f"it {explain_exit(ended)}"
         try:
-            lines = self.log.read_text(errors="replace").splitlines()[-200:]
+            with self.log.open("rb") as log:
+                log.seek(self._began)
+                lines = log.read().decode(errors="replace").splitlines()[-200:]
         except OSError:
             return ""
         telling = [line for line in lines if re.search(r"Exception|ERROR|Error", line) and "\tat " not in line]
