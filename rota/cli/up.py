@@ -37,6 +37,7 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
 
     Ctrl-C ends all of them.
     """
+    from rota.local.code_server import CodeServer
     from rota.local.folder import StateFolder
     from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
     from rota.machine import free_port
@@ -57,10 +58,11 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         progress.say(f"Dagster's page is at {page.address}")
         _print_next_steps(stack.env, page.address, stack.state.logs)
         os.environ.update({**_list_variables(stack.env), "ROTA_DAGSTER": page.address})  # as the line above says
-        told = Told(progress)
+        told, code = Told(progress), CodeServer(stack.children["dagster"], page, progress.say)
         try:
             while True:
                 keep_running(stack, progress)
+                code.look()
                 told.tell()
                 time.sleep(0.5)
         except KeyboardInterrupt:

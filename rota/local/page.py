@@ -1,7 +1,9 @@
-"""Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job. Dagster is never imported.
+"""Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job, to load code again. Dagster is never
+imported.
 
-Laws: it changes nothing but by launching jobs. A run counts as launched by a sensor only if Dagster's own run storage says
-so. A job of rota's is known by its tag: two deployments can have jobs of one name, and one pipeline jobs of two names.
+Laws: it changes nothing but by launching jobs and loading code again. A run counts as launched by a sensor only if Dagster's
+own run storage says so. A job of rota's is known by its tag: two deployments can have jobs of one name, and one pipeline
+jobs of two names.
 """
 
 import json
@@ -27,6 +29,10 @@ TAGS = """query Tags($job: PipelineSelector!) { pipelineOrError(params: $job) {
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on UnauthorizedError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }"""
+RELOAD = """mutation Reload($location: String!) { reloadRepositoryLocation(repositoryLocationName: $location) { __typename
+  ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } }
+  ... on UnauthorizedError { message } ... on ReloadNotSupported { message } ... on RepositoryLocationNotFound { message }
+} }"""
 STATUS = """query Status($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
 WORDS = """query Words($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
   ... on MessageEvent { message } ... on ExecutionStepFailureEvent {
@@ -126,6 +132,14 @@ class DagsterPage:
             why = made.get("message") or "; ".join(one["message"] for one in made.get("errors", []))
             raise EnvironmentFailed(f"Dagster's page did not launch {job.name}: {why or made['__typename']}")
         return str(made["run"]["runId"])
+
+    def reload(self, location: str) -> str:
+        """Loads the code location again; why it did not load, empty if it did. Raises EnvironmentFailed."""
+        done = self._ask(RELOAD, location=location)["reloadRepositoryLocation"]
+        failed = done.get("locationOrLoadError") or done
+        return (
+            "" if failed["__typename"] == "RepositoryLocation" else str(failed.get("message") or failed["__typename"])
+        )
 
     def read_status(self, run: str) -> str:
         """Dagster's word for where the run is. Raises EnvironmentFailed."""

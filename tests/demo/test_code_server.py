@@ -1,0 +1,83 @@
+"""`rota up` notices a code server that was killed: everything waited, and nothing said so."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rota.errors import EnvironmentFailed
+from rota.local.child import Child
+from rota.local.code_server import EVERY, TRIES, CodeServer, is_served
+from rota.local.page import DagsterPage
+from tests.waiting import wait_until
+
+
+class Page(DagsterPage):
+    """A page that says these words when it is asked to load the code again."""
+
+    def __init__(self, answers: list[str]) -> None:
+        super().__init__("http://page")
+        object.__setattr__(self, "answers", answers)
+
+    def reload(self, location: str) -> str:
+        assert location == "rota"
+        why = self.answers.pop(0)
+        if why.startswith("!"):
+            raise EnvironmentFailed(why)
+        return why
+
+
+@pytest.fixture
+def dagster(tmp_path: Path) -> Iterator[Child]:
+    """Stands for `dagster dev`: a server of two words below it."""
+    words = [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"]
+    child = Child(
+        "dagster",
+        [*words, sys.executable, "-c", "import time; time.sleep(600)", "api", "grpc"],
+        tmp_path / "log",
+        os.environ,
+        signal.SIGINT,
+    )
+    wait_until(lambda: is_served(child.process.pid))
+    yield child
+    child.end(5)
+
+
+def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dagster: Child) -> None:
+    said, now, answers = list[str](), [0.0], ["!slow", "SyntaxError", "SyntaxError", "never asked"]
+    code = CodeServer(dagster, Page(answers), said.append, lambda: now[0])
+
+    def look() -> list[str]:
+        now[0] += EVERY
+        code.look()
+        return said
+
+    assert look() == []
+    psutil.Process(dagster.process.pid).children()[0].kill()
+    wait_until(lambda: not is_served(dagster.process.pid))
+    code.look()
+    assert said == [], "not looked for all the time"
+    for _ in range(TRIES + 2):
+        look()
+    assert answers == ["never asked"]
+    assert said == [
+        "Dagster's code server ended; its code location is loaded again",
+        "Dagster's code location does not load: SyntaxError. Until it does no run starts: mend it, then reload it on "
+        "http://page/locations",
+    ]
+
+
+def test_one_that_was_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    child = Child("dagster", [sys.executable, "-c", "input()"], tmp_path / "log", os.environ, signal.SIGINT)
+    said, now = list[str](), [0.0]
+    code = CodeServer(child, Page([]), said.append, lambda: now[0])
+    for _ in range(5):
+        now[0] += EVERY
+        code.look()
+    child.end(5)
+    code.look()
+    assert said == []
