@@ -135,7 +135,7 @@ class DagsterPage:
 
     def reload(self, location: str) -> str:
         """Loads the code location again; why it did not load, empty if it did. Raises EnvironmentFailed."""
-        done = self._ask(RELOAD, location=location)["reloadRepositoryLocation"]
+        done = self.ask(RELOAD, location=location)["reloadRepositoryLocation"]
         failed = done.get("locationOrLoadError") or done
         return (
             "" if failed["__typename"] == "RepositoryLocation" else str(failed.get("message") or failed["__typename"])
