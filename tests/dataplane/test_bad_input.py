@@ -135,6 +135,25 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     assert damage(begun.table / "main", {"p:a": {0: 1}, "p:b": {0: 1}}) == NO_DAMAGE
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "person"),
+    [
+        ("source=source(schema='n duoble, word string')", "DUOBLE", True),
+        ("source=source(), transform=lambda t: t.where('nn > 0')", "nn", True),
+        ("source=source(), transform=lambda t: t.selectExpr('*', 'cast(raise_error(word) as string) e')", "w0", False),
+    ],
+)
+def test_what_no_other_data_mends_needs_a_person_at_once(world: World, text: str, said: str, person: bool) -> None:
+    """A typo in a schema was tried again for ever, and called nobody."""
+    world.write(f"pipeline = Pipeline({text}, table=delta({{table!r}}))\n")
+    world.give("a")
+    world.rows("a", "0", 2)
+    world.run("a")
+    parked = world.tree.parked()["p:a"].record
+    assert said in parked.reason
+    assert (parked.person, parked.failures, parked.retry_at is None) == (person, 1, False)
+
+
 def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> None:
     world.give("a")
     world.rows("a", "0", 1)
