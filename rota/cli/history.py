@@ -30,7 +30,8 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
 
     The epochs tell which partitions moved and why, the commits who wrote how many rows.
     """
-    from rota.history import draw_story, read_story_with_commits
+    from rota.history import read_story_with_commits
+    from rota.picture import draw_story
 
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
         pipelines: tuple[Pipeline, ...] = ()

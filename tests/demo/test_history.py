@@ -5,19 +5,8 @@ from io import BytesIO
 
 import numpy as np
 
-from rota.history import (
-    COLOURS,
-    REFUSED,
-    EpochSeen,
-    HistoryMove,
-    Moment,
-    Span,
-    Story,
-    Tick,
-    draw_story,
-    find_spans,
-    list_moves,
-)
+from rota.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, list_moves
+from rota.picture import COLOURS, REFUSED, draw_story
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
