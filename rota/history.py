@@ -7,7 +7,7 @@ Law: it shows what ZooKeeper's audit and the tables' logs say, and changes neith
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import RotaError
@@ -39,7 +39,8 @@ class HistoryMove:
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:
-    """One published epoch; `at` in seconds since 1970, by ZooKeeper's clock; `before` and `after` count partitions."""
+    """One published epoch; `at` in seconds since 1970, by ZooKeeper's clock; `before` and `after` count partitions.
+    `dropped`: those that had an owner and have none since, the first 500."""
 
     epoch: int
     at: float
@@ -52,6 +53,7 @@ class EpochSeen:
     before: Mapping[str, int] = field(default_factory=dict)
     after: Mapping[str, int] = field(default_factory=dict)
     measures: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def _convert_epoch(record: "Epoch") -> EpochSeen:
     )
     return EpochSeen(
         record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
-        record.before, record.after, record.measures,
+        record.before, record.after, record.measures, record.dropped,
     )  # fmt: skip
 
 
@@ -192,12 +194,29 @@ def list_moves(story: Story) -> "pd.DataFrame":
     return pd.DataFrame.from_records(rows, columns=columns)
 
 
+def keep_partition(story: Story, partition: str) -> Story:
+    """What happened to this partition alone. Sentences, counts and moments stay: they are the group's."""
+    epochs = [
+        replace(
+            e,
+            moves=tuple(m for m in e.moves if m.partition == partition),
+            dropped=(partition,) * (partition in e.dropped),
+        )
+        for e in story.epochs
+    ]
+    commits, refused = (tuple(t for t in ticks if t.partition == partition) for ticks in (story.commits, story.refused))
+    return replace(story, epochs=tuple(e for e in epochs if e.moves or e.dropped), commits=commits, refused=refused)
+
+
 def find_spans(story: Story) -> dict[str, list[Span]]:
     """Partition, in order of id -> its owners from the first known epoch to `story.until`."""
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
             changes.setdefault(move.partition, []).append((move.at, move.from_worker, move.to_worker))
+        for partition in epoch.dropped:
+            if partition in changes:  # else nothing is known of who had it
+                changes[partition].append((epoch.at, None, None))
     ribbons: dict[str, list[Span]] = {}
     for partition, seen in sorted(changes.items()):
         start, owner = story.since, seen[0][1]  # older epochs may be gone: the first giver held it until then

@@ -6,7 +6,7 @@ error holds it.
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ ENDPOINT = re.compile(  # of a Spark Connect server: nothing in it is a secret
     r"(/(;(use_ssl|user_id|user_agent|grpc_keepalive_[a-z_]+)=[A-Za-z0-9._-]{0,128}){0,8})?"
 )
 MANY = 10_000  # names, of which the nearest is found within a second
+FEW, MEANT = 8, 3  # names that an error lists
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -111,16 +112,29 @@ def checked_endpoint(text: str) -> str:
 
 
 def check_known(kind: str, name: str, names: Collection[str]) -> str:
-    """Returns `name` if it is one of `names`. Raises ConfigError, which names the one that was meant, and lists them."""
-    from difflib import get_close_matches
-
+    """Returns `name` if it is one of `names`. Raises ConfigError, which names those that may be meant, and a few others. Of
+    partitions the key alone says which is meant."""
     if name in names:
         return name
-    there = sorted(names)
+    pipeline = f"{name.partition(':')[0]}:"
+    there = sorted(n for n in names if n.startswith(pipeline)) or sorted(names)
+    known = f"{', '.join(there[:FEW]) or 'none'}{f' and {len(there) - FEW:,} more' if len(there) > FEW else ''}."
+    near = f" Did you mean {' or '.join(meant)}?" if (meant := _find_meant(name, sorted(names), there)) else ""
+    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{near}")
+
+
+def _find_meant(name: str, names: Sequence[str], there: Sequence[str]) -> list[str]:
+    """At most `MEANT` of all names: those that have the name's key, in whatever case; else the one of these that is most
+    like it."""
+    from difflib import get_close_matches
+
+    folded = name.casefold()
+    key = folded.rpartition(":")[2]
+    alike = [n for n in names if n.casefold() == folded]
+    if same := alike or [n for n in names if n.rpartition(":")[2].casefold() == key]:
+        return same[:MEANT]
     comparable = len(name) < 2 * max(map(len, there), default=0)  # a name of megabytes is near to none
-    near = get_close_matches(name, there[:MANY], n=1, cutoff=0.85) if comparable else []
-    known = f"{', '.join(there[:20]) or 'none'}{' ...' if len(there) > 20 else '.'}"
-    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{f' Did you mean {near[0]}?' if near else ''}")
+    return get_close_matches(name, there[:MANY], n=1, cutoff=0.85) if comparable else []
 
 
 def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:

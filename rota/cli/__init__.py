@@ -10,36 +10,17 @@ import click
 from rota.cli import standin
 from rota.errors import RotaError
 
-# verb -> the module below rota.cli whose `command` it is; imported only when the verb is called
-VERBS: dict[str, str] = {
-    "demo": "demo",
-    "up": "up",
-    "worker": "worker",
-    "prepare": "prepare",
-    "status": "status",
-    "why": "why",
-    "history": "history",
-    "check": "check",
-    "drain": "drain",
-    "cordon": "cordon",
-    "uncordon": "uncordon",
-    "pin": "pin",
-    "pause": "pause",
-    "resume": "resume",
-    "retry": "retry",
-    "repair": "repair",
-    "skip": "skip",
-    "replay": "replay",
-    "adopt": "adopt",
-    "rename": "rename",
-    "vacuum": "vacuum",
-    "purge": "purge",
-    "forget": "forget",
-    "protect": "protect",
-    "plan": "plan",
-    "simulate": "simulate",
-    "completion": "completion",
+# what for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Look": ("status", "why", "history", "check"),
+    "Run": ("up", "worker", "prepare", "completion"),
+    "Workers": ("drain", "cordon", "uncordon"),
+    "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
+    "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),
+    "Try out": ("demo", "plan", "simulate"),
 }
+VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
+LONGEST = max(map(len, VERBS))
 
 
 class Verbs(click.Group):
@@ -51,7 +32,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"rota.cli.{VERBS[cmd_name]}"), "command")  # noqa: B009
+        command: click.Command = getattr(import_module(f"rota.cli.{cmd_name}"), "command")  # noqa: B009
         return command
 
     def resolve_command(
@@ -65,10 +46,13 @@ class Verbs(click.Group):
             raise click.UsageError(f"{error.format_message()}{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence; click's own cuts it at the width of the page."""
-        rows = [(verb, (self.get_command(ctx, verb) or cli).get_short_help_str(limit=1000)) for verb in VERBS]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Each command below what it is for, with its whole first sentence; click's own cuts it at the width of the page."""
+        for heading, verbs in HEADINGS.items():
+            with formatter.section(heading):
+                rows = [
+                    (f"{v:<{LONGEST}}", (self.get_command(ctx, v) or cli).get_short_help_str(limit=1000)) for v in verbs
+                ]
+                formatter.write_dl(rows)
 
 
 @click.command(cls=Verbs, context_settings={"max_content_width": 110})

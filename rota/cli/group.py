@@ -13,6 +13,8 @@ from rota.cli.view import show_wait
 from rota.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rota.catalog import Catalog
     from rota.coordination.group_state import GroupState
 
@@ -49,6 +51,12 @@ def open_group(group: str) -> "Iterator[GroupState]":
                 f"Start a worker of it with `rota worker --group {group}`, or everything with `rota up`"
             )
         yield tree
+
+
+def check_place(file: "Path | None") -> None:
+    """Raises ConfigError where the folder of a file that is to be written is not there: before the work, not after it."""
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"{file.parent} is no folder. Make it, or name another file")
 
 
 def load_catalog() -> "Catalog":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import view
-from rota.cli.group import group_option, json_option, load_catalog, open_group
+from rota.cli.group import check_place, group_option, json_option, load_catalog, open_group
 from rota.cli.standin import keep_out
 from rota.errors import ConfigError
+from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.history import Story, Tick
@@ -21,18 +22,21 @@ SHOWN = 4  # partitions that one line names
 
 
 @click.command("history")
+@click.argument("partition", required=False)
 @group_option
 @json_option
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture to this file.")
 @click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Events to show.")
-def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
+def command(partition: str | None, group: str, as_json: bool, png: Path | None, last: int) -> None:
     """Show what happened: epochs with their moves, commits, refused writes.
 
-    The epochs tell which partitions moved and why, the commits who wrote how many rows.
+    The epochs tell which partitions moved and why, the commits who wrote how many rows. With PARTITION, what happened to
+    this one.
     """
-    from rota.history import read_story_with_commits
+    from rota.history import find_spans, keep_partition, read_story_with_commits
     from rota.picture import draw_story
 
+    check_place(png)
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
         pipelines: tuple[Pipeline, ...] = ()
         with suppress(ConfigError):  # without the folder the epochs are told all the same
@@ -40,13 +44,16 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
         if not png:
             keep_out()
         story = read_story_with_commits(tree, pipelines)
+        if partition is not None:
+            check_known("partition", partition, {*tree.ids(), *find_spans(story)})  # one that left has its history, too
+            story = keep_partition(story, partition)
         picture = draw_story(story) if png else b""
     if png:
         png.write_bytes(picture)
     if as_json:
         view.print_document(_format_story(story, last))
         return
-    rows = sorted(_list_events(story), key=lambda row: row[0])[-last:]
+    rows = sorted(_list_events(story, partition), key=lambda row: row[0])[-last:]
     view.print_parts(
         "", view.make_table("", ["at", "", "what"], [(view.format_time(at), *rest) for at, *rest in rows]), ""
     )
@@ -54,10 +61,19 @@ def command(group: str, as_json: bool, png: Path | None, last: int) -> None:
         view.print_parts(f"Picture: {png}")
 
 
-def _list_events(story: "Story") -> Iterator[tuple[float, str, str]]:
-    """When, what kind of event, and a line about it."""
+def _list_events(story: "Story", partition: str | None) -> Iterator[tuple[float, str, str]]:
+    """When, what kind of event, and a line about it; of one partition, if it is given."""
     for epoch in story.epochs:
-        yield epoch.at, "epoch", epoch.sentence
+        if partition is None:
+            yield epoch.at, "epoch", epoch.sentence
+        for move in epoch.moves if partition is not None else ():
+            yield (
+                move.at,
+                "epoch",
+                f"Epoch {epoch.epoch}: {move.from_worker or '-'} -> {move.to_worker} ({move.reason})",
+            )
+        if partition in epoch.dropped:
+            yield epoch.at, "epoch", f"Epoch {epoch.epoch}: it has no owner any more"
     batches: dict[tuple[float, str], list[Tick]] = {}
     for tick in story.commits:
         batches.setdefault((tick.at, tick.run_id), []).append(tick)

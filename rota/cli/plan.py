@@ -31,7 +31,8 @@ MOST_ROWS = 40
 def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, as_json: bool) -> None:
     """Show what would move and why.
 
-    Plans the JSON document in the file SOURCE or from standard input, and publishes nothing.
+    Plans the live group with --from-zookeeper, else the JSON document in the file SOURCE or from standard input. Publishes
+    nothing.
     """
     if from_zookeeper:
         if source is not None or lines:
@@ -47,7 +48,11 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         sys.exit(2 if _answer_lines(source) else 0)
     from rota.core.document import parse_request, plan_request
 
-    _print_plan(plan_request(parse_request(b"".join(_read_lines(source)))), as_json)
+    if not (document := b"".join(_read_lines(source))).strip():
+        raise ConfigError(
+            "No input. Give a file or standard input with a JSON document, or --from-zookeeper for the live group"
+        )
+    _print_plan(plan_request(parse_request(document)), as_json)
 
 
 def _read_lines(source: str | None) -> Iterator[bytes]:

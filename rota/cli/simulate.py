@@ -43,11 +43,14 @@ def command(
     A broken invariant ends it with exit code 1 and the line that shows it again.
     """
     from rota.cli import view
+    from rota.cli.group import check_place
     from rota.core.protocols.registry import ASSIGNED, find_protocol
     from rota.sim import compare
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
 
+    check_place(png)
+    check_place(write)
     chosen = [world(w).name for w in worlds] or list(WORLDS)
     if protocol is not None:
         find_protocol(protocol)
@@ -61,10 +64,14 @@ def command(
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
-        progress.show_step(f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}")
+        said = f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}"
+        progress.show_step(said)
+        if done * 10 // total > (done - 1) * 10 // total:
+            progress.show_part(said)
 
     try:
         with progress.show_spinner():
+            progress.show_step(f"{total} runs")
             cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
         view.print_error(str(violation))

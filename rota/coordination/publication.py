@@ -338,6 +338,7 @@ class _Attempt:
             before=self._counts(),
             after={w: len(ids) for w, ids in self.publication.targets.items()},
             measures=dict(audit.measures),
+            dropped=self._dropped(),
             run_id=audit.run_id,
             term=self.term.number,
         )
@@ -346,9 +347,19 @@ class _Attempt:
     def _counts(self) -> dict[str, int]:
         if self.publication.observed is not None:
             return dict(self.publication.observed)
+        return {worker: len(partitions) for worker, partitions in self._effective().items()}
+
+    def _effective(self) -> dict[str, frozenset[str]]:
+        """Worker -> the partitions of its target before the flip."""
         head = self.head.record.epoch
-        effective = {w: r.record.effective(head) for w, r in self.nodes.items() if r is not None}
-        return {w: len(s.partitions) for w, s in effective.items() if s is not None and s.partitions}
+        slots = {w: r.record.effective(head) for w, r in self.nodes.items() if r is not None}
+        return {w: s.partitions for w, s in slots.items() if s is not None and s.partitions}
+
+    def _dropped(self) -> tuple[str, ...]:
+        if self.publication.observed is not None:
+            return ()  # targets are the workers' own
+        before, after = self._effective().values(), self.publication.targets.values()
+        return tuple(sorted(frozenset().union(*before) - frozenset().union(*after))[:MAX_MOVES])
 
     def _trim(self) -> None:
         """Best effort: what is not trimmed now is trimmed next time."""

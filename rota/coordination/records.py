@@ -274,7 +274,8 @@ class Moved(BaseModel):
 
 
 class Epoch(Record):
-    """The audit of one publication. `moves` holds the first 500; `moved` counts all."""
+    """The audit of one publication. `moves` holds the first 500; `moved` counts all. `dropped`: the first 500 that targets
+    named before and do not name since: they left the group, or no worker may hold them."""
 
     deflated: ClassVar[bool] = True
 
@@ -288,6 +289,7 @@ class Epoch(Record):
     before: Mapping[Id, Whole] = {}
     after: Mapping[Id, Whole] = {}
     measures: Mapping[str, JsonValue] = {}
+    dropped: Annotated[tuple[PartitionId, ...], Field(max_length=MAX_MOVES)] = ()
     run_id: Annotated[str, Field(max_length=128)] = ""
     term: Whole = 0
 

@@ -64,6 +64,15 @@ def test_a_round_that_moves_nothing_is_no_epoch_but_is_noted(tree: GroupState) -
     assert publish(tree, same.term, Publication({"w1": frozenset()})).epoch == 2
 
 
+def test_the_audit_names_what_no_target_names_any_more(tree: GroupState) -> None:
+    """The history showed a partition that had left as its last owner's for ever."""
+    term = take_control(tree)
+    term = publish(tree, term, Publication({"w1": parts("pq"), "w2": parts("r")})).term
+    term = publish(tree, term, Publication({"w1": parts("p"), "w2": parts("q")})).term
+    publish(tree, term, Publication({"w1": parts("pr")}))
+    assert [epoch.dropped for epoch in tree.epochs()] == [(), (*parts("r"),), (*parts("q"),)]
+
+
 def test_it_costs_one_write_for_each_changed_worker_and_one_flip(memory: MemoryServer) -> None:
     store = Mortal(memory)
     tree = GroupState(store, "default")

@@ -2,11 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from rota.cli import VERBS
 from rota.cli.check import mask_setting
+from rota.errors import ConfigError
+from rota.settings import check_known
 from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +58,68 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_typo_is_answered_with_the_command_that_was_meant() -> None:
     assert "Did you mean `rota status`?" in rota("staus").stderr
     assert "Did you mean" not in rota("zzz").stderr
+
+
+def test_help_lists_the_commands_by_what_they_are_for() -> None:
+    said = rota("--help").stdout
+    headings = re.findall(r"^(\w[\w ]*):$", said, re.MULTILINE)
+    assert headings == ["Options", "Look", "Run", "Workers", "Partitions", "Repair and upkeep", "Try out"]
+    assert sorted(re.findall(r"^  ([a-z]+) ", said, re.MULTILINE)) == sorted(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("UA", "Did you mean flights:UA or trains:UA?"),
+        ("ua", "Did you mean flights:UA or trains:UA?"),
+        ("flights:ua", "Did you mean flights:UA?"),
+        ("flights-UA", "Did you mean flights:UA?"),
+        ("flight:UA", "Did you mean flights:UA or trains:UA?"),
+        ("airports:UA", "Did you mean flights:UA or trains:UA?"),
+        ("flights:Zurich", "Did you mean flights:Zürich?"),
+        ("flights:nothing like it", None),
+        ("zzzzz", None),
+    ],
+)
+def test_an_unknown_partition_is_answered_with_those_that_may_be_meant(typed: str, meant: str | None) -> None:
+    """It listed twenty names of another pipeline."""
+    names = [*(f"airports:{i:02}" for i in range(70)), "flights:UA", "flights:Zürich", "trains:UA"]
+    with pytest.raises(ConfigError) as refused:
+        check_known("partition", typed, names)
+    said = str(refused.value)
+    assert said.endswith(meant) if meant else "Did you mean" not in said
+    assert len(said) < 200
+    if typed.startswith("flights:"):
+        assert "airports" not in said
+
+
+def test_plan_without_input_names_both_inputs() -> None:
+    """It was "Not a JSON document: Expecting value: line 1 column 1"."""
+    said = subprocess.run(
+        [sys.executable, "-m", "rota", "plan"], input="", capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert said.returncode == 2
+    assert said.stderr.strip() == (
+        "No input. Give a file or standard input with a JSON document, or --from-zookeeper for the live group"
+    )
+
+
+def test_simulate_tells_how_far_it_is_where_no_terminal_is(tmp_path: Path) -> None:
+    done = rota(
+        "simulate",
+        "--world",
+        "join-storm",
+        "--assignor",
+        "hash",
+        "--assignor",
+        "range",
+        "--png",
+        str(tmp_path / "s.png"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 runs" in done.stderr
+    assert "2 of 2 runs" in done.stderr
 
 
 def test_completion_prints_what_a_shell_reads() -> None:

@@ -1,12 +1,8 @@
-"""The story of a group as a table and as a picture."""
+"""The story of a group as a table."""
 
 from dataclasses import replace
-from io import BytesIO
 
-import numpy as np
-
-from rota.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, list_moves
-from rota.picture import COLOURS, REFUSED, draw_story
+from rota.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, keep_partition, list_moves
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
@@ -26,15 +22,6 @@ STORY = Story(
     (Moment(104.0, "w2 killed", "w2"),),
     140.0,
 )
-
-
-def share(png: bytes, colour: str) -> float:
-    """The share of pixels that have this very colour."""
-    from matplotlib.colors import to_rgb
-    from matplotlib.image import imread
-
-    pixels = imread(BytesIO(png))[:, :, :3]
-    return float((np.abs(pixels - np.array(to_rgb(colour))).max(axis=2) < 0.02).mean())
 
 
 def test_a_ribbon_changes_its_colour_where_the_epoch_was_published() -> None:
@@ -57,15 +44,19 @@ def test_the_frame_has_a_row_a_move() -> None:
     assert list_moves(Story("default", (), (), (), (), 1.0)).empty
 
 
-def test_the_picture_shows_owners_by_area_and_refused_writes_in_red() -> None:
-    png = draw_story(STORY)
-    w1, w2, w3 = (share(png, c) for c in COLOURS[:3])
-    assert w1 > w2 > 0
-    assert w1 > w3 > 0
-    assert share(png, REFUSED) > 0
-    assert share(draw_story(replace(STORY, refused=())), REFUSED) == 0
-    assert png == draw_story(STORY)
+def test_a_partition_that_was_dropped_is_nobodys_since() -> None:
+    """It was its last owner's until the end, for no move tells of it."""
+    gone = replace(epoch(4, 133.0), dropped=("f-A",))
+    back = epoch(5, 137.0, ("f-A", None, "w1"))
+    told = [Span("f-A", "w1", 100.0, 130.0), Span("f-A", "w3", 130.0, 133.0)]
+    assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone)))["f-A"] == [*told, Span("f-A", None, 133.0, 140.0)]
+    again = [*told, Span("f-A", None, 133.0, 137.0), Span("f-A", "w1", 137.0, 140.0)]
+    assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone, back)))["f-A"] == again
 
 
-def test_an_empty_group_is_a_picture_too() -> None:
-    assert draw_story(Story("default", (), (), (), (), 5.0)).startswith(b"\x89PNG")
+def test_of_one_partition_only_what_happened_to_it_is_told() -> None:
+    story = keep_partition(STORY, "f-B")
+    assert [(e.epoch, [m.partition for m in e.moves]) for e in story.epochs] == [(1, ["f-B"]), (2, ["f-B"])]
+    assert [tick.partition for tick in story.commits] == ["f-B"]
+    assert story.refused == ()
+    assert list(find_spans(story)) == ["f-B"]

@@ -20,7 +20,7 @@ from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
-from rota.errors import RotaError
+from rota.errors import ConfigError, RotaError
 from rota.needs import DagsterSeen
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
@@ -237,3 +237,23 @@ def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> No
     moves = rota.read_moves("default")
     assert moves["partition"].tolist() == ["flights:AA", "flights:B6", "flights:UA", "flights:UA"]
     assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
+
+
+def test_history_tells_of_one_partition_alone(run: Run, tmp_path: Path) -> None:
+    seen = run.json("history", "flights:UA")
+    assert [(e["epoch"], [m["to"] for m in e["moves"]]) for e in seen["epochs"]] == [(1, ["w1"]), (2, ["w2"])]
+    assert [r["partition"] for r in seen["refused"]] == ["flights:UA"]
+    assert [e["epoch"] for e in run.json("history", "flights:AA")["epochs"]] == [1]
+    shown = " ".join(run("history", "flights:UA").output.split())
+    assert "Epoch 2: w1 -> w2 (w1 was 1 over its quota of 2)" in shown
+    with pytest.raises(RotaError, match=r"Unknown partition 'UA'.*Did you mean flights:UA\?"):
+        run("history", "UA")
+
+
+def test_a_picture_into_a_folder_that_is_not_there_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+    """It was a traceback, after all else was done."""
+    for command in (["history", "--png"], ["simulate", "--png"], ["simulate", "--write"]):
+        with pytest.raises(ConfigError, match=rf"{tmp_path}/none is no folder\. Make it, or name another file"):
+            run(*command, str(tmp_path / "none" / "h.png"))
+    (tmp_path / "taken").mkdir()
+    assert "is a directory" in run("history", "--png", str(tmp_path / "taken")).output
