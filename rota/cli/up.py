@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rota.local.stack import Stack
 
 
-EVERY = 10.0  # seconds between two looks at what needs a person
+EVERY = 30.0  # seconds between two looks at what needs a person: each writes the clock, so all watchers read again
 
 
 @click.command("up")
@@ -58,12 +59,12 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         progress.say(f"Dagster's page is at {page.address}")
         _print_next_steps(stack.env, page.address, stack.state.logs)
         os.environ.update({**_list_variables(stack.env), "ROTA_DAGSTER": page.address})  # as the line above says
-        told, code = Told(progress), CodeServer(stack.children["dagster"], page, progress.say)
+        Told(progress).start()
+        code = CodeServer(stack.children["dagster"], page, progress.say)
         try:
             while True:
                 keep_running(stack, progress)
                 code.look()
-                told.tell()
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
@@ -83,18 +84,25 @@ def keep_running(stack: "Stack", progress: view.Progress) -> None:
 
 
 class Told:
-    """What `rota up` says of the groups: each need of a person once, and once when it is over; see `needs`."""
+    """What `rota up` says of the groups: each need of a person once, and once when it is over; see `needs`. Law: it keeps
+    nothing from running, whatever it meets."""
 
     def __init__(self, progress: view.Progress) -> None:
-        self._progress, self._due = progress, 0.0
+        self._progress = progress
         self._lookers: dict[str, Looker] = {}  # by group
         self._said: dict[str, str] = {}  # by kind, name and cause
 
-    def tell(self) -> None:
-        """Looks, now and then, and says what is new. What cannot be asked is said as well."""
-        if time.monotonic() < self._due:
-            return
-        found = self._find()
+    def start(self) -> None:
+        """Looks every `EVERY` seconds, until the process ends."""
+        threading.Thread(target=self._go_on, name="rota-needs", daemon=True).start()
+
+    def _go_on(self) -> None:
+        while True:
+            time.sleep(EVERY)
+            self.tell(self.find())
+
+    def tell(self, found: Mapping[str, str]) -> None:
+        """Says what is new and what is over."""
         for key, line in found.items():
             if key not in self._said:
                 self._progress.say(f"needs a person: {line}")
@@ -102,9 +110,9 @@ class Told:
             if key not in found:
                 self._progress.say(f"is over: {line}")
         self._said = {key: self._said.get(key, line) for key, line in found.items()}
-        self._due = time.monotonic() + EVERY
 
-    def _find(self) -> dict[str, str]:
+    def find(self) -> dict[str, str]:
+        """What needs a person, by kind, name and cause. What cannot be asked does."""
         from rota.cli.look import Looker
         from rota.coordination.client import opened
         from rota.coordination.group_reader import groups
@@ -122,6 +130,8 @@ class Told:
                             found[f"{need.kind} {need.name} {need.cause}"] = need.line
         except RotaError as error:
             found["ZooKeeper"] = str(error)
+        except Exception as error:  # a fault of rota's own ends neither the workers nor this thread
+            found["rota"] = f"what needs a person cannot be found: {type(error).__name__}: {error}. See rota status"
         return found
 
 
