@@ -1,6 +1,6 @@
 """`python -m tests.chaos --protocol claim --minutes 5`: kills and pauses of real processes, every row counted at the end.
 
-Exit code 1 if a row is lost or doubled. Spark is left out: a run reads and writes by pyarrow, all else is what ships.
+Exit code 1 if a row is lost or doubled. Without `--spark` a run reads and writes by pyarrow; all else is what ships.
 """
 
 import sys
@@ -26,12 +26,13 @@ from tests.chaos.stage import Stage
 @click.option("--minutes", default=5.0, show_default=True, help="Of strikes, for each protocol.")
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(2), help="An agent and a run each.")
 @click.option("--seed", default=1, show_default=True, help="Draws the strikes and whom they hit.")
-def main(protocols: tuple[str, ...], minutes: float, workers: int, seed: int) -> None:
+@click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
+def main(protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool) -> None:
     """Kills and stops agents and runs, and counts every row."""
     broken = False
     with tempfile.TemporaryDirectory(prefix="chaos-") as made, EmbeddedZooKeeper(Path(made) / "zookeeper") as server:
         for protocol in protocols:
-            stage = Stage(Path(made) / protocol, server.hosts, protocol, seed=seed, workers=workers)
+            stage = Stage(Path(made) / protocol, server.hosts, protocol, seed=seed, workers=workers, spark=spark)
             found = stage.play(60 * minutes)
             broken = broken or not found.right
             strikes = ", ".join(f"{kind} {times}" for kind, times in sorted(stage.done.items()))

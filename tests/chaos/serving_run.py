@@ -1,13 +1,16 @@
-"""Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster and Spark.
+"""Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster, and mostly without Spark.
 
-The stage starts and kills it, and tells it to stop between writing and committing. `--unfenced` takes the fence away.
+The stage starts and kills it, and tells it to stop between writing and committing. `--unfenced` takes the fence away. With
+`--spark` the worker's Spark does the work.
 """
 
 import itertools
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +21,7 @@ from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.delta_io import read_entry
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import TableClaim
+from rota.dataplane.spark import bisection
 from rota.errors import RotaError
 from rota.ids import worker_of
 from rota.registry import open_ports
@@ -26,13 +30,17 @@ from rota.settings import Settings
 from tests.chaos.plain_job import PlainJob
 from tests.waiting import wait_until
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 @click.command()
 @click.option("--group", required=True)
 @click.option("--id", "worker", required=True)
 @click.option("--folder", required=True, type=click.Path(path_type=Path))
 @click.option("--unfenced", is_flag=True)
-def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
+@click.option("--spark", is_flag=True)
+def main(group: str, worker: str, folder: Path, unfenced: bool, spark: bool) -> None:
     """Serves the worker in each of its lives, until it is killed."""
     if unfenced:
         FencedTable.renew = renew_blindly  # type: ignore[method-assign]
@@ -40,7 +48,7 @@ def main(group: str, worker: str, folder: Path, unfenced: bool) -> None:
     for number in itertools.count():
         try:
             with opened(settings) as store:
-                serve_once(GroupState(store, group), folder, worker, f"{worker}-{os.getpid()}-{number}")
+                serve_once(GroupState(store, group), folder, worker, f"{worker}-{os.getpid()}-{number}", spark)
         except RotaError as error:  # as Dagster's run, which fails: the next one looks again
             click.echo(f"{type(error).__name__}: {error}")
 
@@ -52,6 +60,16 @@ def stop_if_told(told: Path) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def save_and_stop(told: Path, save: "Callable[[DataFrame, Path], None]" = bisection.save) -> "Callable[..., None]":
+    """Spark writes; then it stops where it is told to."""
+
+    def call(frame: "DataFrame", place: Path) -> None:
+        save(frame, place)
+        stop_if_told(told)
+
+    return call
+
+
 def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
@@ -59,13 +77,16 @@ def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str
     return replace(claimed, snapshot=newest, version=version, columns=columns, entry=read_entry(table.path, version))
 
 
-def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str) -> None:
+def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: bool) -> None:
     """One run, for the worker's life of now."""
     pipeline = load(folder / "pipelines").pipelines["p"]
     ports = open_ports(pipeline, tree.group, tree.meta().id)
     told = folder / f"stop-{worker}"
-    job = PlainJob(ports.source, folder / "land", folder / "table" / "main", written=lambda: stop_if_told(told))
-    ports = replace(ports, job=job)
+    if spark:
+        bisection.save = save_and_stop(told)  # type: ignore[assignment]
+    else:
+        job = PlainJob(ports.source, folder / "land", folder / "table" / "main", written=lambda: stop_if_told(told))
+        ports = replace(ports, job=job)
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)
     lags = tuple(work[0].lags) if work else ()

@@ -5,7 +5,8 @@ the controller, too; under every other protocol it founds the group and is silen
 
 Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang worker` (SIGSTOP to the agent, SIGCONT when its
 session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
-`zombie` (the run stops, its agent is killed, the run wakes up when others have overtaken it).
+`zombie` (the run stops, its agent is killed, the run wakes up when others have overtaken it). With `spark` each agent has
+its own Spark, which does the work, and `kill spark` is one more strike: SIGKILL to the server alone, at any moment.
 """
 
 import json
@@ -18,6 +19,8 @@ from functools import partial
 from itertools import count as numbers
 from pathlib import Path
 from random import Random
+
+import psutil
 
 from rota.catalog import load
 from rota.coordination.client import connect
@@ -53,6 +56,7 @@ class Stage:
     keys: int = 6
     strikes: Sequence[str] = STRIKES
     fenced: bool = True
+    spark: bool = False
     done: Counter[str] = field(default_factory=Counter)
     agents: dict[str, Worker] = field(default_factory=dict)
     runs: dict[str, Worker] = field(default_factory=dict)
@@ -61,6 +65,8 @@ class Stage:
     armed: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
+        if self.spark:
+            self.strikes = (*self.strikes, "kill spark")
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
         self.group, self.landing = f"chaos-{self.protocol}-{self.folder.name}", self.folder / "land"
         for key in range(self.keys):
@@ -127,10 +133,11 @@ class Stage:
         aside.rename(folder / f"{next(self.files):06}.json")
 
     def _start(self, name: str) -> None:
-        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, "--no-spark")
+        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *([] if self.spark else ["--no-spark"]))
 
     def _start_run(self, name: str) -> None:
-        words = ["--id", name, "--folder", str(self.folder), *([] if self.fenced else ["--unfenced"])]
+        words = ["--id", name, "--folder", str(self.folder), *(["--spark"] if self.spark else [])]
+        words += [] if self.fenced else ["--unfenced"]
         self.runs[name] = self._spawn(f"{name}-run", *words, program=RUN)
 
     def _spawn(self, name: str, *words: str, program: Sequence[str] = ("-m", "rota", "worker")) -> Worker:
@@ -179,6 +186,9 @@ class Stage:
             self.random.uniform(2.5, 4) if kind in ("hang", "zombie") else self.random.uniform(1, 2)
         )
         self.struck[name] = again + 2 * SESSION
+        if kind == "kill spark":
+            for one in psutil.Process(agent.process.pid).children(recursive=True):
+                one.kill()
         if kind in ("hang", "zombie"):
             self.later.append((again, partial(run.signal, signal.SIGCONT)))
         if kind in ("hang", "hang worker"):

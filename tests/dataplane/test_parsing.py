@@ -34,10 +34,9 @@ TRANSFORMS = {
     "drop": "df.drop('amount', 'day')",
     "rename": "df.withColumnRenamed('amount', 'n').where('n > 0')",
     "nothing": "df.where(F.lit(False))",
-    "one taken": "df.limit(1)",
     "nothing passes": "df.where('id > 1000')",
     "twice": "df.union(df)",
-    "with itself": "df.alias('a').join(df.select('id').distinct(), 'id')",
+    "with itself": "df.alias('a').join(df.select('id'), 'id')",
     "with nobody": "df.join(df.where('id > 1000').select('id'), 'id')",
     "distinct": "df.drop('tags').distinct()",
     "exploded": "df.select('_partition', '_offset', F.explode('tags'))",
@@ -47,7 +46,7 @@ TRANSFORMS = {
     "looked at, nothing": "(df.limit(1).collect(), df.where(F.lit(False)))[1]",
 }
 
-OF_CSV = ("none", "few", "other", "nothing", "one taken")
+OF_CSV = ("none", "few", "other", "nothing", "looked at, nothing")
 
 
 def pipeline(format: str, schema: str, transform: str | None, **more: object) -> str:

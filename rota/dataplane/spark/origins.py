@@ -5,11 +5,15 @@ compaction of another partition would delete or double it else. Spark numbers ev
 number on with it. So whoever follows the two numbers down the plan to the frame that the transform was given knows that
 nothing between has made the column anew. Both must come from the same place there: a join of the frame with itself has two.
 
-What may be between: any step that passes rows on (a filter, a join, an explode, a window, a union, what removes doubles),
-another name and back, `fillna`, a cast to the type that the column has, and groups by `_partition`, whose offset may be one
-of theirs. An expression that makes either column is refused before a row is read. What the plan does not show is counted:
-a function that makes whole rows (mapInPandas, applyInPandas), rows that were here (createDataFrame, a checkpoint), the field
-of a struct. Then there must be as many rows as records under each partition and offset.
+Law: what becomes of a record hangs on its offset alone, never on which offsets came together in a batch. A limit is refused
+where the plan shows it above the frame; so is what groups, removes doubles or looks through a window, unless it does so
+within each partition and offset.
+
+What may be between: any step that passes rows on (a filter, a join, an explode, a union), another name and back, `fillna`, a
+cast to the type that the column has, and groups by both. An expression that makes either column is refused before a row is
+read. What the plan does not show is counted: a function that makes whole rows (mapInPandas, applyInPandas), rows that were
+here (createDataFrame, a checkpoint), the field of a struct. Then there must be as many rows as records under each partition
+and offset.
 
 Not noticed: such a function that exchanges rows between files, so that each has as many as before.
 """
@@ -17,33 +21,36 @@ Not noticed: such a function that exchanges rows between files, so that each has
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.spark.parsing import ROWS
-from rota.dataplane.spark.plans import ANALYZED, OPTIMIZED
+from rota.dataplane.spark.plans import read_steps
 from rota.errors import BadTransform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SUM = "origins"
-LINE = re.compile(r"(?P<tree>(?:[ :]  )*(?:[:+]- )?)(?P<text>\w.*)")
+TREE, CUT = re.compile(r"^(?:[ :]  )*(?:[:+]- )?"), re.compile(r"\.\.\. \d+ more fields")
 BOTH = re.compile(rf"Project \[{PARTITION}#(\d+), {OFFSET}#(\d+)L\]")
 NAME = r"(?P<name>[^\[\],#]+)#(?P<number>\d+)L?"
+COLUMN = re.compile(r"(\w+)#(\d+)")
 ITEM = r"(?:\[|, )"  # where an item of a list begins
 SAME = (  # what makes a column of the same values
     re.compile(rf"{ITEM}{NAME}$"),
     re.compile(rf"{ITEM}cast\({NAME} as (?:string|bigint)\)$"),
-    re.compile(rf"{ITEM}coalesce\({NAME}, (?:(?!#\d).)*\)$"),
+    re.compile(rf".*{ITEM}coalesce\({NAME}, (?P<instead>.*)\)$"),  # a text, in which `#1` is no column
 )
-ONE_OF_GROUP = re.compile(rf"{ITEM}(?:max|min|first|last|any_value)\({NAME}(?:, (?:true|false))?\)$")
 A_FIELD = re.compile(rf"{ITEM}[^\[\](),#]+#\d+\.[^\[\](),#]+$")
 SAME_COLUMNS = {
     "Filter", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample", "Deduplicate", "Distinct", "CollectMetrics",
     "Repartition", "RepartitionByExpression", "RebalancePartitions", "ResolvedHint", "SubqueryAlias", "View",
 }  # fmt: skip
 PASSING = SAME_COLUMNS | {"Project", "Aggregate", "Window", "Generate", "Expand", "Join", "LateralJoin", "AsOfJoin"}
+LIMITS = {"GlobalLimit": "a limit", "LocalLimit": "a limit", "Offset": "an offset", "Tail": "a limit"}
+KEYED = {"Aggregate": "an aggregate", "Deduplicate": "dropDuplicates", "Distinct": "distinct", "Window": "a window"}
 DEFINED, USE = re.compile(r"CTERelationDef (\d+)\b"), re.compile(r"CTERelationRef (\d+), \w+, \[(.*?)\]")
 OF_THE_FIRST = {"Intersect", "Except"}
 
@@ -59,9 +66,22 @@ class Step:
     def kind(self) -> str:
         return re.split(r"\W", self.text, maxsplit=1)[0]
 
-    def mentions(self, number: str) -> bool:
+    def mentions(self, name: str, number: str) -> bool:
         """Whether the column of this number is named here or below."""
-        return any(re.search(rf"#{number}L?\b", one.text) for one in self.walk())
+        column = re.compile(rf"{re.escape(name)}#{number}L?\b", re.IGNORECASE)
+        return any(column.search(one.text) for one in self.walk())
+
+    def mentions_below(self, name: str, number: str) -> bool:
+        """Whether the column of this number is named below."""
+        return any(one.mentions(name, number) for one in self.inputs)
+
+    def is_by(self, number: str) -> bool:
+        """Whether a step that passes the column of this number on does so within each value of it."""
+        lists = [self.text] if self.kind == "Deduplicate" else re.findall(r"\[[^\[\]]*\]", self.text)[-2:]
+        key = re.compile(rf"[\[ ][^\[\],# ]*#{number}L?[,\]]")
+        return self.kind in ("Aggregate", "Distinct") or any(
+            key.search(one) for one in lists if "windowspec" not in one
+        )
 
     def walk(self) -> "Iterator[Step]":
         """This step and all below it."""
@@ -76,14 +96,14 @@ class NotShownError(Exception):
 
 @dataclass(slots=True)
 class Trace:
-    """How one column comes out of the frame with the alias `mark`: of which places in the plan, through which groups."""
+    """How one column comes out of the frame with the alias `mark`: of which places in the plan, and through which steps that
+    keep its values apart."""
 
     mark: str
     column: str
     named: "dict[str, Step]"  # queries that have a name (WITH), by their number
     places: set[tuple[int, ...]] = field(default_factory=set)  # each with the uses of named queries on the way to it
-    grouped_by: set[int] = field(default_factory=set)  # steps that group by it
-    one_of: set[int] = field(default_factory=set)  # steps that take one of each group
+    apart: set[int] = field(default_factory=set)
 
     def follow(self, step: Step, name: str, number: str, by: tuple[int, ...] = ()) -> None:
         """Raises NotShownError; BadTransform where an expression makes the column. `by`: see `places`."""
@@ -101,41 +121,46 @@ class Trace:
             query = _only(self.named[use[1]].inputs)
             at = re.findall(r"#(\d+)L?(?=,|$)", use[2]).index(number)
             self.follow(query, *_read_columns(query)[at], (*by, id(step)))
-        elif made := re.search(rf" AS ([^#]*)#{number}L?(?=[,\]]|$)", step.text):
-            if made[1].lower() != name.lower():  # such as `-x`, which is no name
-                raise BadTransform(_explain_made(self.column))
-            self._follow_made(step, step.text[: made.start()], by)
+        elif made := re.search(
+            rf"(.*) AS {re.escape(name)}#{number}L?(?=[,\]]|$)", step.text, re.DOTALL | re.IGNORECASE
+        ):
+            self._follow_made(step, made[1], by)
+        elif re.search(rf" AS [^#]*#{number}L?(?=[,\]]|$)", step.text):  # such as `-x`, which is no name
+            raise BadTransform(_explain_made(self.column))
         elif step.kind in OF_THE_FIRST:
             self.follow(step.inputs[0], name, number, by)
         elif step.kind in PASSING:
             if step.kind == "Generate" and re.search(rf"#{number}L?\b", step.text.rpartition("[")[2]):
                 raise BadTransform(_explain_made(self.column))
-            if step.kind == "Aggregate":
-                self.grouped_by.add(id(step))
-            self.follow(_only(one for one in step.inputs if one.mentions(number)), name, number, by)
+            if step.is_by(number):
+                self.apart.add(id(step))
+            self.follow(_only(one for one in step.inputs if one.mentions(name, number)), name, number, by)
         else:
             raise NotShownError
 
     def _follow_made(self, step: Step, before: str, by: tuple[int, ...]) -> None:
         found = next((m for form in SAME if (m := form.search(before))), None)
-        if not found and step.kind == "Aggregate" and self.column == OFFSET:
-            found = ONE_OF_GROUP.search(before)
-            self.one_of.add(id(step))
-        elif found and step.kind == "Aggregate":
-            self.grouped_by.add(id(step))
+        used = COLUMN.findall(found.groupdict().get("instead", "")) if found else ()
+        if found and (
+            not step.mentions_below(*found.group("name", "number")) or any(step.mentions_below(*u) for u in used)
+        ):
+            found = None
         if not found and A_FIELD.search(before):
             raise NotShownError
         if not found:
             raise BadTransform(_explain_made(self.column))
-        below = _only(one for one in step.inputs if one.mentions(found["number"]))
+        if step.kind == "Aggregate":
+            self.apart.add(id(step))
+        below = _only(one for one in step.inputs if one.mentions(found["name"], found["number"]))
         self.follow(below, found["name"], found["number"], by)
 
 
 def shows_origins(plan: str, mark: str) -> bool:
     """Whether the plan, of `select_origins`, shows that both columns are those of one row of the frame with the alias
-    `mark`. Raises BadTransform where it shows the opposite."""
+    `mark`. Raises BadTransform where it shows the opposite, or that rows of several offsets are taken together."""
+    steps = list(_read_tree(read_steps(plan)))
     try:
-        top = _read_tree(plan.partition(ANALYZED)[2].partition(OPTIMIZED)[0].rstrip("\n").split("\n")[1:])
+        top = _only(one for _, one in steps[:1])
         asked = BOTH.fullmatch(top.text)
         if not asked:
             raise NotShownError
@@ -144,10 +169,35 @@ def shows_origins(plan: str, mark: str) -> bool:
         partition.follow(_only(top.inputs), PARTITION, asked[1])
         offset.follow(_only(top.inputs), OFFSET, asked[2])
     except (NotShownError, LookupError, ValueError):
+        _refuse_cut(steps, mark, LIMITS, set())
         return False
-    if partition.places != offset.places or not offset.one_of <= partition.grouped_by:
+    if partition.places != offset.places:
         raise BadTransform(_explain_made(OFFSET))
+    _refuse_cut(steps, mark, LIMITS | KEYED, partition.apart & offset.apart)
     return True
+
+
+def _refuse_cut(steps: "list[tuple[int, Step]]", mark: str, kinds: "dict[str, str]", apart: set[int]) -> None:
+    """Raises BadTransform for a step of these kinds above the frame with the alias `mark`, also in a subquery or a query
+    that has a name, unless it keeps both columns `apart`."""
+    ours = re.compile(rf"SubqueryAlias {mark}")
+    for at, (_, one) in enumerate(steps):
+        if DEFINED.match(one.text) and any(ours.fullmatch(below.text) for below in _take_below(steps, at)):
+            ours = re.compile(rf"{ours.pattern}|{USE.pattern}.*")  # whoever uses a query with a name may use this one
+            break
+    for at, (_, step) in enumerate(steps):
+        over = step.kind in kinds and any(ours.fullmatch(below.text) for below in _take_below(steps, at))
+        if over and id(step) not in apart:
+            raise BadTransform(
+                f"The transform has {kinds[step.kind]} over rows of several offsets: what it makes hangs on which of them "
+                f"came in one batch. Work row by row, or within each {PARTITION} and {OFFSET}, and do the rest in an asset "
+                f"downstream"
+            )
+
+
+def _take_below(steps: "list[tuple[int, Step]]", at: int) -> Iterator[Step]:
+    """The steps that feed this one, also those of its subqueries."""
+    return (one for _, one in takewhile(lambda pair: pair[0] > steps[at][0], steps[at + 1 :]))
 
 
 def select_origins(result: "DataFrame") -> "DataFrame":
@@ -170,9 +220,10 @@ def require_same(good: "DataFrame", written: "dict[str, int]") -> None:
     given = good.agg(*sum_origins()).collect()[0]
     if [int(given[name]) for name in (ROWS, SUM)] != [written.get(name) for name in (ROWS, SUM)]:
         raise BadTransform(
-            f"The transform makes rows where Spark does not see of which records they are (mapInPandas, applyInPandas, "
-            f"createDataFrame), and not one for each record under its {PARTITION} and {OFFSET}. Keep both as they come, and "
-            f"filter or explode outside of it, by functions of Spark",
+            f"The transform makes rows where Spark's plan does not show of which records they are (mapInPandas, "
+            f"applyInPandas, createDataFrame; or a text with an open bracket in a union), and not one for each record under "
+            f"its {PARTITION} and {OFFSET}. Keep both as they come, and filter or explode outside of it, by functions of "
+            f"Spark",
             everywhere=True,
             person=True,
         )
@@ -185,21 +236,18 @@ def _explain_made(column: str) -> str:
     )
 
 
-def _read_tree(lines: Iterable[str]) -> Step:
-    """The first step of a plan's text. The plan of a subquery stands two deeper than its step, and is left out."""
+def _read_tree(lines: "list[str]") -> "Iterator[tuple[int, Step]]":
+    """The steps of a plan, each with its depth; none where the plan is cut. The plan of a subquery stands two deeper than
+    its step, and does not feed it."""
     path: list[Step | None] = []
-    for line in lines:
-        found = LINE.fullmatch(line)
-        if not found or "more fields" in line:
-            raise NotShownError
-        depth, step = len(found["tree"]) // 3, Step(found["text"])
-        if not depth and path:
-            raise NotShownError
+    for line in lines if not any(map(CUT.search, lines)) else ():
+        text = TREE.sub("", line)
+        depth, step = (len(line) - len(text)) // 3, Step(text)
         path = [*path[:depth], *[None] * (depth - len(path))]
         if path and (above := path[-1]):
             above.inputs.append(step)
         path.append(step)
-    return _only(one for one in path[:1] if one)
+        yield depth, step
 
 
 def _read_columns(step: Step) -> list[tuple[str, str]]:

@@ -4,7 +4,9 @@ Law: what a function here affirms is so for every input. What it does not know, 
 analyzer and optimizer made, so that a function that makes several rows of one, or one of several, stands there as a step of
 its own (Generate, Aggregate, Window), also where the transform has it as text.
 
-A plan is the text of `DataFrame.explain(mode="extended")`: a step a line, each below the one that it feeds.
+A plan is the text of `DataFrame.explain(mode="extended")`: a step a line, each below the one that it feeds. Nothing in it
+quotes the texts of a transform, which may have lines of their own, also such as look like a step. So the result is explained
+below `DEPTH` steps of ours: a step of it stands behind as many levels, and any other line is the rest of the one above it.
 """
 
 import io
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 ANALYZED, OPTIMIZED, PHYSICAL = (
     f"== {name} Plan ==\n" for name in ("Analyzed Logical", "Optimized Logical", "Physical")
 )
+TOP, DEPTH = "SubqueryAlias rota_top", 12  # our steps above the result, and how many of them
+STEP = re.compile(rf"(?:[ :]  ){{{DEPTH - 1},}}[:+]- \w")  # how a step of the result begins below them
 ONE_FOR_ONE = re.compile(r"\s*(?:\+- )?(?:Project \[|SubqueryAlias )")  # the only input of the step above, or the first
 TO_THE_END = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
@@ -28,16 +32,31 @@ TO_THE_END = re.compile(
 
 def explain(result: "DataFrame") -> str:
     """The plan of a result. Nothing is computed."""
+    for _ in range(DEPTH):
+        result = result.alias(TOP.split()[1])
     with redirect_stdout(io.StringIO()) as out:
         result.explain(mode="extended")
     return out.getvalue()
 
 
+def read_steps(plan: str) -> list[str]:
+    """The steps of the analyzed plan of a result, a line each; empty where there is none."""
+    lines = plan.partition(ANALYZED)[2].partition(f"\n\n{OPTIMIZED}")[0].split("\n")
+    below = lines[lines.index(TOP) + 1 :] if TOP in lines else []  # before it are the names of the columns
+    steps: list[str] = []
+    for line in below:
+        if STEP.match(line):
+            steps.append(line[3 * DEPTH :])
+        elif steps:
+            steps[-1] += f" {line}"
+    return steps
+
+
 def keeps_each_row(plan: str, mark: str) -> bool:
     """Whether the result has one row for each row of the frame with the alias `mark`, which is no other's, and no more."""
-    lines = plan.partition(ANALYZED)[2].partition(OPTIMIZED)[0].splitlines()[1:]  # the first are the columns
-    above = list(takewhile(lambda line: not re.fullmatch(rf"\s*(?:\+- )?SubqueryAlias {mark}", line), lines))
-    return len(above) < len(lines) and all(map(ONE_FOR_ONE.match, above))
+    steps = read_steps(plan)
+    above = list(takewhile(lambda step: not re.fullmatch(rf"\s*(?:\+- )?SubqueryAlias {mark}", step), steps))
+    return len(above) < len(steps) and all(map(ONE_FOR_ONE.match, above))
 
 
 def reads_to_the_end(plan: str, observed: Iterable[str]) -> bool:
