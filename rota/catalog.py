@@ -167,7 +167,10 @@ def _import_file(path: Path) -> ModuleType:
         loader.exec_module(module)
     except ConfigError:
         raise
-    except Exception as error:  # the user's file may raise anything; one bad file must not take the others along
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # the user's file may raise anything; one bad file must not take the others along
         early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
         mend = "Make UDFs and columns inside transform" if early else "Mend the file"
         said = " ".join(str(error).split())

@@ -1,8 +1,9 @@
 """Go on behind offsets that cannot be consumed: `rota skip`, recorded in the table's log like every other step.
 
 Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond what is there:
-what it skips has its offset in the index. The log says who skipped what. One offset alone is skipped only where the
-partition is parked for it. A skip that is refused writes nothing, and so gives no offsets either.
+what it skips has its offset in the index. Where the source has a hole, one skip goes behind all of it. The log says who
+skipped what. One offset alone is skipped only where the partition is parked for it. A skip that is refused writes nothing,
+and so gives no offsets either.
 """
 
 import uuid
@@ -18,7 +19,7 @@ from rota.restored import find_lost_offsets
 
 
 def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
-    """The offsets [start, end) that were skipped; `to` None: the one that it is parked for. The partition is unparked.
+    """The offsets [start, end) that were skipped; `to` None: the one that it is parked for, or the hole. It is unparked.
 
     Raises ConfigError for a partition that no run ever looked at, one that is not parked where it stands, or a `to` behind
     it or beyond its end, or an index that forgot what was consumed; Fenced and OffsetGap if a run or a new owner was
@@ -30,14 +31,17 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
         raise ConfigError(f"No run ever looked at {partition}: there is nothing to skip. See `rota status`")
     if reason := find_lost_offsets(source, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
-    end = standing.offset + 1 if to is None else to
-    _check_end(partition, standing.offset, _read_end(source, source.read_ends, partition), end)
+    latest, behind = _read_end(source, source.read_ends, partition), 0
+    if standing.offset < latest:
+        behind = _find_behind_hole(source, partition, standing.offset)
+    end = to or max(standing.offset + 1, behind)
+    _check_end(partition, standing.offset, max(latest, behind), end)
     if to is None and (why := _explain_not_parked(tree, partition, standing.offset)):
         raise ConfigError(
             f"{partition} stands at {standing.offset}{_name_offset(source, partition, standing.offset)} and {why}: nothing "
             f"is skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
-    _check_end(partition, standing.offset, _read_end(source, source.assign_offsets, partition), end)
+    _check_end(partition, standing.offset, max(behind, _read_end(source, source.assign_offsets, partition)), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
@@ -58,6 +62,12 @@ def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int
     if partition not in found:
         raise ConfigError(f"{partition} cannot be skipped: {source.explain_unreadable(partition) or 'try again'}")
     return found[partition]
+
+
+def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
+    """The first offset behind a hole of the source that begins here; 0 where there is none, or nothing behind it."""
+    error = source.find_broken({partition: (offset, offset + 1)}).get(partition)
+    return int(str(error.facts.get("behind", 0))) if error else 0
 
 
 def _check_end(partition: str, offset: int, latest: int, end: int) -> None:

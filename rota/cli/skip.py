@@ -14,7 +14,7 @@ from rota.settings import check_known
 @click.option(
     "--to",
     type=click.IntRange(min=1),
-    help="The next offset to consume. Default: after the offset for which it is parked.",
+    help="The next offset to consume. Default: after the offset, or the hole, for which it is parked.",
 )
 @group_option
 def command(partition: str, to: int | None, group: str) -> None:

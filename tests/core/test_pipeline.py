@@ -53,6 +53,7 @@ def test_a_file_is_what_its_text_says_however_soon_it_changes(tmp_path: Path, mo
     ("text", "line"),
     [
         ("raise ValueError('no')", "raised ValueError: no"),
+        ("import sys\nsys.exit('no')", "raised SystemExit: no"),
         ("raise RuntimeError('[SESSION_OR_CONTEXT_NOT_EXISTS] x')", "Make UDFs and columns inside transform"),
         ("x = 1", "declares neither"),
         (GOOD.format(table="good", group="g"), "is the one of pipeline 'good'"),

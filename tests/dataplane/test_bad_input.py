@@ -114,6 +114,11 @@ WRITTEN = "lambda it: (rows.assign({}) for rows in it)"
         ("df.withColumn('n', df['n'].cast('string'))", "Column n is string and was integer"),
         ("df.where('nonsense > 1')", "nonsense"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("__import__('sys').exit('no')", "SystemExit: no"),
+        (
+            "df.where('n > 5').localCheckpoint()",
+            "does not show of which records they are (mapInPandas, createDataFrame, a checkp",
+        ),
         ("df.withColumn('i', F.expr(\"interval '1' day\"))", "cannot hold a column of type interval"),
         ("df.groupBy('word').count()", "dropped the column _partition"),
     ],

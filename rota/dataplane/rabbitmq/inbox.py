@@ -58,6 +58,10 @@ class Inbox:
         """The least sequence that came and was not dropped; where the table stands if none."""
         return min(self._tags, default=self.start)
 
+    def find_after(self, offset: int) -> int:
+        """The least sequence beyond this one that came; 0 where none is."""
+        return min((n for n in self._tags if n > offset), default=0)
+
     def read_least_tag(self) -> int:
         """The least tag that was not given back by `drop_below`."""
         return min((tag for tags in self._tags.values() for tag in tags), default=ALL)

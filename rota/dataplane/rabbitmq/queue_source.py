@@ -105,7 +105,17 @@ class QueueSource:
                 why = link.find_difference(name, self.kind)
                 if any(argument in why for argument in self.telling):
                     raise ConfigError(self._explain_kind(name, why))
+            quarantine = name_quarantine(self.declared.prefix)
+            if link.count_ready(quarantine) is not None and (why := link.find_difference(quarantine, {})):
+                raise ConfigError(self._explain_quarantine(quarantine, why))
             return f"{link.place} queues {names[0]} to {names[-1]}"
+
+    def _explain_quarantine(self, queue: str, why: str) -> str:
+        """What is wrong with the queue for what cannot be consumed, where somebody else made it."""
+        return (
+            f"{queue} was not made by rota ({why}), and could lose the messages that are set aside there. Once it is empty, "
+            f"delete it: rota makes it anew"
+        )
 
     def _explain_kind(self, queue: str, why: str) -> str:
         """What is wrong with a queue whose arguments are others, as the broker says it."""
@@ -310,7 +320,8 @@ class QueueSource:
         if not strays:
             return
         quarantine = name_quarantine(self.declared.prefix)
-        link.declare(quarantine, {})
+        if why := link.find_difference(quarantine, {}):
+            raise EnvironmentFailed(self._explain_quarantine(quarantine, why))
         link.send([Message(quarantine, s.body, {**s.headers, QUEUE: s.queue, REASON: s.reason}) for s in strays])
         link.acknowledge([s.tag for s in strays])
         for s in strays:
@@ -319,12 +330,16 @@ class QueueSource:
             )
 
     def _explain_hole(self, partition: str, start: int) -> RotaError:
-        queue, beyond = self._queue(partition), self.inboxes[partition].read_end() - 1
-        rest = f"those up to {beyond} wait for it" if beyond > start else "others have what waits there"
+        queue, inbox = self._queue(partition), self.inboxes[partition]
+        whole = inbox.came >= min(inbox.awaited, 2 * inbox.room, PREFETCH)  # all that it was to give came
+        behind, beyond = inbox.find_after(start) if whole else 0, inbox.read_end() - 1
+        gone = f"messages {start} to {behind - 1}" if behind > start + 1 else f"message {start}"
+        rest = f"those from {behind} to {beyond} wait for it" if behind else "others have what waits there"
         return EnvironmentFailed(
-            f"{queue} did not give message {start}; {rest}. It comes back once whoever holds it lets go, and is tried again "
-            f"by itself. If it was removed (expired, purged, dead-lettered): rota skip {quote(partition)}",
+            f"{queue} did not give {gone}; {rest}. It comes back once whoever holds it lets go, and is tried again by "
+            f"itself. If it was removed (expired, purged, dead-lettered): rota skip {quote(partition)}",
             partition=partition,
+            behind=behind,
         )
 
     def _read_starts(self, partitions: Iterable[str]) -> dict[str, int]:

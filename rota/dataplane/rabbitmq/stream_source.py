@@ -103,8 +103,9 @@ class StreamSource(QueueSource):
             first = inbox.read_first()
             return SourceChanged(
                 f"{queue} begins at {first} and offset {start} was asked for: its retention is over. To go on without: "
-                f"rota skip {quote(partition)} --to {first}",
+                f"rota skip {quote(partition)}",
                 partition=partition,
+                behind=first,
             )
         return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
 

@@ -289,7 +289,7 @@ class Bisection:
             schema = result.schema.json()
         except BadTransform:
             raise
-        except Exception as error:  # the user's code may raise anything
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             judged = failures.judge_failure(error, self.spark, None)
             raise (
                 BadTransform(str(judged), everywhere=True, person=True) if isinstance(judged, DataError) else judged

@@ -37,7 +37,7 @@ WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py
 
 
 def judge_failure(
-    error: Exception,
+    error: BaseException,
     spark: "SparkSession",
     partition: str | None,
     told: Callable[[str], str] = str,
@@ -62,7 +62,7 @@ def judge_failure(
     return BadTransform(f"{cause}{place}. Mend {mend}, then: {step}", partition=partition, person=final)
 
 
-def explain_cause(error: Exception) -> str:
+def explain_cause(error: BaseException) -> str:
     """The cause in one line: the innermost error that says something, such as what a user's function raised."""
     text = str(error)
     causes = [(kind, said) for kind, said in CAUSE.findall(text) if kind.rsplit(".", 1)[-1] not in WRAPPED]

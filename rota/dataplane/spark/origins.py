@@ -221,7 +221,7 @@ def require_same(good: "DataFrame", written: "dict[str, int]") -> None:
     if [int(given[name]) for name in (ROWS, SUM)] != [written.get(name) for name in (ROWS, SUM)]:
         raise BadTransform(
             f"The transform makes rows where Spark's plan does not show of which records they are (mapInPandas, "
-            f"applyInPandas, createDataFrame; or a text with an open bracket in a union), and not one for each record under "
+            f"createDataFrame, a checkpoint; or a text with an open bracket in a union), and not one for each record under "
             f"its {PARTITION} and {OFFSET}. Keep both as they come, and filter or explode outside of it, by functions of "
             f"Spark",
             everywhere=True,

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from rota.backlog import find_work
 from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.errors import ConfigError
 from rota.rabbitmq import Publisher
 from rota.replay import ReplayedRange, replay
 from rota.skip import skip
@@ -118,6 +119,28 @@ def test_a_hole_parks_its_partition_until_it_is_skipped(queue_world: World, brok
     assert (
         sum(json.loads(str(c["rota.rows"]))["p:1"] for c in log(world.table / "main").said("commit")[-1:]) == event.rows
     )
+
+
+def test_a_long_hole_is_skipped_in_one_step(queue_world: World, broker: Broker, prefix: str) -> None:
+    """Its end lay beyond what waits, so that `--to` was refused, and without it each step was one message."""
+    stranger.declare(broker, *(f"{prefix}{n}" for n in range(3)))
+    stranger.put(broker, f"{prefix}1", dict.fromkeys(range(500, 540), b'{"n": 1}'))
+    queue_world.give("1")
+    (parked,) = queue_world.run("1")
+    assert isinstance(parked, ParkedPartition)
+    assert f"{prefix}1 did not give messages 0 to 499; those from 500 to 539 wait for it" in parked.reason
+    assert parked.reason.endswith("rota skip p:1")
+    for refused in (501, 700):
+        ports = queue_world.ports
+        with pytest.raises(ConfigError, match="Give --to 500 at most"):
+            skip(queue_world.tree, ports, "p:1", refused)
+        ports.source.close()
+    ports = queue_world.ports
+    assert skip(queue_world.tree, ports, "p:1") == (0, 500)
+    ports.source.close()
+    _, event = queue_world.run("1")
+    assert isinstance(event, CommittedBatch)
+    assert (event.start, event.end, event.rows) == (500, 540, 40)
 
 
 def test_a_stream_is_consumed_and_replayed(

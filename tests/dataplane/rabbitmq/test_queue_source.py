@@ -10,7 +10,7 @@ import pytest
 from rota.dataplane.ports import Ports
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.queue_source import QueueSource
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline, delta
 from rota.rabbitmq import queues
 from rota.registry import open_ports
@@ -254,9 +254,25 @@ def test_a_hole_is_told_and_what_is_behind_it_is_held_back(bench: QueuesBench) -
     (job,) = source.plan_jobs({"p:a": 4}, ends)
     assert job == {"p:a": (4, 5)}
     said = str(source.find_broken(job)["p:a"])
-    assert f"{bench.prefix}a did not give message 4; those up to 9 wait for it" in said
+    assert f"{bench.prefix}a did not give message 4; those from 5 to 9 wait for it" in said
     assert "rota skip p:a" in said
     assert drain.damage(4) == WHOLE
+
+
+def test_a_quarantine_that_somebody_else_made_is_told_in_one_line(bench: QueuesBench) -> None:
+    """The run that was to set something aside there said that the broker may be away."""
+    bench.land("a", 1)
+    stranger.put(bench.broker, f"{bench.prefix}a", {7: b"stray"}, **{"rota-sequence": None})
+    with bench.broker.connect() as connection:
+        connection.channel().queue_declare(
+            f"{bench.prefix}.quarantine", durable=True, arguments={"x-message-ttl": 1000}
+        )
+    line = rf"{bench.prefix}.quarantine was not made by rota \(PRECONDITION_FAILED.*Once it is empty, delete it"
+    with pytest.raises(EnvironmentFailed, match=line):
+        bench.open().source.assign_offsets(("p:a",))
+    with bench.broker.connect() as connection:
+        connection.channel().queue_delete(f"{bench.prefix}.quarantine")
+    assert bench.open().source.assign_offsets(("p:a",)) == {"p:a": 1}
 
 
 # --- what is held -----------------------------------------------------------------------------------------------------

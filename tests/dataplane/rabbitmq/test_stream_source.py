@@ -113,4 +113,4 @@ def test_what_the_retention_took_is_told(bench: StreamsBench, broker: Broker) ->
     list(inbox.drop_below(2))
     said = str(source.find_broken({"p:a": (0, 3)})["p:a"])
     assert "begins at 2 and offset 0 was asked for: its retention is over" in said
-    assert "rota skip p:a --to 2" in said
+    assert said.endswith("rota skip p:a")
