@@ -129,7 +129,7 @@ def _judge_stop(case: Case, key: str, file: File, held: list[Record] | Broken, h
         return [Fault("stopped", 1, key, file.name, "not consumed, and its partition is not parked")]
     if isinstance(held, Broken):
         return []
-    if "more than one value" in reason and any(r.verdict == EITHER for r in held):
+    if "something behind its first value" in reason and any(r.verdict == EITHER for r in held):
         return []
     bad = sum(r.verdict in (BAD, EITHER) for r in held)
     if bad and "max_bad_ratio" in reason and bad > case.ratio * len(held):

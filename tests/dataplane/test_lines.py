@@ -64,8 +64,9 @@ def test_the_others_go_on_and_the_mended_file_is_read(world: World) -> None:
     assert isinstance(event, ParkedPartition)
     assert event.retry_at is None
     assert event.reason == (
-        'a/2.json (offset 2) has a line with more than one value, and Spark reads the first alone: {"n": 21}{"n": 22} ... '
-        "Put each record on a line of its own, then: rota retry p:a"
+        "a/2.json (offset 2) has a line with something behind its first value, which Spark alone reads: "
+        '{"n": 21}{"n": 22} ... '
+        "Put each record on a line of its own, with nothing behind it, then: rota retry p:a"
     )
     world.land("a", "2", ['{"n": 20}', '{"n": 21}', '{"n": 22}'])
     assert retry(world.tree, "p:a", world.ports) == ("a/2.json",)
@@ -82,7 +83,7 @@ def test_a_line_that_is_no_utf8_is_shown_all_the_same(world: World) -> None:
     (world.folder / "land/a/0.json").write_bytes(b'{"n": 0}\xed\xa0\x80\n')
     (event,) = world.run("a")
     assert isinstance(event, ParkedPartition)
-    assert 'a line with more than one value, and Spark reads the first alone: {"n": 0}\ufffd' in event.reason
+    assert 'a line with something behind its first value, which Spark alone reads: {"n": 0}\ufffd' in event.reason
 
 
 def test_a_replay_of_such_a_file_says_so(world: World) -> None:
@@ -92,7 +93,7 @@ def test_a_replay_of_such_a_file_says_so(world: World) -> None:
     world.land("a", "0", ['{"n": 0}{"n": 1}'])
     (event,) = replay(world.tree, world.ports, {"p:a": (0, 1)}, "again")
     assert isinstance(event, RefusedReplay)
-    assert event.reason.endswith("on a line of its own, then replay p:a")
+    assert event.reason.endswith("on a line of its own, with nothing behind it, then replay p:a")
 
 
 def test_spark_is_asked_only_where_the_bytes_leave_it_in_doubt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_a_file_of_lines_that_is_read_as_one_value_says_so(world: World) -> None
     events = {e.partition: e for e in world.run("a", "b", "c")}
     assert isinstance(events["p:a"], ParkedPartition)
     assert events["p:a"].reason.startswith(
-        "a/0.json (offset 0) has more than one value, and Spark reads the first alone: "
+        "a/0.json (offset 0) has something behind its first value, which Spark alone reads: "
     )
     assert events["p:a"].reason.endswith(" ... Put each record into one list, then: rota retry p:a")
     assert {r["n"] for r in log(world.table / "main").rows()} == {3, 4, 5}

@@ -381,7 +381,7 @@ class FilesSource:
         from pyspark.sql import functions as F  # noqa: N812
 
         whole = is_multiline(self.declared)
-        what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own")
+        what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own, with nothing behind it")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
         places = [links[path] for path in doubtful] if len(doubtful) < len(links) else [stage]
@@ -389,9 +389,9 @@ class FilesSource:
         found = lines.find_joined(found, self.declared.schema, make_options(self.declared))
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = names.partition(one[0]), one[1], bytes(one[2]).decode(errors="replace")
+            partition, offset, said = names.partition(one[0]), one[1], lines.show(bytes(one[2]))
             raise DataError(
-                f"{self.locate(partition, offset)} (offset {offset}) has {what}more than one value, and Spark reads the "
-                f"first alone: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
+                f"{self.locate(partition, offset)} (offset {offset}) has {what}something behind its first value, which "
+                f"Spark alone reads: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
                 partition=partition,
             )

@@ -18,19 +18,30 @@ if TYPE_CHECKING:
 
 LOOKS = r"[}\]]\s*(?:[^\s,}\]]|,\s*[{\[])"  # behind the end of a value what can begin another
 TEXTS = "array<string>"  # of any values, without a look into them
+DIGITS = 1000  # that Spark's parser takes of a number
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
 def explain_text(text: str) -> str:
-    """Why the text is no JSON; empty where it is. Nothing is raised: who wrote the text nests as deep as he likes, and of a
-    whole number, which Python reads up to some thousands of digits, the digits are taken."""
+    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither. Nothing is raised: who wrote the text
+    nests as deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
+    sizes = [0]
+
+    def measure(said: str) -> None:
+        sizes.append(len(said))
+
     try:
-        json.loads(text, parse_int=str)
+        json.loads(text, parse_int=measure, parse_float=measure)
     except ValueError as error:
         return f"no JSON: {error}"
     except RecursionError:
         return "no JSON: nested too deep"
-    return ""
+    return f"a number has more than {DIGITS:,} digits, and Spark reads no such" if max(sizes) > DIGITS else ""
+
+
+def show(raw: bytes) -> str:
+    """A text as an error shows it."""
+    return raw.decode(errors="replace").replace("\0", "\\0")
 
 
 def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":

@@ -17,6 +17,7 @@ OURS = {
 }  # fmt: skip
 NO_CHARACTER = "\uffff"  # Unicode gives it to none
 KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
+LONG_TEXTS = {"maxStringLen": str((1 << 31) - 1)}  # of JSON; Spark took one of 20,000,001 characters for a bad record
 OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out what OF_TEXT marks, and nothing else
 
@@ -35,7 +36,7 @@ def make_options(declared: Files) -> dict[str, str]:
     if declared.format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
         return {**safe, **keep_nuls(declared.options), **OF_TEXT, **KEPT}
-    return {**safe, **declared.options, **OF_TEXT, **KEPT}
+    return {**safe, **LONG_TEXTS, **declared.options, **OF_TEXT, **KEPT}
 
 
 def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files.lines import LOOKS, explain_text
-from rota.dataplane.files.options import keep_nuls
+from rota.dataplane.files.options import LONG_TEXTS, keep_nuls
 from rota.dataplane.files.staging import escape
 from rota.dataplane.rabbitmq.declaration import Format
 from rota.dataplane.spark.spark_source import CORRUPT
@@ -58,7 +58,7 @@ def read_staged(
     frame = spark.read.schema(staged).parquet(escape(folder))
     kept = {
         "enableDateTimeParsingFallback": "false",
-        **(keep_nuls(options) if format == "csv" else options),
+        **(keep_nuls(options) if format == "csv" else {**LONG_TEXTS, **options}),
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
     }

@@ -5,18 +5,20 @@ log that covers its offset: a row of a commit that never came, or that a replay 
 
 A job with bad records is read once more for them, whose texts go into a folder that no table names; there they are counted,
 and from there those of each partition that has few enough go on.
+
+Law: a long text is stored once for all records that it holds. One bad element makes all of a list bad, and with `multiLine`
+the text of each is the whole file: n records would hold n files.
 """
 
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names
@@ -50,6 +52,8 @@ SPARKS = json.dumps(
 SCHEMA = pa.schema(
     [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()], metadata={footers.SPARK: SPARKS}
 )
+ONCE = {"parquet.dictionary.page.size": str(1 << 28)}  # bytes: so many of texts, each once, that rows share
+LONG = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def set_aside(
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
-        split.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN).parquet(str(raw))
+        split.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN, **ONCE).parquet(str(raw))
         footers.name_split_folders(raw)
         bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
         again, records = _count(parsed, bad, good, pipeline)
@@ -132,13 +136,16 @@ def _refuse(
 
 def _find_first(raw: Path) -> tuple[int, str]:
     """The least offset of one partition's bad records, and the first of its texts."""
-    found: list[tuple[int, bytes]] = []
+    return min(_read_texts(raw), key=lambda one: one[0])
+
+
+def _read_texts(raw: Path) -> Iterator[tuple[int, str]]:
+    """Offset and text of one partition's bad records; those that share a text share one object."""
     for file in _list_written(raw):
-        for batch in pq.ParquetFile(file).iter_batches(columns=[OFFSET, CORRUPT]):
-            least = pc.min(batch[OFFSET])
-            found.append((least.as_py(), batch[CORRUPT][pc.index(batch[OFFSET], least).as_py()].as_py()))
-    offset, text = min(found, key=lambda one: one[0])
-    return offset, _readable(text)
+        for batch in pq.ParquetFile(file, read_dictionary=[CORRUPT]).iter_batches(columns=[OFFSET, CORRUPT]):
+            texts = [_readable(text) for text in batch[CORRUPT].dictionary.to_pylist()]
+            for offset, at in zip(batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), strict=True):
+                yield offset, texts[at]
 
 
 def _list_written(raw: Path) -> list[Path]:
@@ -165,18 +172,18 @@ def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
 def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
-    for file in _list_written(raw):
-        rows = pq.ParquetFile(file).read([OFFSET, CORRUPT]).to_pydict()
-        for offset, text in zip(rows[OFFSET], rows[CORRUPT], strict=True):
-            texts[offset].append(_readable(text))
+    for offset, text in _read_texts(raw):
+        texts[offset].append(text)
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
         where = _positions(source.read_records(partition, offset), bad)
         file_name = source.locate(partition, offset)
-        found += [
-            (partition, offset, at, file_name, source.explain_bad(text), text, attempt)
-            for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0)
-        ]
+        reasons = {text: source.explain_bad(text) for text in bad}
+        shown: set[tuple[str, int | None]] = set()
+        for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
+            again = len(text) > LONG and (text, at) in shown
+            found.append((partition, offset, at, file_name, reasons[text], None if again else text, attempt))
+            shown.add((text, at))
     if not found:
         return  # whoever counts them notices
     folder = data / names.split(partition)
