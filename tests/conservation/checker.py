@@ -85,7 +85,9 @@ def read_tables(table: Path, names: Sequence[str]) -> Tables:
         for file in log(table / "quarantine").files:
             got = pq.ParquetFile(file).read()
             of = ("_partition", "_offset", "_attempt", "_position", "_raw", "_file", "_reason")
+            before = ""
             for partition, offset, attempt, *rest in zip(*(values(got.column(n)) for n in of), strict=True):
+                before = rest[1] = before if rest[1] is None else rest[1]  # a long text that rows share is there once
                 if attempts.get((partition, offset)) == attempt:
                     found.aside[partition, offset].append(tuple(rest))  # type: ignore[arg-type]
     return found

@@ -179,11 +179,11 @@ def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSour
         where = _positions(source.read_records(partition, offset), bad)
         file_name = source.locate(partition, offset)
         reasons = {text: source.explain_bad(text) for text in bad}
-        shown: set[tuple[str, int | None]] = set()
+        before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
-            again = len(text) > LONG and (text, at) in shown
+            again = len(text) > LONG and (text, at) == before
             found.append((partition, offset, at, file_name, reasons[text], None if again else text, attempt))
-            shown.add((text, at))
+            before = text, at
     if not found:
         return  # whoever counts them notices
     folder = data / names.split(partition)
