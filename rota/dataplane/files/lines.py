@@ -23,8 +23,8 @@ BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
 def explain_text(text: str) -> str:
-    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither. Nothing is raised: who wrote it nests
-    as deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
+    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither. Nothing is raised: who wrote it
+    nests as deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
     sizes = [0]
 
     def measure(said: str) -> None:
