@@ -4,7 +4,7 @@ Law: `status`, `why`, `check` and `up` ask here, so none of them knows a need th
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -134,10 +134,3 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
                 past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
                 changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
     return lag, changed
-
-
-def list_lines(needs: Iterable[Need]) -> Sequence[str]:
-    """The needs of persons, a line each."""
-    from rota.needs import join_needs
-
-    return join_needs([need for need in needs if need.person])

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
 MOST = 20  # needs that are told; --json has all
+NEED = ("kind", "name", "cause", "why", "step", "since", "person")
 COUNTED = ("lag", "quarantined")  # of a pipeline's partitions, summed up
 
 
@@ -168,8 +168,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
 
 
 def _describe_need(need: "Need") -> dict[str, Any]:
-    said = {name: value for name, value in asdict(need).items() if name != "due"}
-    return {**said, "line": need.line}
+    return {**{name: getattr(need, name) for name in NEED}, "line": need.line}
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
@@ -260,13 +259,19 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
-    """What needs a person, over the whole width, then what heals by itself."""
-    persons = [Text(need["line"], "red") for need in needs if need["person"]]
-    heals = [Text(need["line"], "dim") for need in needs if not need["person"]]
-    parts: list[RenderableType] = []
-    if persons:
-        parts += ["", Text(f"{len(persons)} need a person:" if len(persons) > 1 else "1 needs a person:", "red")]
-        parts += persons[:MOST] + ([Text(f"and {len(persons) - MOST} more", "red")] if len(persons) > MOST else [])
+    """What needs a person, over the whole width, then what heals by itself. Partitions with one cause share a line."""
+    from rota.needs import Need, join_needs
+
+    told = [Need(**{name: need[name] for name in NEED}, due=0.0) for need in needs]
+    persons = join_needs([need for need in told if need.person])
+    heals = join_needs([need for need in told if not need.person])
+    parts: list[RenderableType] = [
+        "",
+        Text("Needs a person:", "red") if persons else Text("Nothing needs a person.", "dim"),
+    ]
+    parts += [Text(line, "red") for line in persons[:MOST]]
+    if len(persons) > MOST:
+        parts.append(Text(f"and {len(persons) - MOST} more; --json has all", "red"))
     if heals:
-        parts += ["", Text("Heals by itself:", "dim"), *heals[:MOST]]
+        parts += ["", Text("Heals by itself:", "dim"), *(Text(line, "dim") for line in heals[:MOST])]
     return parts

@@ -60,14 +60,14 @@ def partition(number: int, needs: str) -> dict[str, object]:
     }
 
 
-def need(kind: str, name: str, line: str) -> dict[str, object]:
-    return {"kind": kind, "name": name, "cause": "parked", "line": line, "person": True}
+def need(kind: str, name: str, why: str) -> dict[str, object]:
+    return {"kind": kind, "name": name, "cause": "parked", "why": why, "step": "", "since": 0.0, "person": True}
 
 
 def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person() -> None:
     many = [partition(n, "mend it" if n == 99 else "") for n in range(100)]
     now = {"group": "g", "epoch": 1, "paused": False, "sentence": "s", "unreadable": {}}
-    now["needs"] = [need("group", "g", "group g: start one"), need("partition", "p:099", "p:099: mend it")]
+    now["needs"] = [need("group", "g", "start one"), need("partition", "p:099", "mend it")]
     lines = draw(draw_watched({**now, "workers": [], "partitions": many}, 30), 120)
     assert len(lines) <= 30
     first = next(line for line in lines if line.startswith("p:"))
