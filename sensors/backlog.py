@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rota.backlog import Work, WorkWatcher
     from rota.coordination.group_state import GroupState
 
+ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often it tries again
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
 
 
@@ -103,10 +104,11 @@ class Looks:
 
 
 def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: int) -> dg.RunRequest:
-    """The launch of a run for one incarnation in this epoch; its partitions stand in the config, not in a partition tag."""
+    """The launch of a run for one incarnation in this epoch; its partitions stand in the config, not in a partition tag.
+    Where it crashes, the sensor launches another: a second one, by Dagster's own retry, would stand beside that."""
     config = {"incarnation": work.incarnation, "partitions": list(work.lags)}
     whose = {INCARNATION: work.incarnation, "rota/worker": work.worker}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
-        tags={**whose, **names.epoch_tags(pipeline.group, epoch)},
+        tags={**whose, ONCE: "0", **names.epoch_tags(pipeline.group, epoch)},
     )

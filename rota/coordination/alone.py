@@ -46,9 +46,14 @@ def list_grabs(tree: GroupState) -> tuple[str, ...]:
 
 
 def read_grabs(tree: GroupState) -> dict[str, str]:
-    """Name of a grab -> the incarnation that made it, of all that can be read. Raises Unavailable."""
+    """Name of a grab -> the incarnation that made it; where that cannot be read, whose session did. Raises Unavailable."""
     paths = {tree.paths.grab(name): name for name in list_grabs(tree)}
-    return {paths[path]: read.record.incarnation for path, read in tree.read_many(list(paths), Grab).items()}
+    found = {paths[path]: read.record.incarnation for path, read in tree.read_many(list(paths), Grab).items()}
+    if torn := [path for path, name in paths.items() if name not in found]:
+        live = {view.session: view.incarnation for view in tree.live()}
+        nodes = zip(torn, tree.store.get_many(torn), strict=True)
+        found |= {paths[path]: live[node.owner] for path, node in nodes if node is not None and node.owner in live}
+    return found
 
 
 def read_others(tree: GroupState, worker: str) -> Others:

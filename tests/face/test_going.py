@@ -2,7 +2,8 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -86,3 +87,21 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
     assert done.dagster_run.run_id not in desk.tree.going()
     (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[done.run_id]))
     assert run.tags["rota/going"] == ""
+
+
+def test_dagster_tries_no_run_again_that_the_sensor_launches_anew(desk: Desk, tmp_path: Path) -> None:
+    """Of a worker whose run crashed, or was taken for dead, two runs stood beside each other."""
+    ready(desk)
+    asked = desk.tick("p__backlog")
+    assert isinstance(asked, dg.SensorResult)
+    retries = {"run_retries": {"enabled": True, "max_retries": 1}}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=retries) as instance:
+
+        def is_tried_again(tags: Mapping[str, str]) -> str:
+            run = instance.create_run_for_job(desk.repository.get_job("p__consume"), status=Status.STARTED, tags=tags)
+            instance.report_run_failed(run)
+            (failed,) = instance.get_runs(dg.RunsFilter(run_ids=[run.run_id]))
+            return failed.tags["dagster/will_retry"]
+
+        assert is_tried_again((asked.run_requests or [])[0].tags) == "false"
+        assert is_tried_again({}) == "true", "of a person's"

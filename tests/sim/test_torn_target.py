@@ -4,6 +4,7 @@ import pytest
 
 from rota.agent import Agent
 from rota.coordination import repair
+from rota.coordination.alone import read_grabs
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.snapshot import read_basis
@@ -62,6 +63,19 @@ def test_an_own_record_that_nobody_can_read_leaves_the_others_settled(protocol: 
     _, tree, _ = settle(protocol)
     tree.store.set(tree.paths.own("p:0"), b"\xff", -1)
     assert not find_unsettled(tree, read_basis(tree))
+
+
+def test_a_grab_that_nobody_can_read_is_its_makers_by_the_session() -> None:
+    """Its partition went to nobody for as long as that worker lived, and its maker could not take it back."""
+    _, tree, agents = settle("claim")
+    maker = agents["w-1"].state.incarnation
+    path = tree.paths.grab("p:0")
+    agents["w-1"].store.create(path, b"\xff", ephemeral=True)
+    assert read_grabs(tree) == {"p:0": maker}
+    for agent in agents.values():
+        rounds(agent, 60)
+    assert tree.store.get(path) is None, "it asks for it no more"
+    assert count(tree) == {"w-1": 3, "w-2": 3, "w-3": 3}
 
 
 @pytest.mark.parametrize("protocol", ["assigned", *PROTOCOLS])
