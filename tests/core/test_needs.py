@@ -1,11 +1,14 @@
 """What needs a person: the pure function, cause by cause. Healthy groups say nothing; what lasts too long is said."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota import needs
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
@@ -26,6 +29,7 @@ from rota.needs import (
     join_needs,
 )
 
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"
 NODE = Node(b"", 0, 1, 1, 0)
 SENSORS = tuple(SensorSeen(name, quiet=5.0) for name in ("default__membership", "p__backlog", "p__checks"))
@@ -185,6 +189,14 @@ def test_what_does_not_heal_needs_a_person_and_names_the_step(case: str) -> None
     assert [need.cause for need in mine] == [cause], [need.line for need in mine]
     assert words in mine[0].line
     assert not [need for need in look(WELL, seconds) if need.cause == cause], "and is over when it is over"
+
+
+def test_every_cause_is_documented_and_played_here() -> None:
+    said = PROTOCOL.read_text().split("The `cause` of a need is one of ")[1].split("\n\n")[0]
+    documented = set(re.findall(r"`([a-z ]+)`", said))
+    assert documented == {cause for _, _, cause, _ in NEEDS.values()} | {"failed", "growing"}
+    written = re.findall(r'Finding\(\s*"[a-z]+", [^,]+, "([a-z ]+)"', Path(needs.__file__).read_text())
+    assert documented == {*written, "stale", "gap"}
 
 
 def test_a_need_begins_anew_once_it_was_away() -> None:
