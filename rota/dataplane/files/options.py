@@ -18,6 +18,7 @@ OURS = {
 NO_CHARACTER = "\uffff"  # Unicode gives it to none
 KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings say
 LONG_TEXTS = {"maxStringLen": str((1 << 31) - 1)}  # of JSON; Spark took one of 20,000,001 characters for a bad record
+CHECKED = {"parquet.page.verify-checksum.enabled": "true"}  # a page has one if Spark wrote it; it was not looked at
 OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out what OF_TEXT marks, and nothing else
 
@@ -31,7 +32,7 @@ def check_options(declared: Files) -> None:
 def make_options(declared: Files) -> dict[str, str]:
     """What the law needs, over what the user says, over what is safer than Spark's defaults."""
     if declared.format == "parquet":
-        return {**declared.options, **KEPT}
+        return {**declared.options, **CHECKED, **KEPT}
     safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
     if declared.format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
