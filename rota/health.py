@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from socket import gethostname
 
 from rota.backlog import measure_lags
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
+from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
 from rota.coordination.views import LiveView
 from rota.dataplane.ports import LogEntry, Position, Table
@@ -116,11 +118,17 @@ def make_seen(
         basis.overrides.pins,
         {name: record.requires for name, record in basis.partitions.items()},
         {worker: record.protocol for worker, record in announced.items() if record},
-        find_silent({worker: record.endpoint for worker, record in announced.items() if record and record.endpoint}),
+        find_silent({w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}),
         find_twice(tree),
         {path: why for path, why in tree.unreadable.items() if path not in of_partitions},
         pipelines=tuple(pipelines),
     )
+
+
+def is_reachable(live: Live, here: str = gethostname()) -> bool:
+    """Whether the worker's Spark is meant to be asked from this machine: one on loopback is asked on its own alone."""
+    host = (live.endpoint or "").removeprefix("sc://").partition("/")[0].rpartition(":")[0].strip("[]")
+    return (host not in ("localhost", "::1") and not host.startswith("127.")) or live.host in ("", here)
 
 
 def find_silent(endpoints: Mapping[str, str]) -> dict[str, str]:
