@@ -7,12 +7,12 @@ fault: people tidy up what was consumed.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from rota.dataplane.ports import LogEntry, Source
-from rota.spans import join_offsets
+from rota.spans import join_offsets, list_offsets
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
+ALL = 1 << 62
 NAMED = 3  # ranges of a partition to replay
 
 
@@ -21,18 +21,22 @@ def explain_rewritten(
 ) -> dict[str, str]:
     """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
     many files are looked at, all if None."""
-    offsets = defaultdict[str, list[int]](list)
-    consumed = ((p, offset) for p, offset in _consumed(past) if only in (None, p))
-    for partition, offset in islice(consumed, most):
-        offsets[partition].append(offset)
+    spans = defaultdict[str, list[tuple[int, int]]](list)
+    for partition, span in _take_newest(past, only, most):
+        spans[partition].append(span)
+    offsets = {p: list_offsets(of) for p, of in spans.items()}  # not listed where nothing can change in place
     found = {p: sorted(changed) for p, changed in source.find_rewritten(offsets).items() if changed}
     return {p: _told(source, p, changed) for p, changed in found.items()}
 
 
-def _consumed(past: Iterable[LogEntry]) -> Iterator[tuple[str, int]]:
+def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -> Iterator[tuple[str, tuple[int, int]]]:
+    """What was consumed, newest first, up to so many offsets."""
+    left = most if most is not None else ALL
     for one in (p for p in past if p.op == "commit"):
         for partition, (start, end) in one.ranges.items():
-            yield from ((partition, offset) for offset in reversed(range(start, end)))
+            if only in (None, partition) and left > 0:
+                yield partition, (max(start, end - left), end)
+                left -= end - start
 
 
 def _told(source: Source, partition: str, changed: list[int]) -> str:

@@ -7,7 +7,7 @@ offset is in one span, and what was skipped in between is in none.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 
 from rota.dataplane.ports import LogEntry, Ports, Ranges
 from rota.errors import ConfigError
@@ -35,24 +35,39 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
     """Partition -> spans to replay; one with none is left out. Raises ConfigError where a file was not consumed."""
     if choice.range:
         return {p: [choice.range] for p in partitions}
-    offsets: Mapping[str, Iterable[int]] = find_consumed(ports.main.read_log(), partitions, choice.time)
-    if choice.changed:
-        offsets = ports.source.find_rewritten(offsets)
-    elif choice.files:
-        offsets = _find_files(ports, offsets, choice.files)
+    consumed = find_consumed(ports.main.read_log(), partitions, choice.time)
+    if choice.time:
+        return consumed
+    offsets: Mapping[str, Iterable[int]] = {p: list_offsets(spans) for p, spans in consumed.items()}
+    offsets = ports.source.find_rewritten(offsets) if choice.changed else _find_files(ports, offsets, choice.files)
     return {p: spans for p, found in offsets.items() if (spans := list(join_offsets(sorted(found))))}
 
 
 def find_consumed(
     past: Iterable[LogEntry], partitions: Iterable[str], time: tuple[float, float] | None = None
-) -> dict[str, set[int]]:
-    """Partition -> the offsets that were consumed, in this time if it is given. What was skipped is not among them."""
-    wanted, found = set(partitions), defaultdict[str, set[int]](set)
+) -> dict[str, list[tuple[int, int]]]:
+    """Partition -> the spans that were consumed, in this time if it is given. What was skipped is not among them."""
+    wanted, found = set(partitions), defaultdict[str, list[tuple[int, int]]](list)
     for one in past:
         if one.op == "commit" and (time is None or time[0] <= one.at < time[1]):
             for p in wanted & one.ranges.keys():
-                found[p].update(range(*one.ranges[p]))
-    return dict(found)
+                found[p].append(one.ranges[p])
+    return {p: _join(spans) for p, spans in found.items()}
+
+
+def list_offsets(spans: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """The offsets of the spans, one after the other: as many as there are messages, so that nobody should hold them all."""
+    return chain.from_iterable(range(*span) for span in spans)
+
+
+def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that do not overlap, in order, with those together that follow each other."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, end))
+    return joined
 
 
 def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """What a replay takes: only what was consumed, each offset once, nothing that was skipped."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import ConfigError
+from rota.rewritten import explain_rewritten
 from rota.spans import Choice, find_consumed, join_offsets, list_rounds
 
 
@@ -28,13 +30,38 @@ LOG = [
 
 
 def test_what_was_skipped_or_replayed_was_not_consumed_then() -> None:
-    assert find_consumed(LOG, ("p:a", "p:b", "p:c")) == {"p:a": {0, 1, 2, 4, 5}, "p:b": {0}}
-    assert find_consumed(LOG, ("p:b",)) == {"p:b": {0}}
+    assert find_consumed(LOG, ("p:a", "p:b", "p:c")) == {"p:a": [(0, 3), (4, 6)], "p:b": [(0, 1)]}
+    assert find_consumed(LOG, ("p:b",)) == {"p:b": [(0, 1)]}
 
 
 def test_a_time_holds_its_beginning_and_not_its_end() -> None:
-    assert find_consumed(LOG, ("p:a",), (10.0, 20.0)) == {"p:a": {0}}
-    assert find_consumed(LOG, ("p:a",), (20.0, 60.0)) == {"p:a": {1, 2, 4, 5}}
+    assert find_consumed(LOG, ("p:a",), (10.0, 20.0)) == {"p:a": [(0, 1)]}
+    assert find_consumed(LOG, ("p:a",), (20.0, 60.0)) == {"p:a": [(1, 3), (4, 6)]}
+
+
+def test_what_cannot_change_is_not_enumerated() -> None:
+    """Of queues and streams each message was listed, by `rota check`, `rota why` and a replay of a time."""
+
+    class Messages:
+        def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+            return dict.fromkeys(offsets, ())
+
+    long = [Commit(30.0, {"p:a": (1 << 40, 1 << 50)}), Commit(20.0, {"p:a": (0, 1 << 40)})]
+    assert find_consumed(long, ("p:a",), (0.0, 40.0)) == {"p:a": [(0, 1 << 50)]}
+    for most in (1000, None):
+        assert explain_rewritten(Messages(), long, most=most) == {}  # type: ignore[arg-type]
+
+
+def test_the_newest_consumed_offsets_are_looked_at() -> None:
+    class Seen:
+        def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+            seen.update({p: sorted(of) for p, of in offsets.items()})
+            return {}
+
+    for most, wanted in ((3, {"p:a": [2, 4, 5]}), (None, {"p:a": [0, 1, 2, 4, 5], "p:b": [0]})):
+        seen: dict[str, list[int]] = {}
+        explain_rewritten(Seen(), LOG, most=most)  # type: ignore[arg-type]
+        assert seen == wanted
 
 
 @given(st.sets(st.integers(0, 60)))
