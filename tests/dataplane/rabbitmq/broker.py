@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -41,15 +42,23 @@ class Broker:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none -kernel inet_dist_use_interface {127,0,0,1}",
         }
-        self.process = self._start()
+        self.process = self.start()
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> "subprocess.Popen[bytes]":
+        """The broker's process, once it answers: with what was confirmed before, if it was killed."""
         with (self.folder / "out").open("ab") as out:
             process = subprocess.Popen(
                 [str(PROGRAMS / "rabbitmq-server")], env=self.environ, stdout=out, stderr=out, start_new_session=True
             )
+        self.process = process
         wait_until(self.answers)
         return process
+
+    def kill(self) -> None:
+        """kill -9, and nobody answers any more."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LONG)
+        wait_until(lambda: not self.answers())
 
     def answers(self) -> bool:
         """Whether the broker accepts connections."""

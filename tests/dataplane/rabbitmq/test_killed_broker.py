@@ -1,0 +1,80 @@
+"""The broker is killed in the middle of a batch, each time at another moment: every message is in the table once."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.consume import CommittedBatch
+from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.rabbitmq.inbox import Inbox
+from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.dataplane.spark import bisection
+from rota.errors import EnvironmentFailed
+from rota.rabbitmq import Publisher
+from tests.dataplane.conftest import log
+from tests.dataplane.rabbitmq.broker import Broker
+from tests.dataplane.rabbitmq.test_queue_runs import declare
+from tests.dataplane.world import World
+
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "taking": (Inbox, "take"),  # the run holds some messages, and others are on their way
+    "writing": (bisection, "save"),  # it holds all of them, and Spark is about to write them
+    "committing": (FencedTable, "commit"),
+    "acknowledging": (QueueSource, "acknowledge"),  # the table has them
+}
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Broker]:
+    """A broker of this test alone."""
+    (tmp_path / "broker").mkdir()
+    broker = Broker(tmp_path / "broker")
+    yield broker
+    broker.stop()
+
+
+def kill_before(real: Callable[..., Any], broker: Broker, killed: list[int], last: int) -> Callable[..., Any]:
+    """Kills the broker once, before the `last` of these calls."""
+
+    def call(*args: Any, **more: Any) -> Any:
+        killed.append(len(killed))
+        if len(killed) == last:
+            broker.kill()
+        return real(*args, **more)
+
+    return call
+
+
+def test_every_message_is_in_the_table_once(
+    tmp_path: Path, endpoint: str, spark: SparkSession, mortal: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, endpoint, declare(mortal, "orders", 2), spark=spark)
+    published = Counter[int]()
+    for round_, (moment, (owner, name)) in enumerate(MOMENTS.items()):
+        numbers = range(100 * round_, 100 * round_ + 80)
+        with Publisher(mortal.url, "orders", 2) as publisher:
+            publisher.publish((f"k{n}", json.dumps({"n": n}).encode()) for n in numbers)
+        published.update(numbers)
+        world.give("0", "1")
+        calls: list[int] = []
+        last = {"taking": 40, "acknowledging": 2}.get(moment, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, kill_before(getattr(owner, name), mortal, calls, last))
+            if moment == "taking":
+                with pytest.raises(EnvironmentFailed, match="RabbitMQ at"):
+                    world.run("0", "1")
+            else:
+                assert all(isinstance(e, CommittedBatch) for e in world.run("0", "1"))
+        assert len(calls) >= last, moment
+        assert not mortal.answers()
+        mortal.start()
+        world.until_idle("0", "1")
+        assert Counter(r["n"] for r in log(world.table / "main").rows()) == published, moment
+        assert world.ports.source.read_ends(("p:0", "p:1")) == {
+            p: one.record.offset for p, one in world.tree.checkpoints(("p:0", "p:1")).items()
+        }, "nothing waits"
