@@ -12,20 +12,19 @@ from pyspark.sql import SparkSession
 from rota.consume import CommittedBatch
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.rabbitmq.inbox import Inbox
-from rota.dataplane.rabbitmq.queue_source import QueueSource
-from rota.dataplane.spark import bisection
 from rota.errors import EnvironmentFailed
 from rota.rabbitmq import Publisher
 from tests.dataplane.conftest import log
 from tests.dataplane.rabbitmq.broker import Broker
-from tests.dataplane.rabbitmq.test_queue_runs import declare
 from tests.dataplane.world import World
 
+TEXT = """
+from rota.rabbitmq import queues
+pipeline = Pipeline(source=queues({url!r}, prefix="orders", count=2, schema="n int"), table=delta({{table!r}}), group="g")
+"""
 MOMENTS: dict[str, tuple[Any, str]] = {
     "taking": (Inbox, "take"),  # the run holds some messages, and others are on their way
-    "writing": (bisection, "save"),  # it holds all of them, and Spark is about to write them
-    "committing": (FencedTable, "commit"),
-    "acknowledging": (QueueSource, "acknowledge"),  # the table has them
+    "committing": (FencedTable, "commit"),  # it holds all of them, and Spark has written them
 }
 
 
@@ -53,7 +52,7 @@ def kill_before(real: Callable[..., Any], broker: Broker, killed: list[int], las
 def test_every_message_is_in_the_table_once(
     tmp_path: Path, endpoint: str, spark: SparkSession, mortal: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, endpoint, declare(mortal, "orders", 2), spark=spark)
+    world = World(tmp_path, endpoint, TEXT.format(url=mortal.url), spark=spark)
     published = Counter[int]()
     for round_, (moment, (owner, name)) in enumerate(MOMENTS.items()):
         numbers = range(100 * round_, 100 * round_ + 80)
@@ -62,7 +61,7 @@ def test_every_message_is_in_the_table_once(
         published.update(numbers)
         world.give("0", "1")
         calls: list[int] = []
-        last = {"taking": 40, "acknowledging": 2}.get(moment, 1)
+        last = 40 if moment == "taking" else 1
         with monkeypatch.context() as patched:
             patched.setattr(owner, name, kill_before(getattr(owner, name), mortal, calls, last))
             if moment == "taking":
