@@ -7,7 +7,7 @@ import dagster as dg
 from rota import Pipeline, delta, files
 from rota.settings import expand
 
-NAME = Path(__file__).stem  # a copy of this file is another pipeline
+NAME = Path(__file__).stem  # a copy of this file is another pipeline; to rename one: docs/tables.md
 
 # After batches, one run at a time: a batch that comes while one runs is not forgotten, nor is one that came before the
 # first look. (Of Dagster's own words `any_deps_updated() & ~in_progress()` forgets both, `eager()` waits for every key.)

@@ -70,11 +70,6 @@ class Preview:
         """What the planner read."""
         return self.look.snapshot
 
-    @property
-    def read_basis(self) -> str:
-        """The digest of what the planner read."""
-        return self.look.basis.digest
-
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:

@@ -43,7 +43,11 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 @click.option("--capacity", type=float, default=1.0, show_default=True, help="Its share of the load.")
 @click.option("--zone", help="Its zone; counts as the label zone.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@click.option("--max-partitions", type=click.IntRange(min=0), help="The most partitions that it owns at a time.")
+@click.option(
+    "--max-partitions",
+    type=click.IntRange(min=0),
+    help="The most partitions that it owns at a time; 0 joins without any.",
+)
 @click.option("--ordinal", type=click.IntRange(min=0), help="Its number, under protocol ordinal.  [default: its id's]")
 @click.option(
     "--replicas", type=click.IntRange(min=1), help="How many share, under protocol ordinal.  [default: the live]"
@@ -75,8 +79,9 @@ def command(
 ) -> None:
     """Run one worker of a group and its Spark.
 
-    It joins the group, owns the partitions of its target and hands them over. After SIGTERM (or Ctrl-C) it hands over all
-    of them and exits with 0; a second signal does not wait for runs. Each decision is a line on standard error.
+    It joins the group at once, under the host's name without --id, and partitions move to it. It owns the partitions of its
+    target and hands them over. After SIGTERM (or Ctrl-C) it hands over all of them and exits with 0; a second signal does
+    not wait for runs. Each decision is a line on standard error.
     """
     checked_id("worker", worker)
     checked_id("group", group)
@@ -99,6 +104,9 @@ def command(
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"--{first['loc'][0]} {first['input']!r}: {first['msg']}. Give another value") from None
+    if sys.stderr.isatty() and max_partitions != 0:
+        hints = f"It joins group {group} as {worker}, and partitions move to it within seconds. Ctrl-C hands them over."
+        click.echo(f"{hints} To join without any: --max-partitions 0", err=True)
     settings = Settings.from_environment()
     process = Process(group, worker, live, server, settings, zookeeper or settings.zookeeper)
     process.ordinal, process.replicas = ordinal, replicas

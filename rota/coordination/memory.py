@@ -1,7 +1,7 @@
 """A ZooKeeper in memory, exact about versions, zxids, sessions, ephemerals, multi and watches; for tests and simulation.
 
 Law: what a multi answers, and what is there afterwards, is what the real server would say (a test compares them on
-thousands of random multis). Faults are injected per store: `lose_reply`, `lose_request`, `cut`, `heal`, `disconnect`,
+thousands of random multis). Faults are injected per store: `lose_reply`, `lose_request`, `cut`, `disconnect`,
 `reconnect`; `MemoryServer.expire` ends a session behind its client's back.
 """
 

@@ -152,7 +152,7 @@ def publish(tree: GroupState, term: Term, publication: Publication) -> Published
             if attempt.applied():
                 return attempt.published(Term(term.number, term.version + 1))
             term = attempt.renewed()
-    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. GroupSnapshot again when ZooKeeper answers")
+    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. Try again when ZooKeeper answers")
 
 
 class _Attempt:
@@ -217,7 +217,7 @@ class _Attempt:
         controller = self.tree.controller()
         if controller.record.term != self.term.number:
             raise Conflict(
-                "Another controller took over. GroupSnapshot again, then decide",
+                "Another controller took over. Look again, then decide",
                 path=self.tree.paths.controller,
                 index=0,
                 cause="version",

@@ -1,6 +1,7 @@
 """The house holds: imports go one way, and each outside library has its room."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,7 @@ IMPLEMENTATIONS = (  # of the ports in rota/dataplane/ports.py
     "rota.dataplane.spark.spark_source",
 )
 CORE_LIBRARIES = {"numpy", "ortools"}
+TICKED, WORD = re.compile(r"`([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)`"), re.compile(r"\w+")
 
 
 def sources(*folders: str) -> list[Path]:
@@ -159,3 +161,24 @@ def test_a_name_is_imported_from_where_it_stands() -> None:
         names = [t for n in parse(path).body if isinstance(n, ast.Assign) for t in n.targets]
         listed = "__all__" in [t.id for t in names if isinstance(t, ast.Name)]
         assert path.name == "__init__.py" or not listed, f"{path} has an __all__"
+
+
+THEIRS = {"fillna", "locale", "rota__purge"}  # Spark's words, and the name of a job that is put together
+
+
+def test_docstrings_name_what_there_is() -> None:
+    """Names in backticks. A word counts wherever the code has it. Renamed by a machine, several named nothing."""
+    told: list[tuple[Path, str]] = []
+    words: set[str] = set(THEIRS)
+    for path in sources("rota", *CARD, "pipelines"):
+        words |= {path.stem, *path.relative_to(ROOT).parts}
+        nodes = list(ast.walk(parse(path)))
+        owners = [n for n in nodes if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        docs = [n.body[0].value for n in owners if ast.get_docstring(n) and isinstance(n.body[0], ast.Expr)]
+        told += [(path, name) for one in docs for name in TICKED.findall(one.value)]  # type: ignore[attr-defined]
+        for node in nodes:
+            named = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module")]
+            texts = [node.value] if isinstance(node, ast.Constant) and node not in docs else []
+            words |= {word for text in (*named, *texts) if isinstance(text, str) for word in WORD.findall(text)}
+    assert len(told) > 500
+    assert not [f"{path}: {name}" for path, name in told if not set(WORD.findall(name)) <= words]

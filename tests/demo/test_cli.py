@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +122,25 @@ def test_simulate_tells_how_far_it_is_where_no_terminal_is(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "1 of 2 runs" in done.stderr
     assert "2 of 2 runs" in done.stderr
+
+
+def test_a_worker_says_at_once_under_which_name_it_joins_and_how_it_ends(tmp_path: Path) -> None:
+    """Who typed it to see what it says moved a third of a group, without a word before."""
+    terminal, inner = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "rota", "worker", "--no-spark", "--zookeeper", "127.0.0.1:1"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=inner, stdout=subprocess.DEVNULL, cwd=tmp_path,
+    )  # fmt: skip
+    os.close(inner)
+    try:
+        with os.fdopen(terminal, errors="replace") as said:
+            first = said.readline()
+    finally:
+        started.kill()
+        started.wait(LONG)
+    assert f"joins group default as {socket.gethostname()}" in first
+    assert "Ctrl-C hands them over. To join without any: --max-partitions 0" in first
+    assert "under the host's name without --id" in " ".join(rota("worker", "--help").stdout.split())
 
 
 def test_completion_prints_what_a_shell_reads() -> None:

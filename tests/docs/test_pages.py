@@ -1,8 +1,10 @@
 """What the pages say is so: code runs, commands parse, paths, links and identifiers exist, quoted lines can be printed."""
 
+import inspect
 import json
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 
 from rota.catalog import load
 from rota.cli import cli
@@ -83,13 +85,26 @@ def needs_broker(block: Block) -> bool:
     return "import Publisher" in block.text
 
 
-OTHERS = (is_declaration, is_location, needs_broker)  # what else a block of Python is
+def is_users_test(block: Block) -> bool:
+    """Whether tests/dataplane runs the block, which has a Spark."""
+    return "import pytest" in block.text
+
+
+OTHERS = (is_declaration, is_location, needs_broker, is_users_test)  # what else a block of Python is
 
 
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if not any(of(b) for of in OTHERS)], ids=name_block)
 def test_code_that_reads_a_table_reads_it(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"_partition": ["mine:shop=1"] * 2, "_offset": [0, 1], "amount": [1.5, 2.5]})
-    write_deltalake(tmp_path / ".rota" / "tables" / "orders" / "main", rows)
+    table = tmp_path / ".rota" / "tables" / "orders"
+    for op, attempt, ranges in (("commit", "a", '{"mine:shop=1": [0, 2]}'), ("claim", "", "{}")):
+        said = {"rota.op": op, "rota.attempt": attempt, "rota.ranges": ranges}
+        write_deltalake(
+            table / "main", rows, mode="overwrite", commit_properties=CommitProperties(custom_metadata=said)
+        )
+    bad = {"_partition": ["mine:shop=1"] * 3, "_offset": [0, 1, 1], "_attempt": ["a", "dead", "a"]}
+    columns = {name: ["x"] * 3 for name in ("_file", "_position", "_reason", "_raw")}
+    write_deltalake(table / "quarantine", pa.table(bad | columns))
     monkeypatch.chdir(tmp_path)
     found: dict[str, object] = {}
     exec(compile(block.text, name_page(block.page), "exec"), found)
@@ -254,3 +269,29 @@ def test_the_classes_of_the_glossary_exist() -> None:
     named = [word for cell in first for word in QUOTED.findall(cell) if word[0].isupper()]
     assert len(named) > 15
     assert not [word for word in named if not re.search(rf"^class {word}\b", code, re.M)]
+
+
+FILLED = {"name", "module"}  # of a pipeline, by who loads its file
+
+
+def test_the_page_of_the_api_has_each_argument_with_its_default() -> None:
+    page = ROOT / "docs" / "api.md"
+    named = re.findall(r"^## `([\w.]+)`$", page.read_text(), re.M)
+    for package in ("rota", "rota.dagster"):
+        others = {"PipelinesComponent", "SparkResource", "ZooKeeperResource"}  # of Dagster's kinds: dagster.md has them
+        exported = {f"{package}.{name}" for name in import_module(package).__all__ if name not in others}
+        assert {name for name in named if name.rpartition(".")[0] == package} == exported
+    for full in named:
+        package, _, name = full.rpartition(".")
+        given = inspect.signature(getattr(import_module(package), name)).parameters.values()
+        known = {one.name: one.default for one in given if full != "rota.Pipeline" or one.name not in FILLED}
+        rows = {row[0].strip("`"): row[1].strip("`") for row in read_rows(page, f"## `{full}`")}
+        assert list(rows) == list(known), full
+        for argument, shown in rows.items():
+            default = known[argument]
+            if default is inspect.Parameter.empty:
+                assert not shown, f"{full}({argument})"
+            elif repr(default) == "<factory>":
+                assert shown == "{}", f"{full}({argument})"
+            else:
+                assert eval(shown) == default, f"{full}({argument})"

@@ -1,6 +1,6 @@
 """What a commit says of itself in the table's log, written and read.
 
-Law: what `metadata` writes, `parse_entries` reads back; a commit of somebody else is no entry of ours.
+Law: what `describe_commit` writes, `parse_entries` reads back; a commit of somebody else is no entry of ours.
 """
 
 import json

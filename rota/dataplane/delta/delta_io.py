@@ -1,7 +1,8 @@
 """Opening and founding a Delta table of ours: an absent table is None, a disk that fails is the environment's fault.
 
 Law: a folder may have any name that delta-rs can open, and the others are refused in one line. delta-rs says where a file is
-as a URL (`local` gives the path), and has no history of a folder with `#` or `?` in its name: a `Handle` reads the log.
+as a URL (`resolve_path` gives the path), and has no history of a folder with `#` or `?` in its name: a `TableHandle` reads
+the log.
 """
 
 import json

@@ -138,7 +138,7 @@ class FencedTable:
         )
 
     def identity_moves(self, table: DeltaTable) -> list[Transaction]:
-        """What the first commit of this group into a table carries, so that `identify` knows it again."""
+        """What the first commit of this group into a table carries, so that it is known again."""
         return [] if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:

@@ -1,10 +1,10 @@
-"""The tables of a pipeline under another name: every row, offset and token goes from `<old>-<key>` to `<new>-<key>`.
+"""The tables of a pipeline under another name: every row, offset and token goes from `<old>:<key>` to `<new>:<key>`.
 
-Law: nothing is read again and nothing is lost, wherever it stops. First `begin` takes main from the old name: from then on
-nobody commits to it, and what is under way conflicts. Then everything else goes over; last of all `finish` gives main with
-its rows to the new name. Each step is one commit, a compare-and-set of its table's version, and does nothing the second
-time. A token goes along, so that only who claims under the new name after `begin` is above it. The log is not written anew:
-`table.parse_entries` tells what it says of the old name.
+Law: nothing is read again and nothing is lost, wherever it stops. First `begin_rename` takes main from the old name: from
+then on nobody commits to it, and what is under way conflicts. Then everything else goes over; last of all `finish_rename`
+gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version, and does nothing
+the second time. A token goes along, so that only who claims under the new name after `begin_rename` is above it. The log is
+not written anew: `parse_entries` tells what it says of the old name.
 """
 
 import json
@@ -58,7 +58,7 @@ def is_renamed(main: FencedTable, old: str) -> bool:
 
 
 def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
-    """Nobody has the table after it: the number of this rename. `partitions` are all of `old`. Raises as `done` does."""
+    """Nobody has the table after it: the number of this rename. `partitions` are all of `old`. Raises as `is_renamed`."""
     former, new = replace(main, pipeline=old), main.pipeline
     for _ in range(TRIES):
         is_renamed(main, old)
@@ -79,7 +79,7 @@ def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
 
 
 def read_renamed_positions(ledger: FencedTable, old: str, partitions: Iterable[str]) -> dict[str, Position]:
-    """What the table says of these partitions of `old`, by their ids to be; after `begin`, nobody changes it."""
+    """What the table says of these partitions of `old`, by their ids to be; after `begin_rename`, nobody changes it."""
     return {rename_id(p, old, ledger.pipeline): one for p, one in _stands(ledger, partitions).items()}
 
 

@@ -1,7 +1,7 @@
 """Files of the index as they are read: what each spans, and the rows of it that may hold what is asked for.
 
-Law: `between` gives the rows of a file that are in the ranges, and no other, in whatever order they stand there; that they
-stand by partition and ordinal only spares reading. A file never changes under its name.
+Law: `read_between` gives the rows of a file that are in the ranges, and no other, in whatever order they stand there;
+that they stand by partition and ordinal only spares reading. A file never changes under its name.
 """
 
 from bisect import bisect_left, bisect_right
