@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from rota.dagster.assets import metadata, provenance
+from rota.dagster.assets.checks import list_checks
 from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.standing import repeat
 from rota.errors import printable
 from rota.pipeline import Pipeline
 
@@ -35,6 +37,7 @@ class RunOutput:
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
         self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
+        self.checks = list_checks(pipeline, names)
         self.is_asked = False  # somebody waits for an answer; a sensor's run says nothing of nothing
         self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
@@ -115,12 +118,13 @@ class RunOutput:
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
         """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
-        owner, its token or the epoch changed. It tells of the table's columns once: each takes 200 bytes."""
+        owner, its token or the epoch changed. It tells of the table's columns once: each takes 200 bytes. What the checks
+        said last it tells again, of what it made."""
         from rota.samples import read_columns
 
         if not (batches := list(told)):
             return
-        columns = {} if self.counts else read_columns(ports.main)
+        columns, new = {} if self.counts else read_columns(ports.main), False
         seen = self.look_at([batch for _, batch in batches], ports)
         for (incarnation, batch), sight in zip(batches, seen, strict=True):
             if batch.epoch != self.epoch:
@@ -132,6 +136,10 @@ class RunOutput:
             shown = metadata.describe_batch(batch, incarnation, sight, columns)
             columns = {}
             yield from itertools.islice(self.materialize(batch.partition, str(batch.end), shown), int(known), None)
+            new = new or not known
+        made = self.assets[0 if new else 1 :]
+        for said in repeat(self.context.instance, [one for one in self.checks if one.asset_key in made]):
+            self.context.instance.report_runless_asset_event(said)
 
     def look_at(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
         """Yields what is seen of each batch, with the rows that its partition has now."""

@@ -3,7 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 import dagster as dg
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent  # private: this module is the one place
+
+# Private: this module is the one place.
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+from dagster_shared.record import copy
 
 CODE_VERSION = "1"
 
@@ -17,6 +21,18 @@ def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], p
             planned = AssetMaterializationPlannedData(asset, partition=partition)
             event = DagsterEvent.build_asset_materialization_planned_event(context.run.job_name, step, planned)
             context.instance.report_dagster_event(event, context.run.run_id)
+
+
+def aim(said: dg.AssetCheckEvaluation, made: dg.EventLogRecord | None) -> dg.AssetCheckEvaluation:
+    """The evaluation as one of this materialization: SQLite has only the second in which one was stored, and Dagster counts
+    none of the same second else."""
+    if made is None:
+        return said
+    target = AssetCheckEvaluationTargetMaterializationData(
+        storage_id=made.storage_id, run_id=made.run_id, timestamp=made.timestamp
+    )
+    aimed: dg.AssetCheckEvaluation = copy(said, target_materialization_data=target)
+    return aimed
 
 
 def read_lineage_tags(instance: dg.DagsterInstance, parent: dg.AssetKey) -> Mapping[str, str]:

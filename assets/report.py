@@ -1,7 +1,8 @@
 """Bundles what a run has to tell.
 
-Law: of each partition the first batch is told at once, then at most one sum in `seconds`, and always the last one. What a
-run that was killed could not tell is told by the next that works on the partition.
+Law: of each partition the first batch is told at once, then at most one sum in each span of `seconds`, and always the last
+one. The spans are those of the run, so that it tells of many partitions together: each time costs, too. What a run that was
+killed could not tell is told by the next that works on the partition.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,8 @@ class Report:
     ) -> None:
         self.read_shown, self.main, self.seconds, self.clock = read_shown, main, seconds, clock
         self._untold: dict[str, list[Told]] = {}
-        self._told_at: dict[str, float] = {}
+        self._began = clock()
+        self._told_in: dict[str, int] = {}  # the span in which a partition was told of last
 
     def add(self, incarnation: str, batch: CommittedBatch) -> None:
         """Notes a batch. It joins the one before it, unless somebody else worked on the partition in between."""
@@ -33,8 +35,8 @@ class Report:
 
     def take_due(self) -> Iterator[Told]:
         """What is to be told now."""
-        now = self.clock()
-        for partition in [p for p in self._untold if now - self._told_at.get(p, -self.seconds) >= self.seconds]:
+        span = self._find_span()
+        for partition in [p for p in self._untold if self._told_in.get(p) != span or not self.seconds]:
             yield from self._take(partition)
 
     def take_all(self) -> Iterator[Told]:
@@ -43,7 +45,10 @@ class Report:
             yield from self._take(partition)
 
     def _take(self, partition: str) -> Iterator[Told]:
-        self._told_at[partition] = self.clock()
+        self._told_in[partition] = self._find_span()
         for incarnation, batch in self._untold.pop(partition):
             if untold := find_untold(batch, self.read_shown(partition), self.main):
                 yield incarnation, untold
+
+    def _find_span(self) -> int:
+        return int((self.clock() - self._began) // self.seconds) if self.seconds else 0

@@ -1,16 +1,14 @@
 """`<group>__membership`: watches the workers of a group and asks for a rebalance when the target no longer fits."""
 
-import time
-
 import dagster as dg
 
 from rota.catalog import Catalog
 from rota.dagster.assets import checks
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
-from rota.dagster.sensors.checks import find_unshown
 from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
@@ -40,7 +38,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.unserved)
         try:
-            told = find_unshown(context.instance, [files], time.time())
+            told = find_unshown(context.instance, [files])
         except Exception as error:  # whatever Dagster's records hold: what was decided stands
             context.log.error(f"{checks.SERVED} is not reported: {type(error).__name__}: {error}")
             return found

@@ -13,9 +13,11 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.forget import forget_partitions
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park
+from rota.dagster.assets.checks import list_checks
 from rota.dagster.resources.spark import SparkResource
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.bench import Bench, names
+from tests.face.desk import list_counted
 
 
 @pytest.fixture
@@ -64,6 +66,9 @@ def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observ
 def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4)
     held = bench.settle()
+    specs = list_checks(bench.catalog.pipelines["p"], names)
+    for spec in specs:
+        bench.instance.report_runless_asset_event(dg.AssetCheckEvaluation(spec.asset_key, spec.name, passed=True))
     incarnation, keys = next(iter(held.items()))
     result = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert result.success
@@ -81,6 +86,7 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert "|n|&#95;offset|" in batch["first rows"]
     assert list_results(result) == {}, "runs are many, and the sensor looks at the whole"
     assert all(bench.look().values())
+    assert list_counted(bench.instance, specs) == {spec.name for spec in specs}, "new rows make no check unevaluated"
     file.write_text(json.dumps({"n": 12345}) + "\n")
     (bench.folder / "p" / "in_no_folder.json").write_text("{}")
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})

@@ -1,5 +1,7 @@
 """The sensor of the checks against a real ZooKeeper: it tells what changed, of the whole pipeline, whoever worked on it."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dagster as dg
@@ -8,13 +10,27 @@ import pytest
 from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
+from rota.dagster.assets.checks import read_said
+from rota.dagster.assets.look import load_memory
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.standing import repeat
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
-from tests.face.desk import Desk, cancel_check, ready
-from tests.waiting import wait_until
+from tests.face.desk import Desk, cancel_check, list_counted, ready
 
 names = Names()
+
+
+@dg.op
+def consume() -> Iterator[object]:
+    for asset in names.consumed("p"):
+        yield dg.AssetMaterialization(asset, partition="p:a")
+    yield dg.Output(None)
+
+
+@dg.job
+def trickle() -> None:
+    consume()
 
 
 def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
@@ -76,23 +92,34 @@ def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_i
     assert desk.tree.head().record.epoch == 0
 
 
-def test_a_check_is_told_again_after_new_rows_because_the_page_does_not_count_an_older_one(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cards said "0 / 1 Passed" beside a green tick."""
+def test_under_a_trickle_every_check_is_evaluated_whatever_it_says(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a busy pipeline half of the samples were "Not Evaluated", of a failed check too. Two runs tell in turns; whoever
+    makes a materialization tells again of it what the checks said last. The ablation is who only makes it."""
     ready(desk)
     _, cursor = report(desk)
-    made = dg.AssetMaterialization(names.records("p"), partition="p:a")
-    desk.instance.report_runless_asset_event(made)
-    assert report(desk, cursor)[0] == {}, "in a trickle there would be no end of it"
-    told = {"no_gap", "none_parked", "none_rewritten", "none_left_out", "source_and_table_answer"}
-    with monkeypatch.context() as later:
-        later.setattr("rota.dagster.sensors.checks.AGAIN", 0)
-        assert set(report(desk, cursor)[0]) == told, "not counted for long"
-    desk.instance.report_runless_asset_event(made)
-    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0)
-    assert set(report(desk, cursor)[0]) == told, "nothing is made any more"
-    wait_until(lambda: report(desk, cursor)[0] == {})  # SQLite has the seconds of an evaluation only
+    specs = checks.list_checks(desk.catalog.pipelines["p"], names)
+    everything = {spec.name for spec in specs}
+    park(desk.tree, "p:b", "the schema is wrong")
+    _, cursor = report(desk, cursor)
+    before = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
+
+    def make(tells: bool) -> set[str]:
+        assert trickle.execute_in_process(instance=desk.instance).success
+        for said in repeat(desk.instance, specs) if tells else ():
+            desk.instance.report_runless_asset_event(said)
+        return list_counted(desk.instance, specs)
+
+    assert [make(tells=True) for _ in range(5)] == 5 * [everything]
+    after = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
+    for key, last in before.items():
+        now = after[key]
+        assert last
+        assert now
+        assert (now[0].passed, now[0].severity, now[0].metadata) == (last[0].passed, last[0].severity, last[0].metadata)
+    assert report(desk, cursor)[0] == {}, "what is counted is not told again"
+    assert make(tells=False) == set()
+    assert set(report(desk, cursor)[0]) == everything, "the next look tells of what somebody else made"
+    assert list_counted(desk.instance, specs) == everything
 
 
 def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_told_again(desk: Desk) -> None:
@@ -115,6 +142,7 @@ def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkey
 
     monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=tick_clock))
     monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
+    monkeypatch.setattr("rota.dagster.sensors.checks.LONGEST", 1000.0)
     _, cursor = report(desk)
     now[0] += 20 * took / 2 - took
     skipped = desk.tick("p__checks", cursor)
@@ -124,6 +152,17 @@ def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkey
     report(desk, cursor)
     now[0] = 1e8
     report(desk, cursor)
+
+
+def test_no_look_is_so_long_that_the_next_one_is_late(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look of 7 s on a busy machine was followed by two and a half minutes without one."""
+    ready(desk)
+    _, cursor = report(desk)
+    slow = replace(load_memory(cursor), took=7.5)
+    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
+    assert isinstance(desk.tick("p__checks", slow.dump()), dg.SkipReason)
+    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=lambda: slow.at + 61))
+    report(desk, slow.dump())
 
 
 def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(

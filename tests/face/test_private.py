@@ -12,8 +12,12 @@ ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"^\s*(?:from|import) dagster(?:_\w+)?(?:\.\w+)*\._\S+", re.M)
 KNOWN = {
     # Keys in a run's config are no partition tag, so Dagster plans nothing for them: a run that fails would show none of
-    # them red, and one that works none in progress. Dagster has no public way to say what a run is about to materialize.
-    "assets/provenance.py": ["from dagster._core.events"],
+    # them red, and one that works none in progress. Dagster has no public way to say what a run is about to materialize, nor
+    # of which materialization an evaluation is that no step of Dagster's made.
+    "assets/provenance.py": [
+        "from dagster._core.definitions.asset_checks.asset_check_evaluation",
+        "from dagster._core.events",
+    ],
     # Dagster stores the traceback of whatever a tick raises, and of a step's Failure too. This error alone carries what is
     # stored in its place.
     "assets/failure.py": ["from dagster._core.errors"],

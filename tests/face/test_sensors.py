@@ -11,10 +11,9 @@ from dagster import DagsterRunStatus as Status
 
 from rota.backlog import WorkWatcher
 from rota.catalog import load
-from rota.dagster.assets import checks
+from rota.dagster.assets import checks, standing
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, runs
-from rota.dagster.sensors import checks as checks_sensor
 from rota.rebalance import rebalance
 from tests.face.desk import Desk, cancel_check, names, ready
 
@@ -117,7 +116,7 @@ def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_who_tells_and_not
         record = instance.get_latest_asset_check_evaluation_record(key)
         return record and (record.evaluation, record.create_timestamp)
 
-    for reader in (checks_sensor, alerts):
+    for reader in (standing, alerts):
         monkeypatch.setattr(reader, "read_said", believe)
     ready(desk)
     desk.join("w3")
