@@ -124,7 +124,8 @@ class RunOutput:
 
         if not (batches := list(told)):
             return
-        columns, new = {} if self.counts else read_columns(ports.main), False
+        columns = {} if self.counts else read_columns(ports.main)
+        made: list[Output] = []
         seen = self.look_at([batch for _, batch in batches], ports)
         for (incarnation, batch), sight in zip(batches, seen, strict=True):
             if batch.epoch != self.epoch:
@@ -135,11 +136,14 @@ class RunOutput:
             self.told_owners[batch.partition] = owner
             shown = metadata.describe_batch(batch, incarnation, sight, columns)
             columns = {}
-            yield from itertools.islice(self.materialize(batch.partition, str(batch.end), shown), int(known), None)
-            new = new or not known
-        made = self.assets[0 if new else 1 :]
-        for said in repeat(self.context.instance, [one for one in self.checks if one.asset_key in made]):
-            self.context.instance.report_runless_asset_event(said)
+            made += itertools.islice(self.materialize(batch.partition, str(batch.end), shown), int(known), None)
+        for (
+            asset
+        ) in self.assets:  # one after the other: until its checks are told again, the page counts none of an asset
+            mine = [one for one in made if one.asset_key == asset]
+            yield from mine
+            for said in repeat(self.context.instance, [one for one in self.checks if mine and one.asset_key == asset]):
+                self.context.instance.report_runless_asset_event(said)
 
     def look_at(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
         """Yields what is seen of each batch, with the rows that its partition has now."""

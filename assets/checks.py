@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from rota.dagster.assets.markdown import as_code
 from rota.dagster.assets.names import Names
 from rota.pipeline import Pipeline
 
@@ -70,7 +71,7 @@ def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEv
         asset_key=key,
         check_name=SERVED,
         passed=not refused,
-        description="; ".join(refused.values()) or None,
+        description=as_code("; ".join(refused.values())) or None,
         metadata={"refused": dg.MetadataValue.json(dict(refused))},
     )
 
@@ -139,7 +140,7 @@ def evaluate(
         check_name=spec.name,
         passed=not wrong,
         severity=severity,
-        description=f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first,
+        description=as_code(f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first) if first else None,
         metadata={"looked at": looked_at, "wrong": dg.MetadataValue.json(named), **more},
     )
 

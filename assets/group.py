@@ -8,6 +8,7 @@ import dagster as dg
 from rota.dagster.assets import checks, metadata, picture
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.going import going_on
+from rota.dagster.assets.markdown import as_code
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import RotaError
@@ -21,11 +22,11 @@ def make_membership(
     group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str], names: Names
 ) -> dg.AssetSpec:
     """The external asset that the membership sensor observes. It shows the files that were refused."""
-    lines = "".join(f"\n\n**Refused: `{file}`.** {why}" for file, why in refused.items())
+    lines = "".join(f"\n\n**Refused: `{file}`.** {as_code(why)}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
     return dg.AssetSpec(
         names.membership(group.name),
-        group_name=dagster_name(group.name),
+        group_name=dagster_name("workers", group.name),
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
@@ -67,7 +68,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     @dg.asset(
         key=key,
         deps=[names.membership(group.name)],
-        group_name=dagster_name(group.name),
+        group_name=dagster_name("workers", group.name),
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         code_version="1",

@@ -39,6 +39,7 @@ pipeline = Pipeline(
 @dg.asset(
     key=[NAME, "delays"],
     deps=[[NAME, "records"]],
+    group_name=NAME,
     automation_condition=(BATCH | FIRST) & ~WHEN.in_progress(),
     kinds={"pandas"},
     owners=["team:default"],

@@ -4,7 +4,8 @@ Laws:
 1. Each batch is what it is in a run of one batch. `consume` reads the rights anew, registers the run for what it names,
    claims, commits and writes the checkpoint. Between two batches the run has no node, so that no hand-over waits for it.
 2. The run ends between two batches, never within one: when nothing came for `linger` seconds, when `max_run` seconds are
-   over, when its worker leaves or is gone, or when `find_reason` gives a reason.
+   over, when its worker leaves or is gone, when `find_reason` gives a reason, or when all that it had is parked: the next
+   try is another run's, and no reader waits for this one.
 3. A look names only what the run's worker may work on at that moment. What is named is judged again by `consume`.
 
 The clock is that of the ports; `wait` lets seconds pass.
@@ -61,12 +62,14 @@ def serve(
     a RunEnd. Raises as `consume` does."""
     began = came = ports.clock()
     work, pause = tuple(partitions), PAUSE
+    parked = committed = False
     while True:
         if work:
             left = max(0.0, began + terms.max_run - ports.clock())
             for event in consume(tree, pipeline, incarnation, work, run_id, ports, left):
-                if isinstance(event, CommittedBatch | ParkedPartition):
-                    came = ports.clock()
+                parked = parked or isinstance(event, ParkedPartition)
+                if isinstance(event, CommittedBatch):
+                    came, committed = ports.clock(), True
                 yield event
         if reason := _find_end(began, came, ports.clock(), terms):
             yield RunEnd(reason)
@@ -79,6 +82,9 @@ def serve(
             yield RunEnd(reason)
             return
         work = tuple(found[0].lags) if found else ()
+        if parked and not committed and not work:
+            yield RunEnd("all that it worked on is parked")
+            return
         pause = max(PAUSE, 3 * (ports.clock() - looked))
 
 

@@ -146,7 +146,7 @@ def _merge(
             theirs = (*pipeline_files.list_keys(own.assets or ()), *_list_plain_keys(catalog))
             own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs})
     merged = dg.Definitions.merge(base, own)
-    if automated := pipeline_files.find_automated(merged.assets or ()):
+    if automated := pipeline_files.select_automated(merged):
         merged = dg.Definitions.merge(merged, _automate(automated, names))
     if own.assets or own.asset_checks or own.jobs or own.schedules or own.sensors:
         dg.Definitions.validate_loadable(merged)
@@ -162,11 +162,11 @@ def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
         yield from plain.consumed(pipeline)
 
 
-def _automate(keys: Sequence[dg.AssetKey], names: Names) -> dg.Definitions:
-    """The sensor that evaluates the automation conditions of these assets, and of no others."""
+def _automate(what: dg.AssetSelection, names: Names) -> dg.Definitions:
+    """The sensor that evaluates the automation conditions of these assets and checks, and of no others."""
     sensor = dg.AutomationConditionSensorDefinition(
         names.automation_sensor(),
-        target=dg.AssetSelection.assets(*keys),
+        target=what,
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )

@@ -28,10 +28,19 @@ def list_keys(assets: Iterable[Any]) -> Iterator[dg.AssetKey]:
         yield from asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key]
 
 
-def find_automated(assets: Iterable[Any]) -> list[dg.AssetKey]:
-    """The keys of those that have an automation condition."""
-    specs = (spec for one in assets for spec in (one.specs if isinstance(one, dg.AssetsDefinition) else [one]))
-    return sorted(spec.key for spec in specs if getattr(spec, "automation_condition", None))
+def select_automated(defs: dg.Definitions) -> dg.AssetSelection | None:
+    """The assets and the checks that have an automation condition; None if none has."""
+    several = [
+        one for one in (*(defs.assets or ()), *(defs.asset_checks or ())) if isinstance(one, dg.AssetsDefinition)
+    ]
+    alone = [one for one in defs.assets or () if isinstance(one, dg.AssetSpec)]
+    specs = [*alone, *(spec for one in several for spec in one.specs)]
+    checks = {spec.key for one in several for spec in one.check_specs if spec.automation_condition}
+    assets = sorted({spec.key for spec in specs if spec.automation_condition})
+    if not checks:
+        return dg.AssetSelection.assets(*assets) if assets else None
+    named = dg.AssetSelection.checks(*sorted(checks))
+    return dg.AssetSelection.assets(*assets) | named if assets else named
 
 
 def rename(own: dg.Definitions, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> dg.Definitions:

@@ -16,6 +16,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError
 from rota.ids import dagster_name
 from rota.unserved import find_unserved
+from tests.docs.pages import find_blocks
 from tests.waiting import LONG
 
 names = Names()
@@ -71,7 +72,6 @@ def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Pat
     for node in graph.asset_nodes:
         assert node.owners, node.key
         assert node.kinds, node.key
-        assert node.group_name == node.key.path[0]
         assert node.description, node.key
 
 
@@ -132,6 +132,27 @@ def test_what_a_file_declares_for_dagster_is_loaded(tmp_path: Path) -> None:
     assert {s.name for s in repository.sensor_defs} >= {"p_watch", "rota__automation"}
     automation = repository.get_sensor_def("rota__automation")
     assert automation.asset_selection == dg.AssetSelection.assets(["p", "late"]), "and no asset of a neighbour"
+
+
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")  # Dagster, of a word of its own evaluator
+def test_a_check_of_a_file_with_a_condition_runs_after_batches(tmp_path: Path) -> None:
+    """Nothing evaluated the condition: it was "Not Evaluated" for ever. The check is the one of docs/dagster.md."""
+    (text,) = (one.text for one in find_blocks("python") if "asset_check" in one.text)
+    (tmp_path / "mine.py").write_text(text)
+    defs = definitions(tmp_path)
+    repository = defs.get_repository_def()
+    key = dg.AssetCheckKey(names.records("mine"), "no_amount_is_negative")
+    selected = repository.get_sensor_def("rota__automation").asset_selection
+    assert selected.resolve_checks(repository.asset_graph) == {key}
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("mine/partitions", ["mine:a", "mine:never-consumed"])
+        seen = dg.evaluate_automation_conditions(defs, instance)
+        assert seen.total_requested == 0
+        for asked in (1, 0):
+            if asked:
+                instance.report_runless_asset_event(dg.AssetMaterialization(names.records("mine"), partition="mine:a"))
+            seen = dg.evaluate_automation_conditions(defs, instance, cursor=seen.cursor)
+            assert seen.total_requested == asked
 
 
 def test_with_a_prefix_all_of_it_has_other_keys_and_names(tmp_path: Path) -> None:

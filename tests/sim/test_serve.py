@@ -1,14 +1,17 @@
 """A run that serves its worker, in virtual time: each batch is a batch, and every reason to end ends it between two."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.answer import answer
-from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition
+from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.coordination.membership import announce, end_run, leave, register_run
 from rota.coordination.records import Live
 from rota.serve import Rest, RunEnd, Terms
+from rota.sim.job import TimedJob
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
 
@@ -58,6 +61,18 @@ def test_a_trickle_that_comes_to_two_workers_in_turns_is_one_run_of_each_for_as_
         world = ServedRun()
         world.script = {24.0 * turn + 3 * file: world.land("s:1") for turn in range(20) for file in range(4)}
         assert world.serve(terms)[-1][1] == RunEnd(reason)
+
+
+@pytest.mark.parametrize(("others", "ends"), [(0, "all that it worked on is parked"), (1, "nothing came for 30 s")])
+def test_a_run_that_only_parks_ends_and_one_with_other_work_lasts_no_longer_for_it(others: int, ends: str) -> None:
+    """The page said "materializing" for a minute of a partition that had failed at once, and again at each try."""
+    world = ServedRun(ends={"s:0": 1, "s:1": others, "s:2": 0})
+    world.ports = replace(world.ports, job=TimedJob(world.work, lambda ranges: "s:0" if "s:0" in ranges else None))
+    seen = world.serve(Terms())
+    assert [e.partition for _, e in seen if isinstance(e, ParkedPartition)][:1] == ["s:0"]
+    assert seen[-1][1] == RunEnd(ends)
+    came = [at for at, e in seen if isinstance(e, CommittedBatch)]
+    assert seen[-1][0] <= (came[-1] + 31 + BATCH if came else 2 * BATCH)
 
 
 @pytest.mark.parametrize("how", ["leaves", "is gone"])
