@@ -2,7 +2,8 @@
 
 Laws:
 1. Each batch is what it is in a run of one batch. `consume` reads the rights anew, registers the run for what it names,
-   claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so that no hand-over waits for it.
+   claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so that no hand-over
+   waits for it.
 2. The run ends between two batches, never within one: when nothing came for `linger` seconds, when `max_run` seconds are
    over, when its worker leaves or is gone, when `find_reason` gives a reason, or when all that it had is parked: the next
    try is another run's, and no reader waits for this one.
