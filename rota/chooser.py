@@ -17,7 +17,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.records import Meta
 from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.core.reconcile import State
-from rota.errors import Conflict
+from rota.errors import ConfigError, Conflict
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
@@ -142,7 +142,11 @@ class Chooser:
     def _decide_once(self, seen: "Observation", meta: Meta) -> "Decision":
         """What the protocol says; the same as before where it would see the same."""
         assert self._decide is not None
-        options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
+        try:
+            options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
+        except ConfigError as error:  # say, of a newer rota: no reason for all workers to end at once
+            options = self._seen[1] if self._seen is not None else check_protocol(self.protocol, {})
+            self._tell(f"{error}. It goes on with those that it had, or with none")
         same = (seen, options) == self._seen
         if same and self._last is not None and (self._last.due is None or self._at < self._last.due):
             return self._last

@@ -7,9 +7,10 @@ from rota.coordination import repair
 from rota.coordination.alone import read_grabs
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
+from rota.coordination.records import Meta
 from rota.coordination.snapshot import read_basis
 from rota.observed import find_unsettled
-from tests.sim.alone_group import found_group, rounds, start
+from tests.sim.alone_group import Said, found_group, rounds, start
 
 PROTOCOLS = ("claim", "race", "ordinal")
 
@@ -89,3 +90,20 @@ def test_what_removing_a_target_does_is_told_by_protocol(protocol: str) -> None:
     if found.removable:
         assert repair.repair(tree, [path]) == (path,)
         assert tree.store.get(path) is None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_options_that_a_worker_does_not_know_end_no_worker(protocol: str) -> None:
+    """A newer Dagster wrote an option, and all workers of the group ended at once."""
+    server, tree, agents = settle(protocol)
+    tree.update(tree.paths.meta, Meta, lambda now: (now or Meta(id="a")).model_copy(update={"options": {"new": 1}}))
+    said: Said = []
+    agents["w-4"] = start(server, "w-4", said)
+    agents["w-2"].store.close()
+    for _ in range(12):
+        for agent in agents.values():
+            rounds(agent, 20)
+    assert count(tree) == {"w-1": 3, "w-3": 3, "w-4": 3}
+    told = [str(facts["reason"]) for word, facts in said if word == "notice"]
+    assert len(told) == 1, "said once"
+    assert "unknown option 'new'" in told[0]
