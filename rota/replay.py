@@ -41,7 +41,7 @@ class RefusedReplay:
 def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
     """One event for each partition, after the table has its rows. Raises EnvironmentFailed, ForeignTable (nothing was
     written)."""
-    refused = _refuse_early(ports, ranges)
+    refused = find_refused(ports, ranges)
     ports = ports.reread({p: r for p, r in ranges.items() if p not in refused})
     refused |= _find_incomplete(ports.source, {p: r for p, r in ranges.items() if p not in refused})
     yield from (RefusedReplay(p, reason) for p, reason in refused.items())
@@ -59,7 +59,7 @@ def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Itera
         yield from _publish(ports, piece, run_id)
 
 
-def _refuse_early(ports: Ports, ranges: Ranges) -> dict[str, str]:
+def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
     """The partitions whose range cannot be replayed, whatever the source has now, with the reason."""
     if not ports.source.can_replay:
         return dict.fromkeys(ranges, "its source gives each record once: nothing of it can be read again")

@@ -3,9 +3,11 @@
 import click
 
 from rota.cli import view
+from rota.cli.group import load_catalog, open_group
 from rota.cli.page import location_option, run_job
+from rota.errors import ConfigError, RotaError
 from rota.ids import checked_partition, pipeline_of
-from rota.spans import Choice
+from rota.spans import Choice, choose_spans, list_rounds
 
 
 @click.command("replay")
@@ -23,9 +25,28 @@ def command(
     Asks Dagster's page at ROTA_DAGSTER for the job <pipeline>__replay.
     """
     given = None if start is None and end is None else (start or 0, end or 0)
-    Choice(given, files, None, changed)
     pipeline = pipeline_of(checked_partition(partition))
+    _check(pipeline, partition, Choice(given, files, None, changed))
     said: dict[str, object] = {"from": given[0], "to": given[1]} if given else {"changed": True} if changed else {}
     replay = {**said, **({"files": list(files)} if files else {})}
     config = {"partitions": [partition], "replay": replay}
     view.print_line(run_job(pipeline, "replay", "batch", config, location))
+
+
+def _check(name: str, partition: str, choice: Choice) -> None:
+    """Raises ConfigError where the run could only refuse it: a run that fails is red on the page, and calls a person. What
+    cannot be read here is left to the run."""
+    from rota.registry import open_ports
+    from rota.replay import find_refused
+
+    try:
+        pipeline = load_catalog().pipelines[name]
+        with open_group(pipeline.group) as tree:
+            ports = open_ports(pipeline, tree.group, tree.meta().id)
+        ports.source.list_keys()
+        known = ports.main.read_positions((partition,))[partition].offset is not None
+    except (RotaError, OSError, KeyError):
+        return
+    for ranges in list_rounds(choose_spans(ports, (partition,), choice)) if known else ():
+        for reason in find_refused(ports, ranges).values():
+            raise ConfigError(f"{partition} was not replayed: {reason}")
