@@ -145,7 +145,7 @@ class Chooser:
         try:
             options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
         except ConfigError as error:  # say, of a newer rota: no reason for all workers to end at once
-            options = self._seen[1] if self._seen is not None else check_protocol(self.protocol, {})
+            options = dict(self._seen[1]) if self._seen is not None else check_protocol(self.protocol, {})
             self._tell(f"{error}. It goes on with those that it had, or with none")
         same = (seen, options) == self._seen
         if same and self._last is not None and (self._last.due is None or self._at < self._last.due):
