@@ -97,6 +97,12 @@ def evaluate_needs(
     return [_evaluate(spec, of.get(spec.name, []), looked_at) for spec in list_checks(pipeline, names)]
 
 
+def evaluate_silence(pipeline: Pipeline, names: Names, why: str) -> dg.AssetCheckEvaluation:
+    """The result of the group's check where the group cannot be looked at."""
+    spec = next(spec for spec in list_checks(pipeline, names) if spec.name == GROUP)
+    return evaluate(spec, {pipeline.group: why}, 0)
+
+
 def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
     wrong: dict[str, str] = {}
     for need in needs:

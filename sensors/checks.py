@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import dagster as dg
 
-from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets import checks
+from rota.dagster.assets.failure import ExpectedFailure, in_one_line
 from rota.dagster.assets.look import load_memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import find_unshown
@@ -14,6 +15,7 @@ from rota.pipeline import Pipeline
 
 PAUSE = 30  # seconds between two looks, at least
 REST = 20  # times as long as a look took is the pause after it: at 100,000 partitions one takes seconds
+SILENT = 75.0  # seconds since the last look after which it is on the page that there is none
 LONGEST = 60.0  # seconds of such a pause: a look on a busy machine is no reason for the next one to be late
 
 
@@ -37,10 +39,15 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         began, before = time.time(), load_memory(context.cursor)
         if 0 <= began - before.at < min(LONGEST, REST * before.took):  # the clock may have gone back
             return dg.SkipReason(f"the last look took {before.took:.1f} s; looks take a twentieth of the time")
-        with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            if not tree.exists():
-                return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-            said, memory = look(tree, pipeline, names, before)
+        try:
+            with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
+                if not tree.exists():
+                    return dg.SkipReason(f"group {pipeline.group} is not founded yet")
+                said, memory = look(tree, pipeline, names, before)
+        except ExpectedFailure as error:
+            if abs(began - before.at) >= SILENT:
+                _report_silence(context.instance, checks.evaluate_silence(pipeline, names, str(error.description)))
+            raise
         memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began))
         told = find_unshown(context.instance, said)
         wrong = ", ".join(one.check_name for one in said if not one.passed)
@@ -49,3 +56,9 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         )
 
     return report
+
+
+def _report_silence(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation) -> None:
+    """Puts on the page that nothing can be looked at: a tick that fails reports nothing by itself."""
+    for one in find_unshown(instance, [said]):
+        instance.report_runless_asset_event(one)

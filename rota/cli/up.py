@@ -5,6 +5,7 @@ import shlex
 import threading
 import time
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ import click
 
 from rota.cli import view
 from rota.errors import RotaError
+from rota.ids import pipeline_of
 
 if TYPE_CHECKING:
     from rota.cli.look import Looker
     from rota.local.stack import Stack
+    from rota.needs import Need
 
 
 EVERY = 30.0  # seconds between two looks at what needs a person: each writes the clock, so all watchers read again
@@ -90,7 +93,7 @@ class Told:
     def __init__(self, progress: view.Progress) -> None:
         self._progress = progress
         self._lookers: dict[str, Looker] = {}  # by group
-        self._said: dict[str, str] = {}  # by kind, name and cause
+        self._said: dict[str, str] = {}  # by what it is about, and cause
 
     def start(self) -> None:
         """Looks every `EVERY` seconds, until the process ends."""
@@ -112,12 +115,15 @@ class Told:
         self._said = {key: self._said.get(key, line) for key, line in found.items()}
 
     def find(self) -> dict[str, str]:
-        """What needs a person, by kind, name and cause. What cannot be asked does."""
+        """What needs a person, a line for each cause of a pipeline, worker or group. What cannot be asked does."""
         from rota.cli.look import Looker
         from rota.coordination.client import opened
         from rota.coordination.group_reader import groups
         from rota.coordination.group_state import GroupState
         from rota.settings import Settings
+
+        def about(need: Need) -> tuple[str, str]:
+            return pipeline_of(need.name) if need.kind == "partition" else need.name, need.cause
 
         found: dict[str, str] = {}
         try:
@@ -125,9 +131,10 @@ class Told:
                 for group in groups(store):
                     looker = self._lookers.setdefault(group, Looker(GroupState(store, group)))
                     looker.tree = GroupState(store, group)
-                    for need in looker.look().needs:
-                        if need.person:
-                            found[f"{need.kind} {need.name} {need.cause}"] = need.line
+                    needs = [need for need in looker.look().needs if need.person]
+                    for (of, cause), alike in groupby(sorted(needs, key=about), key=about):
+                        lines = [need.line for need in alike]
+                        found[f"{of} {cause}"] = lines[0] + (f" (and {len(lines) - 1} more)" if lines[1:] else "")
         except RotaError as error:
             found["ZooKeeper"] = str(error)
         except Exception as error:  # a fault of rota's own ends neither the workers nor this thread

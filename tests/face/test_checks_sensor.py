@@ -189,3 +189,24 @@ def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
     assert report(desk, cursor)[0] == {}
     del log[:]
     assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table stands there"
+
+
+def test_what_cannot_be_looked_at_is_red_on_the_page_and_green_again_later(desk: Desk) -> None:
+    """Without ZooKeeper the sensor failed, and all checks stayed green."""
+    ready(desk)
+    _, cursor = report(desk)
+    key = dg.AssetCheckKey(names.ownership("p"), checks.GROUP)
+    hosts, desk.hosts = desk.hosts, "127.0.0.1:1"
+    with pytest.raises(dg.Failure):
+        desk.tick("p__checks", cursor)
+    said = checks.read_said(desk.instance, key)
+    assert said is not None
+    assert said[0].passed, "an outage of seconds heals itself"
+    with pytest.raises(dg.Failure):
+        desk.tick("p__checks", None)  # the last look is long ago
+    said = checks.read_said(desk.instance, key)
+    assert said is not None
+    assert (said[0].passed, said[0].severity.value) == (False, "ERROR")
+    assert "127.0.0.1:1" in str(said[0].description)
+    desk.hosts = hosts
+    assert report(desk, cursor)[0] == {checks.GROUP: (True, "ERROR")}
