@@ -113,7 +113,8 @@ class DagsterSeen:
 class Seen:
     """What one look saw of a group. `now` is the server's clock. `silent`: worker -> why its Spark does not answer.
     `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
-    process waits. `refused`: file -> why it is not served. `labels`: pipeline -> what its workers must carry."""
+    process waits. `refused`: file -> why it is not served. `undeclared`: pipelines of the group that no file declares.
+    `labels`: pipeline -> what its workers must carry."""
 
     group: str
     now: float
@@ -129,6 +130,7 @@ class Seen:
     twice: Sequence[str] = ()
     records: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
     pipelines: Sequence[PipelineSeen] = ()
     dagster: DagsterSeen | None = None
 
@@ -190,9 +192,8 @@ def find_of_group(seen: Seen) -> Iterator[Finding]:
         step = "see the worker's log; the worker starts its Spark again if that ended"
         yield Finding("worker", worker, "spark", f"its Spark does not answer ({why})", step, SETTLE)
     for worker in seen.twice:
-        yield Finding(
-            "worker", worker, "twice", "a second process has its id and waits", "give it another --id", SETTLE
-        )
+        why = "a second process has its id and waits"
+        yield Finding("worker", worker, "twice", why, "give it another --id", SETTLE)
     for path, why in seen.records.items():
         step = f"see what removing it does with `{repair_command(path)}`"
         own = f"/assign/{path.rpartition('/')[2]}" in path  # its worker, or the next rebalance, writes it anew
@@ -227,8 +228,14 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         step = "see whether Dagster's daemon runs, and start it again"
         yield Finding("dagster", "Dagster", "daemon", why, step, IDLE, lasted=min(ticking))
     for pipeline in there.unserved:
-        step = "reload the code location; what it then says of the file is on Dagster's page"
-        yield Finding("pipeline", pipeline, "unserved", "Dagster does not serve it", step, SETTLE)
+        why, step = (
+            "Dagster does not serve it",
+            "reload the code location; what it then says of the file is on its page",
+        )
+        if pipeline in seen.undeclared:
+            why = f"no file declares it, and {why}"
+            step = f"put its file back, or `rota forget --pipeline {pipeline}{_say_group(seen.group)}`"
+        yield Finding("pipeline", pipeline, "unserved", why, step, SETTLE)
     for pipeline, (times, why) in there.failed.items():
         patience = 0.0 if times >= FAILURES else None
         yield Finding("pipeline", pipeline, "runs", f"{times} of its runs failed in a row: {why}", "", patience)

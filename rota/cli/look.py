@@ -4,9 +4,10 @@ Law: `status`, `why`, `check` and `up` ask here, so none of them knows a need th
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.cli import view
@@ -56,6 +57,7 @@ class Looker:
     _stamps: object = None
     _pipelines: "tuple[Pipeline, ...]" = ()
     _refused: Mapping[str, str] = field(default_factory=dict)
+    _declared: frozenset[str] | None = None  # None: nobody knows
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
@@ -67,7 +69,9 @@ class Looker:
         if not isinstance(self._reader, HealthReader):
             self._reader = HealthReader()
         read, bad = self._reader.read(self.tree, self._pipelines)
-        seen = replace(read, refused=self._refused, dagster=self._ask_dagster())
+        known = {pipeline_of(p) for p in read.facts.partitions}
+        undeclared = () if self._declared is None else tuple(sorted(known - self._declared))
+        seen = replace(read, refused=self._refused, undeclared=undeclared, dagster=self._ask_dagster(undeclared))
         needs, self.memory = find_needs(seen, self.memory)
         return Looked(seen, needs, bad)
 
@@ -93,15 +97,18 @@ class Looker:
             if (stamps := read_stamps(folder)) != self._stamps or not stamps:
                 catalog = load_catalog()
                 self._pipelines, self._refused = catalog.of_group(self.tree.group), catalog.refused
+                files = (Path(file).stem for file in catalog.refused)
+                self._declared = frozenset((*files, *(pipeline.name for pipeline in self._pipelines)))
                 self._stamps, self._reader = stamps, None
         except ConfigError as error:
             self._pipelines, self._refused, self._stamps = (), {str(folder): str(error)}, None
+            self._declared = None
         keep_out()
 
-    def _ask_dagster(self) -> DagsterSeen:
+    def _ask_dagster(self, undeclared: Sequence[str]) -> DagsterSeen:
         if self._asked is None or time.monotonic() - self._asked[0] >= ASKED:
             page = DagsterPage(Settings.from_environment().dagster)
-            names = [pipeline.name for pipeline in self._pipelines]
+            names = [*(pipeline.name for pipeline in self._pipelines), *undeclared]
             self._asked = time.monotonic(), read_dagster(page, names, [self.tree.group])
         return self._asked[1]
 

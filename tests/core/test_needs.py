@@ -170,6 +170,9 @@ NEEDS = {
     "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=50.0, why="x"),)), 0.0, "fails", "x"),
     "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
     "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
+    "a pipeline without a file": (
+        replace(dagster(unserved=("old",)), undeclared=("old",)), SETTLE, "unserved", "rota forget --pipeline old",
+    ),
     "runs that fail": (dagster(failed={"p": (3, "boom")}), 0.0, "runs", "boom"),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
+from rota.needs import DagsterSeen
 from rota.pipeline import Pipeline
 
 FILE = """
@@ -74,3 +75,33 @@ def test_a_look_reads_files_and_logs_again_only_where_they_changed(
     assert "files" in read[3:]
     (tmp_path / "pipelines" / "p.py").unlink()
     assert read_lags(looker.look()) == {"q:a": 1}
+
+
+def test_a_pipeline_whose_file_was_removed_needs_a_person_who_forgets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions were assigned for ever, nobody consumed them, and `rota status --check` exited with 0."""
+    monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path / "pipelines"))
+    served = {"p"}
+
+    def read_dagster(_: object, pipelines: list[str], groups: list[str]) -> DagsterSeen:
+        return DagsterSeen(unserved=[name for name in pipelines if name not in served])
+
+    monkeypatch.setattr("rota.cli.look.read_dagster", read_dagster)
+    monkeypatch.setattr("rota.cli.look.ASKED", 0.0)
+    tree = GroupState(MemoryServer().connect(), "default")
+    tree.found()
+    for name in ("p", "q", "old"):
+        tree.grow(name, ["a"])
+    declare(tmp_path, "p")
+    (tmp_path / "pipelines" / "q.py").write_text("raise ValueError")
+
+    def find() -> list[tuple[str, str]]:
+        return [(one.name, one.sentence) for one in Looker(tree).look().needs if one.cause == "unserved"]
+
+    step = "no file declares it, and Dagster does not serve it: put its file back, or `rota forget --pipeline {}`"
+    assert find() == [("old", step.format("old"))], "why q is not served stands at its file"
+    served.clear()
+    assert [name for name, _ in find()] == ["p", "old"]
+    (tmp_path / "pipelines").rename(tmp_path / "gone")
+    assert find() == [], "nobody knows what the files declare"
