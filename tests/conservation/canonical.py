@@ -4,7 +4,7 @@ import re
 
 import pyarrow as pa
 
-from tests.conservation.rules import Value
+from tests.conservation.rules import MICROS, Value
 from tests.conservation.shape import Type
 
 LOST = re.compile("\ufffd+")
@@ -12,15 +12,15 @@ LOST_BYTES = re.compile(b"(?:\xef\xbf\xbd)+")
 PER_SECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 WIDTHS = {  # a column may be read from these
     "byte": ("int8",),
-    "short": ("int8", "int16"),
+    "short": ("int8", "int16", "uint8"),
     "int": ("int8", "int16", "int32", "uint8", "uint16"),
     "long": ("int8", "int16", "int32", "int64", "uint32"),
     "float": ("float",),
-    "double": ("float", "double"),
+    "double": ("float", "double", "int8", "int16", "int32", "uint8", "uint16"),
     "boolean": ("bool",),
     "date": ("date32[day]",),
-    "string": ("string", "large_string"),
-    "binary": ("binary", "large_binary"),
+    "string": ("string", "large_string", "binary", "large_binary"),
+    "binary": ("binary", "large_binary", "string", "large_string", "fixed_size_binary[3]"),
 }
 
 
@@ -49,9 +49,19 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
         return [None if v is None else v * by for v in column.view(pa.int64()).to_pylist()]
     if pa.types.is_floating(kind):
         return [v if v is None or v == v else "NaN" for v in column.to_pylist()]
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [fold(v) for v in column.to_pylist()]
     return list(column.to_pylist())
+
+
+def values_as(column: pa.ChunkedArray, declared: Type) -> list[Value]:
+    """The column's values as those of the declared type, if that has equal ones."""
+    found = values(column)
+    if declared.kind == "timestamp_ntz" and pa.types.is_date32(column.type):
+        return [None if v is None else v * MICROS for v in found]  # type: ignore[operator]
+    if declared.kind == "string":
+        return [text(v) if isinstance(v, bytes) else v for v in found]
+    return [v.encode() if isinstance(v, str) and declared.kind == "binary" else v for v in found]
 
 
 def text(raw: bytes) -> str:
@@ -75,11 +85,13 @@ def comparable(found: pa.DataType, declared: Type) -> bool:
         found = found.value_type
     match declared.kind:
         case "decimal":
-            return pa.types.is_decimal(found) and (found.precision, found.scale) == (declared.precision, declared.scale)
+            before = declared.precision - declared.scale
+            if not pa.types.is_decimal(found):
+                return before >= {"int8": 10, "int16": 10, "int32": 10, "int64": 20}.get(str(found), 99)
+            return found.scale <= declared.scale and found.precision - found.scale <= before
         case "timestamp" | "timestamp_ntz":
-            return (
-                pa.types.is_timestamp(found) and bool(found.tz) == (declared.kind == "timestamp") and found.unit != "ns"
-            )
+            midnight = declared.kind == "timestamp_ntz" and pa.types.is_date32(found)
+            return midnight or (pa.types.is_timestamp(found) and found.unit in ("ms", "us"))
         case "struct":
             return pa.types.is_struct(found) and all(
                 found.get_field_index(name) >= 0 and comparable(found.field(name).type, part)
@@ -88,7 +100,8 @@ def comparable(found: pa.DataType, declared: Type) -> bool:
         case "array":
             return pa.types.is_list(found) and comparable(found.value_type, declared.parts[0][1])
         case "map":
-            return pa.types.is_map(found) and comparable(found.item_type, declared.parts[0][1])
+            key, (_, value) = Type(declared.key), declared.parts[0]
+            return pa.types.is_map(found) and comparable(found.key_type, key) and comparable(found.item_type, value)
     return str(found) in WIDTHS[declared.kind]
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.conservation import pools, transforms
+from tests.conservation import parquet_types, pools, transforms
 from tests.conservation.case import Case, File
 from tests.conservation.draw import Draw
 from tests.conservation.shape import Column, Schema, Type, draw_schema
@@ -37,24 +37,31 @@ ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-NARROW = {"int": (pa.int8(), pa.int16(), pa.uint8()), "long": (pa.int32(), pa.int16()), "short": (pa.int8(),)}
+MORE = ('"more": 1', '"other": {"a": [1, {}]}')
+DEEP = tuple(f'"deep": {"[" * n}{"]" * n}' for n in (50, 500, 1500, 20_000))
 
 
 def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     """The case of this number. Some 210 records a file. In one case of eight a partition may stop; it has few files, since
     whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it."""
-    draw = Draw(f"{seed} {number}")
+    draw, more = Draw(f"{seed} {number}"), Draw(f"{seed} {number} more")
+    more.noted = draw.noted
     format, stop = draw.choice(("csv", "csv", "json", "json", "parquet")), ""
     if number % 8 == 5:
         format, stop = STOPS[number // 8 % len(STOPS)]
         draw.note("stop", f"{format} {stop}")
         files = min(files, 6)
     schema = draw_schema(
-        draw, format != "csv", "byte" if format == "json" else ""
+        draw,
+        format != "csv",
+        "byte" if format == "json" else "",
+        tuple(pools.KEYS) if format == "parquet" else ("string",),
     )  # that is refused: Spark takes 200 for -56
     for column in schema:
         _note_types(draw, format, column.type)
     options = _csv_options(draw) if format == "csv" else {}
+    if format == "csv" and more.random() < 0.1:
+        options |= {"multiLine": "true", "encoding": more.choice(("UTF-16", "UTF-16LE", "UTF-16BE"))}
     if stop == "header":
         options["header"] = "true"
     for option in options.items():
@@ -62,7 +69,8 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     suffix = {"csv": ".csv", "json": draw.choice((".json", ".jsonl", "")), "parquet": ".parquet"}[format]
     keys = ["a", "b=1", "ü c", "d%"][: draw.randint(2, 4)]
     trailing = stop in ("joined", "trailing")
-    make = {"csv": _csv, "json": partial(_json, trailing=trailing), "parquet": _parquet}[format](draw, schema, options)
+    json_of = partial(_json, trailing=trailing, deep=more.random() < 0.2)
+    make = {"csv": _csv, "json": json_of, "parquet": partial(_parquet, more=more)}[format](draw, schema, options)
     broken = draw.randrange(files) if stop in ("compression", "joined", "header", "bytes", "column", "type") else -1
     found = []
     for n in range(files):
@@ -76,6 +84,8 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
         found.append(File(draw.choice(keys), name, data))
     ratio = draw.choice((0.0, 0.02, 0.1)) if stop == "ratio" else 1.0
     transform = transforms.draw_transform(draw, schema)
+    if more.random() < 0.05:
+        transform = transforms.make_transform(more, schema, "line break")
     draw.note("transform", transform.kind)
     engine = "interpreted" if number % 5 else "compiled"
     draw.note("engine", f"{format} {engine}")
@@ -199,6 +209,8 @@ def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, 
         end = draw.choice(("\n", "\n", "\r\n"))
         draw.note("line end", repr(end))
         data = end.join(lines).encode() + (end.encode() if draw.random() < 0.9 else b"")
+        if "encoding" in options:
+            return data.decode().encode(options["encoding"])
         if draw.random() < 0.03:
             data = b"\xef\xbb\xbf" + data
             draw.note("byte order mark", "csv")
@@ -240,7 +252,9 @@ def _of_kind(schema: Schema, kind: str) -> int | None:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -> Callable[[int, str], bytes]:
+def _json(
+    draw: Draw, schema: Schema, options: dict[str, str], trailing: bool, deep: bool
+) -> Callable[[int, str], bytes]:
     names = [json.dumps(c.name, ensure_ascii=draw.random() < 0.5) for c in schema]
     columns = [[f"{n}: {pools.literal(c.type, draw)}" for _ in range(POOL)] for n, c in zip(names, schema, strict=True)]
     ends = draw.choice(("\n", "\n", "\n", "\r\n"))
@@ -265,7 +279,7 @@ def _json(draw: Draw, schema: Schema, options: dict[str, str], trailing: bool) -
                 case "without a field":
                     rows[n].pop(draw.randrange(len(rows[n])))
                 case "with another field":
-                    rows[n].insert(draw.randint(0, len(rows[n])), draw.choice(('"more": 1', '"other": {"a": [1, {}]}')))
+                    rows[n].insert(draw.randint(0, len(rows[n])), draw.choice((*MORE, *(DEEP if deep else ()))))
                 case "twice":
                     rows[n].append(draw.choice(columns[draw.randrange(len(columns))]))
                 case "odd and then right":
@@ -323,20 +337,15 @@ def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, str], bytes]:
+def _parquet(draw: Draw, schema: Schema, options: dict[str, str], more: Draw) -> Callable[[int, str], bytes]:
     columns = [pa.array([pools.arrow(c.type, draw) for _ in range(POOL)], _arrow(c.type)) for c in schema]
 
     def make(count: int, stop: str) -> bytes:
         picked = [one.take(pa.array(draw.choices(range(POOL), k=count), pa.int32())) for one in columns]
         names = [c.name for c in schema]
         for at, column in enumerate(schema):
-            if draw.random() < 0.1 and column.type.kind in NARROW:
-                low = pa.array(draw.choices((0, 1, 7, None), k=count), draw.choice(NARROW[column.type.kind]))
-                picked[at] = low
-                draw.note("parquet", f"{low.type} for {column.type.kind}")
-            elif draw.random() < 0.05 and pa.types.is_string(picked[at].type):
-                picked[at] = draw.choice((picked[at].dictionary_encode(), picked[at].cast(pa.large_string())))
-                draw.note("parquet", picked[at].type)
+            other = parquet_types.draw_equal(more, column.type, count) if more.random() < 0.15 else None
+            picked[at] = picked[at] if other is None else other
         if draw.random() < 0.1:
             picked.append(pa.nulls(count, pa.int32()))
             names.append("more of it")
@@ -344,7 +353,7 @@ def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[i
         if stop == "column":
             picked[0], names[0] = pa.array(["x"] * count), f"{names[0]} no more"
         if stop == "type":
-            picked[0] = pa.array([[[1]]] * count, pa.list_(pa.list_(pa.int32())))
+            picked[0] = parquet_types.draw_other(more, schema[0].type, count)
         order = list(range(len(names)))
         if draw.random() < 0.2:
             draw.shuffle(order)
@@ -359,6 +368,7 @@ def _parquet(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[i
             row_group_size=draw.choice((7, 100, 10_000)),
             use_dictionary=draw.random() < 0.5,
             compression=codec,
+            store_decimal_as_integer=more.random() < 0.5,
             version=draw.choice(("1.0", "2.6")),
             data_page_version=draw.choice(("1.0", "2.0")),
         )
@@ -379,5 +389,5 @@ def _arrow(kind: Type) -> pa.DataType:
         case "array":
             return pa.list_(_arrow(kind.parts[0][1]))
         case "map":
-            return pa.map_(pa.string(), _arrow(kind.parts[0][1]))
+            return pa.map_(ARROW[kind.key], _arrow(kind.parts[0][1]))
     return ARROW[kind.kind]

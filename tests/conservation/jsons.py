@@ -38,7 +38,19 @@ class Fields(list[tuple[str, object]]):
     """An object: its fields in order, doubles and all."""
 
 
+DEEPEST = 1000  # levels of values that Spark's parser takes
 DECODER = json.JSONDecoder(object_pairs_hook=Fields, parse_int=Whole, parse_float=Number, parse_constant=Number)
+
+
+def measure_depth(line: str) -> int:
+    """How many values stand within each other at most; of few lines it is asked, for most are short of brackets."""
+    if line.count("[") + line.count("{") <= DEEPEST - 100:
+        return 0
+    depth = deepest = 0
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[{\]}]', line):
+        depth += (mark in "[{") - (mark in "]}")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 class Lines:
@@ -51,6 +63,8 @@ class Lines:
 
     def rows(self, line: str) -> list[Row]:
         """The rows of a line: one, or those of a list. Raises Bad, Unclear, Joined."""
+        if (deepest := measure_depth(line)) > DEEPEST - 100:
+            raise Bad("nested too deep") if deepest > DEEPEST else Unclear
         try:
             found, end = DECODER.raw_decode(line, len(line) - len(line.lstrip(BLANK)))
         except RecursionError:

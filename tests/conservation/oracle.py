@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.conservation import rules
-from tests.conservation.canonical import comparable, fold, values
+from tests.conservation.canonical import comparable, fold, values_as
 from tests.conservation.case import Case, File
 from tests.conservation.jsons import BLANK, Joined, Lines, Row
 from tests.conservation.rules import Bad, Unclear, Value
@@ -61,6 +61,8 @@ class Oracle:
             data = _plain(file)
         except (OSError, EOFError, zlib.error) as error:
             return Broken(f"compression: {error}")
+        if encoding := self.case.options.get("encoding"):
+            data = data.decode(encoding).encode()
         data = data.removeprefix(BOM)
         if self.csv:
             spans = self.case.options.get("multiLine") == "true"
@@ -272,5 +274,5 @@ def _parquet(case: Case, data: bytes) -> list[Record] | Broken:
         found = table.column(there[column.name.lower()])
         if table.num_rows and not comparable(found.type, column.type):
             return Broken(f"column {column.name} is {found.type}")
-        columns.append(values(found))
+        columns.append(values_as(found, column.type))
     return [Record(0, "", GOOD, (row,)) for row in zip(*columns, strict=True)]

@@ -201,6 +201,17 @@ def odd_literal(kind: Type, draw: random.Random) -> str:
     )
 
 
+KEYS: dict[str, tuple[Value, ...]] = {
+    "string": ("k", "", "ü"),
+    "long": (0, -1, 2**63 - 1),
+    "date": (0, -719162, 20_000),
+    "boolean": (True, False),
+    "timestamp": (0, 1, 1_700_000_000_123_456),
+    "binary": (b"", b"a", b"\xff"),
+    "double": (0.5, 1e300, -2.25),
+}
+
+
 def arrow(kind: Type, draw: random.Random) -> Value:
     """One value as Parquet holds it, canonical but for maps and structs, which Arrow wants as pairs and as a dict."""
     if draw.random() < 0.05:
@@ -214,7 +225,7 @@ def arrow(kind: Type, draw: random.Random) -> Value:
         case "array":
             return [arrow(kind.parts[0][1], draw) for _ in range(draw.choice((0, 1, 3)))]
         case "map":
-            return [(n, arrow(kind.parts[0][1], draw)) for n in draw.sample(("k", "", "ü"), draw.choice((0, 1, 3)))]
+            return [(n, arrow(kind.parts[0][1], draw)) for n in draw.sample(KEYS[kind.key], draw.choice((0, 1, 2)))]
         case "float":
             return draw.choice((0.0, 1.5, -2.25, float("inf"), float("nan")))
         case "double":

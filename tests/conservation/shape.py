@@ -15,12 +15,13 @@ ODD_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of Spark; `parts` are a struct's fields, an array's element or a map's value (its keys are strings)."""
+    """A type of Spark; `parts` are a struct's fields, an array's element or a map's value, and `key` is a map's."""
 
     kind: str
     precision: int = 0
     scale: int = 0
     parts: "tuple[tuple[str, Type], ...]" = ()
+    key: str = "string"
 
     def ddl(self) -> str:
         match self.kind:
@@ -31,7 +32,7 @@ class Type:
             case "array":
                 return f"array<{self.parts[0][1].ddl()}>"
             case "map":
-                return f"map<string, {self.parts[0][1].ddl()}>"
+                return f"map<{self.key}, {self.parts[0][1].ddl()}>"
         return self.kind
 
 
@@ -52,8 +53,8 @@ def ddl(schema: Schema) -> str:
     return ", ".join(f"{quote(c.name)} {c.type.ddl()}" for c in schema)
 
 
-def draw_schema(draw: random.Random, nested: bool, without: str = "") -> Schema:
-    """1 to 12 columns; every type but `without` may come anywhere, and one name in three is odd."""
+def draw_schema(draw: random.Random, nested: bool, without: str = "", keys: tuple[str, ...] = ("string",)) -> Schema:
+    """1 to 12 columns; every type but `without` may come anywhere, maps have such `keys`, and one name in three is odd."""
     flat = [kind for kind in (*FLAT, "string", "int", "long") if kind != without]
     count = min(draw.randint(1, 12), draw.randint(1, 12))
     names: dict[str, str] = {}
@@ -63,16 +64,17 @@ def draw_schema(draw: random.Random, nested: bool, without: str = "") -> Schema:
         if draw.random() < 0.2:
             name = f"{name}{draw.randint(0, 9)}"
         names.setdefault(name.lower(), name)
-    return tuple(Column(n, _type(draw, flat, 2 if nested else 0)) for n in names.values())
+    return tuple(Column(n, _type(draw, flat, keys, 2 if nested else 0)) for n in names.values())
 
 
-def _type(draw: random.Random, flat: list[str], depth: int) -> Type:
+def _type(draw: random.Random, flat: list[str], keys: tuple[str, ...], depth: int) -> Type:
     if depth and draw.random() < 0.2:
         kind = draw.choice(NESTED)
         if kind == "struct":
             some = draw.sample(PLAIN_NAMES, draw.randint(1, 3))
-            return Type("struct", parts=tuple((n, _type(draw, flat, depth - 1)) for n in some))
-        return Type(kind, parts=(("", _type(draw, flat, depth - 1)),))
+            return Type("struct", parts=tuple((n, _type(draw, flat, keys, depth - 1)) for n in some))
+        key = draw.choice(keys) if kind == "map" and len(keys) > 1 else "string"
+        return Type(kind, parts=(("", _type(draw, flat, keys, depth - 1)),), key=key)
     kind = draw.choice(flat)
     if kind == "decimal":
         precision = draw.choice((1, 5, 9, 10, 18, 19, 38, draw.randint(1, 38)))

@@ -8,7 +8,7 @@ from tests.conservation.rules import Value
 from tests.conservation.shape import WHOLE, Schema, quote
 
 Row = tuple[Value, ...]
-KINDS = ("none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal", "udf")
+KINDS = ("none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal", "udf", "line break")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Transform:
 
 
 def draw_transform(draw: random.Random, schema: Schema) -> Transform:
-    kind = "udf" if draw.random() < 0.03 else draw.choice(("none", "none", *KINDS[:-1]))
+    kind = "udf" if draw.random() < 0.03 else draw.choice(("none", "none", *KINDS[:-2]))
     return make_transform(draw, schema, kind)
 
 
@@ -101,6 +101,15 @@ def make_transform(draw: random.Random, schema: Schema, kind: str) -> Transform:
                 "df.withColumn('literal', F.lit('x'))",
                 (*names, "literal"),
                 lambda row: [(*row, "x")],
+            )
+        case "line break":
+            at = draw.choice(places)
+            return Transform(
+                kind,
+                f"df.withColumn('literal', F.lit('x\\n+- y')).where({f'{quote(names[at])} is not null'!r})",
+                (*names, "literal"),
+                lambda row: [] if row[at] is None else [(*row, "x\n+- y")],
+                False,
             )
         case "udf" if whole:
             at = draw.choice(whole)
