@@ -22,7 +22,8 @@ def command(group: str, yes: bool) -> None:
     with open_group(group) as tree:
         for pipeline in pipelines:
             if lost := gone(tree, pipeline):
-                click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {len(lost)} partitions begin anew")
+                count = view.format_count(len(lost), "partition")
+                click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
         if not yes:
             click.confirm(
                 f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped", abort=True

@@ -89,7 +89,7 @@ def _try_next(probes: Iterator[Probe]) -> Probe | None:
 
 def _print_probe(probe: Probe) -> None:
     head = f"{'ok ' if probe.works else 'NO '} {probe.name:<24}", "green" if probe.works else "red"
-    said = f" {probe.seen}" + (f". {probe.fix}" if probe.fix and not probe.works else "")
+    said = f" {probe.seen}" + (f". {probe.fix[0].upper()}{probe.fix[1:]}" if probe.fix and not probe.works else "")
     view.console.print(Text.assemble(head, said), soft_wrap=True)
 
 

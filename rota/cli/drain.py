@@ -20,6 +20,5 @@ def command(worker: str, group: str) -> None:
     with open_group(group) as tree:
         overrides.drain(tree, worker)
         left = sum(1 for own in tree.owned().values() if worker_of(own.incarnation or "") == worker)
-    view.print_line(
-        f"{worker} drains {left} partitions. See `rota status --watch`; `rota uncordon {worker}` takes it back"
-    )
+    drained = f"{worker} drains {view.format_count(left, 'partition')}"
+    view.print_line(f"{drained}. See `rota status --watch`; `rota uncordon {worker}` takes it back")

@@ -5,6 +5,7 @@ import click
 from rota.cli import view
 from rota.cli.group import group_option, open_group
 from rota.errors import ConfigError
+from rota.settings import check_known
 
 
 @click.command("pin")
@@ -24,6 +25,7 @@ def command(partition: str, worker: str | None, clear: bool, wait: bool, group: 
         raise ConfigError("Give a worker to pin to, or --clear. For example: rota pin flights:UA w2")
 
     with open_group(group) as tree:
+        check_known("partition", partition, tree.ids())
         why = explain_pin(tree, partition, worker) if worker is not None else ""
         if why and not wait:
             live = ", ".join(sorted(tree.newest(tree.live()))) or "nobody"

@@ -122,7 +122,7 @@ def _make_tables(made: "Plan") -> Iterator[Any]:
 def summarize(made: "Plan") -> str:
     """The measures of a plan as a sentence."""
     m = made.measures
-    moves, placements = _format_count(m.moves, "move"), _format_count(m.placements, "placement")
+    moves, placements = view.format_count(m.moves, "move"), view.format_count(m.placements, "placement")
     said = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]
     if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
         figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"
@@ -132,10 +132,6 @@ def summarize(made: "Plan") -> str:
     if made.due is not None:
         said.append(f"The next decision is due at {made.due:g}.")
     return " ".join(said)
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _make_worker_rows(assignment: "Assignment") -> Iterator[tuple[object, ...]]:

@@ -24,7 +24,12 @@ def command(
 
     Asks Dagster's page at ROTA_DAGSTER for the job <pipeline>__replay.
     """
-    given = None if start is None and end is None else (start or 0, end or 0)
+    ranged = start is not None or end is not None
+    if ranged + bool(files) + changed != 1:
+        raise ConfigError("Say what to replay: --from and --to, or --files, or --changed. One of them")
+    if ranged and end is None:
+        raise ConfigError(f"Give --to, too: the offset after the last, such as --from {start} --to {(start or 0) + 1}")
+    given = (start or 0, end or 0) if ranged else None
     pipeline = pipeline_of(checked_partition(partition))
     _check(pipeline, partition, Choice(given, files, None, changed))
     said: dict[str, object] = {"from": given[0], "to": given[1]} if given else {"changed": True} if changed else {}

@@ -40,7 +40,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
             check_known("pipeline", pipeline, set(ids.values()))
             partitions = tuple(p for p, name in ids.items() if name == pipeline)
         for partition in set(partitions) - ids.keys():
-            check_known("parked partition", partition, tree.store.children(tree.paths.parked))
+            check_known("partition", partition, {*ids, *tree.store.children(tree.paths.parked)})
         parked = tree.parked()
         tree.owned(partitions)
         tree.checkpoints(partitions)

@@ -251,7 +251,7 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
     for one in partitions:
         of.setdefault(pipeline_of(one["id"]), []).append(one)
     rows = [
-        (name, len(all_), sum(1 for p in all_ if p["owner"]), *(sum(p[k] or 0 for p in all_) for k in COUNTED))
+        (name, len(all_), sum(1 for p in all_ if p["owner"]), *(sum(max(p[k] or 0, 0) for p in all_) for k in COUNTED))
         for name, all_ in of.items()
     ]
     columns = ["pipeline", "partitions", "owned", "lag", "bad rows"]

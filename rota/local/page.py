@@ -163,7 +163,7 @@ class DagsterPage:
                 answer: dict[str, Any] = json.load(reply)
         except OSError as error:
             raise EnvironmentFailed(
-                f"Dagster's page at {self.address} does not answer ({error}). See its log"
+                f"Dagster's page at {self.address} does not answer ({getattr(error, 'reason', error)}). See its log"
             ) from error
         if "errors" in answer:
             raise EnvironmentFailed(f"Dagster's page refused a query: {answer['errors'][0]['message']}. See its log")

@@ -62,6 +62,21 @@ def test_a_typo_is_answered_with_the_command_that_was_meant() -> None:
     assert "Did you mean" not in rota("zzz").stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ((), "Say what to replay: --from and --to, or --files, or --changed"),
+        (("--from", "3"), "Give --to, too: the offset after the last, such as --from 3 --to 4"),
+        (("--from", "0", "--to", "3", "--changed"), "Say what to replay: --from and --to, or --files, or --changed"),
+    ],
+)
+def test_a_replay_that_cannot_be_is_refused_as_it_was_typed(typed: tuple[str, ...], said: str) -> None:
+    """Each was launched, and was a failed run in Dagster."""
+    done = rota("replay", "flights:UA", *typed, ROTA_DAGSTER="http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said), done.stderr
+
+
 def test_help_lists_the_commands_by_what_they_are_for() -> None:
     said = rota("--help").stdout
     headings = re.findall(r"^(\w[\w ]*):$", said, re.MULTILINE)

@@ -54,6 +54,12 @@ def test_an_unknown_group_is_named_with_those_there_are(run: Run) -> None:
         run("status", "--group", "nobody")
 
 
+def test_each_command_that_takes_a_partition_answers_its_key_alone(run: Run) -> None:
+    for command in (("why", "UA"), ("pin", "UA", "w2"), ("retry", "UA"), ("skip", "UA"), ("history", "ua")):
+        with pytest.raises(RotaError, match=r"Unknown partition '(UA|ua)'.* Did you mean flights:UA\?"):
+            run(*command)
+
+
 def test_check_reaches_zookeeper_and_tries_each_workers_spark(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PIPELINE.format(root=tmp_path))
     seen = run.json("check")
@@ -70,7 +76,7 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     assert group.tree.worker_overrides()["w2"].record.cordoned
     assert {w["id"]: w["state"] for w in run.json("status")["workers"]} == {"w1": "active", "w2": "cordoned"}
     said = run("drain", "w2").output
-    assert "drains 1 partitions" in said
+    assert "drains 1 partition." in said
     assert "draining: another worker gets it" in " ".join(run.json("why", "flights:UA")["would_move"])
     with pytest.raises(RotaError, match="w2 is draining, so nobody would have flights:AA"):
         run("pin", "flights:AA", "w2")
@@ -106,7 +112,7 @@ def test_an_override_about_somebody_unknown_is_refused_with_the_known(run: Run) 
 
 
 def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
-    with pytest.raises(RotaError, match=r"Unknown parked partition 'flights:XX'. Known: flights:B6"):
+    with pytest.raises(RotaError, match=r"Unknown partition 'flights:XX'. Known: flights:AA, "):
         run("retry", "flights:XX")
     assert "flights:UA is not parked: it goes on by itself" in run("retry", "flights:UA").output
     assert "ValueError" in run("retry", "flights:B6").output

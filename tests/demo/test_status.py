@@ -239,6 +239,19 @@ def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> No
     assert moves.iloc[-1]["reason"] == "w1 was 1 over its quota of 2"
 
 
+def test_what_a_restored_table_lacks_hides_no_lag(run: Run, tmp_path: Path) -> None:
+    """The total of two partitions that are one behind, and one whose checkpoint is two ahead, was 0."""
+    source = f"files({str(tmp_path / 'landing')!r}, format='csv', schema='a int', settle=0)"
+    declared = f"pipeline = Pipeline(source={source}, table=delta({str(tmp_path / 'table')!r}))\n"
+    (tmp_path / "flights.py").write_text(f"from rota import Pipeline, delta, files\n{declared}")
+    for key in ("AA", "B6", "UA"):
+        (tmp_path / "landing" / key).mkdir(parents=True)
+        (tmp_path / "landing" / key / "0.csv").write_text("1\n")
+    assert [p["lag"] for p in run.json("status")["partitions"]] == [1, 1, -2]
+    totals = next(line.split() for line in run("status").output.splitlines() if line.startswith("flights "))
+    assert totals == ["flights", "3", "3", "2", "0"]
+
+
 def test_history_tells_of_one_partition_alone(run: Run, tmp_path: Path) -> None:
     seen = run.json("history", "flights:UA")
     assert [(e["epoch"], [m["to"] for m in e["moves"]]) for e in seen["epochs"]] == [(1, ["w1"]), (2, ["w2"])]
