@@ -1,0 +1,66 @@
+"""`python -m tests.situations`: situations that need a person, and healthy ones, played on real parts. For each it prints the
+seconds until `rota status --check` exits with 1, the page is red, an alert came, and, after it was mended, its end was told.
+
+Exit code 1 if one of them is silent, late or wrong.
+"""
+
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rota.local.stack import end_on_sigterm
+from tests.situations import of_groups, of_pipelines, of_the_stack
+from tests.situations.play import Play, Row
+from tests.situations.situation import Situation
+from tests.situations.stage import Stage
+
+ACTS: dict[str, Sequence[Situation]] = {
+    "pipelines": (*of_pipelines.PIPELINES[:10], *of_pipelines.HEALTHY[:4]),
+    "tables": (*of_pipelines.PIPELINES[10:], *of_pipelines.HEALTHY[4:]),
+    "groups": (*of_groups.GROUPS[:10], *of_groups.HEALTHY[:4]),
+    "records": (*of_groups.GROUPS[10:], *of_groups.HEALTHY[4:]),
+    "stack": of_the_stack.STACK,
+}
+HEAD = f"{'situation':<22} {'cause':<12} {'status':>6} {'page':>6} {'alert':>6} {'over':>6}"
+
+
+@click.command()
+@click.option(
+    "--act", "acts", multiple=True, type=click.Choice(sorted(ACTS)), help="By default all, one after another."
+)
+@click.option("--only", multiple=True, help="Situations by name.")
+@click.option("--keep", type=click.Path(path_type=Path), help="The folder of logs; it stays.")
+def main(acts: tuple[str, ...], only: tuple[str, ...], keep: Path | None) -> None:
+    """Plays the situations."""
+    logging.disable(logging.WARNING)
+    rows: list[Row] = []
+    tell(HEAD)
+    for act in acts or tuple(ACTS):
+        chosen = [one for one in ACTS[act] if not only or one.name in only]
+        with tempfile.TemporaryDirectory(prefix="situations-") as made, end_on_sigterm():
+            folder = (keep or Path(made)) / act
+            folder.mkdir(parents=True)
+            stage = Stage(folder, chosen)
+            try:
+                stage.start()
+                for together in [chosen] if act != "stack" else [[one] for one in chosen]:
+                    rows += Play(stage, together, tell).play()
+            finally:
+                stage.stop()
+    right = [row for row in rows if row.judge() == "right"]
+    tell(f"{len(right)} of {len(rows)} right")
+    sys.exit(len(right) != len(rows))
+
+
+def tell(line: str) -> None:
+    """A line, at once."""
+    click.echo(line)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
