@@ -88,13 +88,14 @@ class PipelineSeen:
 @dataclass(frozen=True, slots=True)
 class SensorSeen:
     """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
-    seconds since its last tick began."""
+    seconds since its last tick began; `pipeline` whose it is, if it is of one."""
 
     name: str
     on: bool = True
     failing: float = 0.0
     why: str = ""
     quiet: float = 0.0
+    pipeline: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +218,13 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
     for name, why in there.locations.items():
         yield Finding("dagster", f"code location {name}", "location", why, "mend it, then reload it on the page")
     for sensor in there.sensors:
-        about = f"sensor {sensor.name}"
+        of, name, about = "dagster", f"sensor {sensor.name}", ""
+        if sensor.pipeline:
+            of, name, about = "pipeline", sensor.pipeline, f"{name}: "
         if not sensor.on:
-            yield Finding("dagster", about, "off", "it is turned off", "turn it on, on Dagster's page")
+            yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
-            yield Finding("dagster", about, "fails", sensor.why, "", SETTLE, lasted=sensor.failing)
+            yield Finding(of, name, "fails", about + sensor.why, "", SETTLE, lasted=sensor.failing)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"
@@ -273,13 +276,10 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
         step = ""
     if park.retry_at is None or park.person or park.failures >= FAILURES:
         times = f" (failed {park.failures}x)" if park.failures > 1 else ""
-        return Finding("partition", p, "parked", f"it is parked{times}: {park.reason}", step, lasted=_last(seen, park))
+        lasted = max(0.0, seen.now - park.since) if park.since else 0.0
+        return Finding("partition", p, "parked", f"it is parked{times}: {park.reason}", step, lasted=lasted)
     waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
     return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", patience=None)
-
-
-def _last(seen: Seen, park: Parked) -> float:
-    return max(0.0, seen.now - park.since) if park.since else 0.0
 
 
 def _explain_unowned(seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int]) -> Finding:

@@ -45,7 +45,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
             locations[entry["name"]] = f"it is not loaded: {_shorten(there)}"
         for repository in there.get("repositories", []):
             known = [one for one in repository["sensors"] if _is_named(one["name"], names)]
-            sensors += [_describe(one, now) for one in known]
+            sensors += [_describe(one, now, pipelines) for one in known]
     served = [one.name for one in sensors]
     loading = any(entry["loadStatus"] == "LOADING" for entry in workspace["locationEntries"])
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
@@ -57,7 +57,7 @@ def _is_named(sensor: str, names: Iterable[str]) -> bool:
     return any(sensor == name or sensor.endswith(f"__{name}") for name in names)
 
 
-def _describe(sensor: Mapping[str, Any], now: float) -> SensorSeen:
+def _describe(sensor: Mapping[str, Any], now: float, pipelines: Sequence[str]) -> SensorSeen:
     state = sensor["sensorState"]
     ticks = state["ticks"]
     done = [tick for tick in ticks if tick["status"] != "STARTED"]
@@ -65,7 +65,9 @@ def _describe(sensor: Mapping[str, Any], now: float) -> SensorSeen:
     lasted = failed[0]["timestamp"] - failed[-1]["timestamp"] if failed else 0.0
     why = _shorten(failed[0]["error"] or {}) if failed else ""
     quiet = max(0.0, now - ticks[0]["timestamp"]) if ticks else 0.0
-    return SensorSeen(sensor["name"], state["status"] == "RUNNING", max(lasted, 0.001) if failed else 0.0, why, quiet)
+    name, failing = sensor["name"], max(lasted, 0.001) if failed else 0.0
+    of = (p for p in pipelines if _is_named(name, {dagster_name(p, kind) for kind in ("backlog", "checks")}))
+    return SensorSeen(name, state["status"] == "RUNNING", failing, why, quiet, next(of, ""))
 
 
 def _shorten(error: Mapping[str, Any]) -> str:

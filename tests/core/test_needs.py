@@ -198,7 +198,7 @@ def test_every_cause_is_documented_and_played_here() -> None:
     said = PROTOCOL.read_text().split("The `cause` of a need is one of ")[1].split("\n\n")[0]
     documented = set(re.findall(r"`([a-z ]+)`", said))
     assert documented == {cause for _, _, cause, _ in NEEDS.values()} | {"failed", "growing"}
-    written = re.findall(r'Finding\(\s*"[a-z]+", [^,]+, "([a-z ]+)"', Path(needs.__file__).read_text())
+    written = re.findall(r'Finding\(\s*"?[a-z]+"?, [^,]+, "([a-z ]+)"', Path(needs.__file__).read_text())
     assert documented == {*written, "stale", "gap"}
 
 
@@ -245,3 +245,14 @@ def test_whatever_the_clock_does_a_need_is_never_older_than_what_was_seen(
         needs, memory = find_needs(replace(seen, now=now), memory)
         assert all(need.since <= now for need in needs)
         now += step
+
+
+def test_a_sensor_of_one_pipeline_is_that_pipelines_need() -> None:
+    """`rota status --check --pipeline a` exited with 1 because the landing folder of b was gone."""
+    off = SensorSeen("q__backlog", on=False, pipeline="q")
+    fails = SensorSeen("q__checks", failing=50.0, why="no folder", pipeline="q")
+    lines = {need.cause: (need.kind, need.name, need.line) for need in look(dagster(sensors=(*SENSORS, off, fails)))}
+    assert lines == {
+        "off": ("pipeline", "q", "pipeline q: sensor q__backlog: it is turned off: turn it on, on Dagster's page"),
+        "fails": ("pipeline", "q", "pipeline q: sensor q__checks: no folder"),
+    }
