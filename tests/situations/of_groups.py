@@ -121,9 +121,7 @@ def start_spark(stage: Stage, name: str) -> None:
 
 def signal_spark(how: signal.Signals) -> Act:
     def act(stage: Stage, name: str) -> None:
-        process = stage.own_sparks[name]._process
-        assert process is not None
-        process.send_signal(how)
+        stage.find_spark(stage.own_sparks[name]).send_signal(how)
 
     return act
 
@@ -158,23 +156,68 @@ GROUPS = (
     Situation("no-worker", "workers", "rota worker --id", kill("w"), hire("w")),
     Situation("frozen-worker", "workers", "rota worker --id", send("w", signal.SIGSTOP), send("w", signal.SIGCONT)),
     Situation("all-drained", "unplaceable", "rota uncordon", type_for("drain", "w"), type_for("uncordon", "w")),
-    Situation("all-capped", "unplaceable", "raise a cap", rehire("w", "--no-spark", "--max-partitions", "0"), rehire("w", "--no-spark")),
-    Situation("cordoned-and-dead", "unplaceable", "rota uncordon", both(type_for("cordon", "a"), kill("b")), type_for("uncordon", "a"), workers=TWO, keys=KEYS),
+    Situation(
+        "all-capped",
+        "unplaceable",
+        "raise a cap",
+        rehire("w", "--no-spark", "--max-partitions", "0"),
+        rehire("w", "--no-spark"),
+    ),
+    Situation(
+        "cordoned-and-dead",
+        "unplaceable",
+        "rota uncordon",
+        both(type_for("cordon", "a"), kill("b")),
+        type_for("uncordon", "a"),
+        workers=TWO,
+        keys=KEYS,
+    ),
     Situation("pinned-away", "unplaceable", "--clear", kill("b"), unpin, ready=pin("x", "b"), workers=TWO, keys=KEYS),
-    Situation("no-label", "unplaceable", "gpu", rehire("w", "--no-spark"), rehire("w", *GPU["w"]), workers=GPU, more='requires={"gpu": "yes"},'),
+    Situation(
+        "no-label",
+        "unplaceable",
+        "gpu",
+        rehire("w", "--no-spark"),
+        rehire("w", *GPU["w"]),
+        workers=GPU,
+        more='requires={"gpu": "yes"},',
+    ),
     Situation("new-protocol", "protocol", "start it again", set_protocol("claim"), set_protocol("assigned")),
     Situation("same-id", "twice", "another --id", join_again, kill_second),
-    Situation("frozen-spark", "spark", "does not answer", signal_spark(signal.SIGSTOP), signal_spark(signal.SIGCONT), ready=start_spark),
+    Situation(
+        "frozen-spark",
+        "spark",
+        "does not answer",
+        signal_spark(signal.SIGSTOP),
+        signal_spark(signal.SIGCONT),
+        ready=start_spark,
+    ),
     Situation("dead-spark", "spark", "does not answer", signal_spark(signal.SIGKILL), start_spark, ready=start_spark),
-    Situation("claim-drained", "unplaceable", "rota uncordon", type_for("drain", "w"), type_for("uncordon", "w"), declared=declare_alone("claim")),
-    Situation("ordinal-missing", "unowned", "", kill("ord-1"), hire("ord-1"), workers=capped("ord-0", "ord-1"), keys=KEYS, declared=declare_alone("ordinal")),
+    Situation(
+        "claim-drained",
+        "unplaceable",
+        "rota uncordon",
+        type_for("drain", "w"),
+        type_for("uncordon", "w"),
+        declared=declare_alone("claim"),
+    ),
+    Situation(
+        "ordinal-missing",
+        "unowned",
+        "",
+        kill("ord-1"),
+        hire("ord-1"),
+        workers=capped("ord-0", "ord-1"),
+        keys=KEYS,
+        declared=declare_alone("ordinal"),
+    ),
     Situation("overrides-garbage", "record", "repair", *spoil("overrides", "")),
     Situation("meta-garbage", "record", "repair", *spoil("meta", "")),
     Situation("head-garbage", "record", "repair", *spoil("head", "")),
     Situation("controller-garbage", "record", "repair", *spoil("controller", "")),
     Situation("partitions-garbage", "record", "repair", *spoil("partitions", "{name}")),
     Situation("worker-garbage", "record", "repair", *spoil("workers", "{name}-w")),
-)  # fmt: skip
+)
 HEALTHY = (
     Situation("worker-joins", "", "", hire("c"), workers=TWO, keys=KEYS),
     Situation("worker-leaves", "", "", end("b"), workers=TWO, keys=KEYS),
@@ -187,4 +230,4 @@ HEALTHY = (
     Situation("assign-garbage", "", "", spoil("assign", "{name}-w")[0]),
     Situation("claim-killed", "", "", kill("b"), workers=TWO, keys=KEYS, declared=declare_alone("claim")),
     Situation("spark-killed", "", "", both(land, kill_own_spark), lands=True, workers={"w": ("--master", "local[1]")}),
-)  # fmt: skip
+)

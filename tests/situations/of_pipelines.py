@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,7 @@ def slow(df):
 
     return df.withColumn("n", udf(rest, "int")("n"))
 """
+TEXT = 'lambda df: df.withColumn("n", df["n"].cast("string"))'
 PARQUET = PIPELINE.replace('format="json"', 'format="parquet"')
 
 
@@ -74,6 +77,10 @@ def rewrite(stage: Stage, name: str) -> None:
 def replay(stage: Stage, name: str) -> None:
     done = stage.type("replay", partition_id(name, "x"), "--changed")
     assert done.exit_code == 0, done.output
+
+
+def replay_first(stage: Stage, name: str) -> None:
+    stage.type("replay", partition_id(name, "x"), "--from", "0", "--to", "1")
 
 
 def link(stage: Stage, name: str) -> None:
@@ -161,7 +168,7 @@ def commit_otherwise(ranges: tuple[int, int], tokens: int) -> Act:
             infos = [json.loads(line) for line in path.read_text().splitlines() if '"commitInfo"' in line]
             if infos and p in infos[0]["commitInfo"].get("ranges", ""):
                 info = infos[0]["commitInfo"]
-                start, end = json.loads(info["ranges"])[p]
+                _, end = json.loads(info["ranges"])[p]
                 token = json.loads(info["tokens"])[p]
                 info["ranges"] = json.dumps({p: [end + ranges[0], end + ranges[1]]})
                 info["tokens"] = json.dumps({p: token + tokens})
@@ -186,10 +193,12 @@ def spoil(folder: str, key: str = "x") -> tuple[Act, Act]:
 
 def remove_file(stage: Stage, name: str) -> None:
     (stage.pipelines / f"{name}.py").unlink()
+    stage.dev.reload()
 
 
 def redeclare(stage: Stage, name: str) -> None:
     stage.declare(stage.situations[name])
+    stage.dev.reload()
 
 
 def land_no_parquet(stage: Stage, name: str) -> None:
@@ -199,8 +208,9 @@ def land_no_parquet(stage: Stage, name: str) -> None:
 
 
 def take_away_bad(stage: Stage, name: str) -> None:
-    done = stage.type("skip", partition_id(name, "x"), "--to", "1")
-    stage.kept[name] = done.output
+    done = stage.type("skip", partition_id(name, "x"), "--group", "many")
+    assert done.exit_code == 0, done.output
+    stage.type("retry", partition_id(name, "x"), "--group", "many")
 
 
 def land_more(stage: Stage, name: str) -> None:
@@ -227,19 +237,16 @@ def kill_run(stage: Stage, name: str) -> None:
     """SIGKILL to the run that works on the pipeline."""
     stage.declare(stage.situations[name], "transform=slow,", SLOW.format(seconds=10))
     stage.land(name, "x", 100)
-    found = wait_until(lambda: stage.dev.runs(rota__consume=name), pause=1)
-    run = wait_until(
-        lambda: next((r for r in found if r["status"] == "STARTED"), None) or stage.dev.runs(rota__consume=name),
-        pause=1,
-    )
-    run = run if isinstance(run, dict) else run[0]
-    pid = wait_until(lambda: find_pid(stage.dev.messages(run["runId"])), pause=1)
-    os.kill(pid, 9)
+
+    def find_working() -> int:
+        going = (run for run in stage.dev.runs(rota__consume=name) if run["status"] == "STARTED")
+        return next((find_pid(stage.dev.messages(run["runId"])) for run in going), 0)
+
+    os.kill(wait_until(find_working, pause=1), signal.SIGKILL)
 
 
 def find_pid(words: str) -> int:
-    import re
-
+    """Of the process, where a run's log says it; 0 where it does not yet."""
     found = re.search(r"pid: (\d+)", words)
     return int(found[1]) if found else 0
 
@@ -252,8 +259,14 @@ def many(name: str, cause: str, words: str, strike: Act, heal: Act = nothing, **
 PIPELINES = (
     many("poison", "parked", "boom", change("transform=boom,", BOOM), change_back),
     many("typo", "parked", "nn", change('transform=lambda df: df.select("_partition", "_offset", "nn"),'), change_back),
-    many("type-changed", "parked", "n", change('transform=lambda df: df.selectExpr("*", "n as N2", "cast(n as string) as n3").drop("n").withColumnRenamed("n3", "n"),'), change_back),
-    many("hung-batch", "parked", "deadline", change("deadline=5.0, transform=slow,", SLOW.format(seconds=200)), change_back),
+    many("type-changed", "parked", "Cast it back", change(f"transform={TEXT},"), change_back),
+    many(
+        "hung-batch",
+        "runs",
+        "not done after",
+        change("deadline=5.0, transform=slow,", SLOW.format(seconds=200)),
+        change_back,
+    ),
     many("bad-ratio", "parked", "max_bad_ratio", land_bad, take_bad),
     Situation("no-parquet", "parked", "", land_no_parquet, take_away_bad, group="many", declared=PARQUET),
     many("file-rewritten", "rewritten", "--changed", rewrite, replay),
@@ -269,15 +282,15 @@ PIPELINES = (
     many("parked-garbage", "record", "repair", *spoil("parked")),
     many("checkpoint-garbage", "record", "repair", *spoil("checkpoints")),
     many("own-garbage", "record", "repair", *spoil("own")),
-    many("file-removed", "removed", "forget", remove_file, redeclare),
-)  # fmt: skip
+    many("file-removed", "unserved", "forget", remove_file, redeclare, check="-", alerts=False),
+)
 HEALTHY = (
     many("rests", "", "", nothing),
     many("new-partition", "", "", land_new),
     many("few-bad", "", "", land_few_bad),
-    many("replays", "", "", lambda stage, name: stage.type("replay", partition_id(name, "x"), "--from", "0", "--to", "1") and None),
+    many("replays", "", "", replay_first),
     many("slow-batch", "", "", land_slowly),
     many("fails-once", "", "", fail_once),
     many("run-killed", "", "", kill_run),
     many("new-file", "", "", land_more),
-)  # fmt: skip
+)

@@ -54,7 +54,7 @@ def signal_parts(words: tuple[str, ...], how: signal.Signals) -> Act:
 
     def act(stage: Stage, name: str) -> None:
         found = stage.find_parts(*words)
-        assert found, [one.cmdline() for one in stage.find_parts("")]
+        assert found, words
         for one in found:
             one.send_signal(how)
 
@@ -128,8 +128,7 @@ def mend_location(stage: Stage, name: str) -> None:
 
 def freeze_spark(how: signal.Signals) -> Act:
     def act(stage: Stage, name: str) -> None:
-        assert stage.spark._process is not None
-        stage.spark._process.send_signal(how)
+        stage.find_spark(stage.spark).send_signal(how)
 
     return act
 
@@ -152,22 +151,47 @@ def on_base(name: str, cause: str, words: str, strike: Act, heal: Act = nothing,
 
 STACK = (
     on_base("page-killed", "silent", "ROTA_DAGSTER", signal_parts(PAGE, signal.SIGKILL), restart_dagster, **UNHEARD),
-    on_base("page-frozen", "silent", "ROTA_DAGSTER", signal_parts(PAGE, signal.SIGSTOP), signal_parts(PAGE, signal.SIGCONT), **UNHEARD),
-    on_base("daemon-frozen", "daemon", "daemon", signal_parts(DAEMON, signal.SIGSTOP), signal_parts(DAEMON, signal.SIGCONT), **UNHEARD),
+    on_base(
+        "page-frozen",
+        "silent",
+        "ROTA_DAGSTER",
+        signal_parts(PAGE, signal.SIGSTOP),
+        signal_parts(PAGE, signal.SIGCONT),
+        **UNHEARD,
+    ),
+    on_base(
+        "daemon-frozen",
+        "daemon",
+        "daemon",
+        signal_parts(DAEMON, signal.SIGSTOP),
+        signal_parts(DAEMON, signal.SIGCONT),
+        **UNHEARD,
+    ),
     on_base("daemon-killed", "daemon", "", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD),
     on_base("code-killed", "location", "", signal_parts(CODE, signal.SIGKILL), restart_dagster, **UNHEARD),
-    on_base("code-frozen", "location", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD),
+    on_base(
+        "code-frozen", "location", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
+    ),
     on_base("zookeeper-restarted", "", "", restart_zookeeper, alert=ANY),
     on_base("code-reloaded", "", "", reload, alert=ANY),
     on_base("pipeline-added", "", "", add_file(NEW), forget_new, alert=ANY),
     on_base("zookeeper-killed", "zookeeper", "ZooKeeper", kill_zookeeper, start_zookeeper, check="-", alert=SENSORS),
     on_base("zookeeper-frozen", "zookeeper", "ZooKeeper", freeze_zookeeper, thaw_zookeeper, check="-", alert=SENSORS),
     on_base("sensor-off", "off", "turn it on", turn_off, turn_on, check="checkpoints:keeps_up"),
-    on_base("file-raises", "refused", "Mend the file", add_file("raise ValueError('boom')"), take_file, alert="new-base"),
+    on_base(
+        "file-raises", "refused", "Mend the file", add_file("raise ValueError('boom')"), take_file, alert="new-base"
+    ),
     on_base("same-table", "refused", "table", add_file(COPY), take_file, alert="new-base"),
     on_base("not-reloaded", "unserved", "reload", add_file(NEW, reload=False), take_file, **UNHEARD),
     on_base("folder-gone", "refused", "ROTA_PIPELINES", folder_away, folder_back, **UNHEARD),
     on_base("location-broken", "location", "mend it", break_location, mend_location, **UNHEARD),
-    on_base("shared-spark-frozen", "spark", "does not answer", freeze_spark(signal.SIGSTOP), freeze_spark(signal.SIGCONT), alert="spark"),
+    on_base(
+        "shared-spark-frozen",
+        "spark",
+        "does not answer",
+        freeze_spark(signal.SIGSTOP),
+        freeze_spark(signal.SIGCONT),
+        alert="spark",
+    ),
     on_base("zookeeper-wiped", "restored", "adopt", wipe_zookeeper, adopt, alert="adopt|restored"),
-)  # fmt: skip
+)

@@ -138,6 +138,12 @@ class Stage(Line):
                     found.append(one)
         return found
 
+    def find_spark(self, server: SparkServer) -> psutil.Process:
+        """The process of a Spark server of the stage."""
+        port = server.url.rpartition(":")[2]
+        mine = psutil.Process().children()
+        return next(one for one in mine if any(c.laddr and str(c.laddr.port) == port for c in one.net_connections()))
+
     # --- what a person types and sees
 
     def type(self, *words: str) -> Result:
