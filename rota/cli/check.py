@@ -139,7 +139,9 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
         return
     names = ", ".join(catalog.pipelines) or "none"
     yield Probe("pipelines", bool(catalog.pipelines), f"{names} in {settings.pipelines}", "Add a file with a Pipeline")
-    for file, why in catalog.refused.items():
+    from rota.unserved import find_unserved
+
+    for file, why in {**catalog.unserved, **find_unserved(settings.pipelines)}.items():
         yield Probe(f"pipeline file {errors.printable(file)}", False, why)
     for pipeline in catalog.pipelines.values():
         yield _try(f"source of {pipeline.name}", partial(_check_source, pipeline), "Check its path and its rights")

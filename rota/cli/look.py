@@ -96,7 +96,7 @@ class Looker:
         try:
             if (stamps := read_stamps(folder)) != self._stamps or not stamps:
                 catalog = load_catalog()
-                self._pipelines, self._refused = catalog.of_group(self.tree.group), catalog.refused
+                self._pipelines, self._refused = catalog.of_group(self.tree.group), catalog.unserved
                 files = (Path(file).stem for file in catalog.refused)
                 self._declared = frozenset((*files, *(pipeline.name for pipeline in self._pipelines)))
                 self._stamps, self._reader = stamps, None
