@@ -22,6 +22,7 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.health import TableSeen
+    from rota.needs import DagsterSeen
 
 OVERLAP = 500  # versions of the log before the newest that every look reads, too
 
@@ -53,9 +54,10 @@ def load_memory(text: str | None) -> Memory:
 
 
 def look(
-    tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory
+    tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory, dagster: "DagsterSeen | None" = None
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
-    """The evaluations of the pipeline's checks and of its group's, and the memory for the next look. Raises RotaError."""
+    """The evaluations of the pipeline's checks and of its group's, and the memory for the next look. `dagster` is what its
+    storage says, if it was asked. Raises RotaError."""
     from rota import needs
     from rota.health import make_seen, read_pipeline, read_records
 
@@ -65,7 +67,7 @@ def look(
     if newest < memory.upto:  # another table stands there: what was found is not of this one
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
-    seen = make_seen(tree, facts, basis, live, [one])
+    seen = replace(make_seen(tree, facts, basis, live, [one]), dagster=dagster)
     found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind))
     said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
     return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby, takewhile
-from typing import Any, Literal
+from typing import Literal
 
 import dagster as dg
 
 from rota.dagster.assets.checks import NEEDS, read_said
 from rota.dagster.assets.names import INCARNATION, REBALANCE
+from rota.dagster.sensors.runs import ENDED, explain_failure, shorten
 from rota.ids import pipeline_of, quote
 
 MOST = 100  # failed runs that one tick tells of
@@ -85,8 +86,7 @@ def _still_stands(context: dg.SensorEvaluationContext, source: str, unsaid: list
     not finished or was skipped, or no run of its job has succeeded since."""
     if not source.startswith("job "):
         return source in unsaid
-    ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-    last = context.instance.get_runs(dg.RunsFilter(job_name=source.removeprefix("job "), statuses=ended), limit=1)
+    last = context.instance.get_runs(dg.RunsFilter(job_name=source.removeprefix("job "), statuses=ENDED), limit=1)
     return bool(last) and last[0].status == dg.DagsterRunStatus.FAILURE
 
 
@@ -129,18 +129,26 @@ def _explain_needs(needs: list[dict[str, str]], path: str) -> Iterator[tuple[str
 
 
 def find_failing_sensors(context: dg.SensorEvaluationContext) -> dict[str, Trouble]:
-    """Why the ticks of sensors of this code location that are on have failed for `PATIENCE` seconds."""
+    """Why the ticks of sensors of this code location that are on have failed for `PATIENCE` seconds; and those of rota's
+    checks that are off, of which no check can tell."""
     of: dict[str, tuple[str, list[str], str]] = {}
+    off: dict[str, Trouble] = {}
     for state in context.instance.all_instigator_state():
         name, location = state.name, state.repository_selector.location_name
-        if not (state.is_running and _is_here(context, location) and _repository(context).has_sensor_def(name)):
+        if not (_is_here(context, location) and _repository(context).has_sensor_def(name)):
+            continue
+        path = f"/locations/{location}/sensors/{name}"
+        if not state.is_running:
+            if name.endswith("__checks"):
+                text = "Nobody looks at its pipeline until it is turned on, on Dagster's page."
+                off[f"off {name}"] = Trouble(Alert(f"sensor {name} is turned off", text, path))
             continue
         ticks = context.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
         failed = list(takewhile(lambda tick: tick.is_failure, (tick for tick in ticks if tick.is_completed)))
         if failed and failed[0].timestamp - failed[-1].timestamp >= PATIENCE:
-            why = _shorten(failed[0].error) or "its ticks fail"
-            of.setdefault(digest(why), (why, [], f"/locations/{location}/sensors/{name}"))[1].append(name)
-    return {
+            why = shorten(failed[0].error) or "its ticks fail"
+            of.setdefault(digest(why), (why, [], path))[1].append(name)
+    return off | {
         f"sensors {which}": Trouble(
             Alert(f"sensor{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}: every tick fails", why, path)
         )
@@ -180,35 +188,24 @@ def _is_mine(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
 
 
 def _is_tried_again(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
-    """Whether a sensor launches such a run again, and has not done so in vain yet."""
-    if not {INCARNATION, REBALANCE} & run.tags.keys():
+    """Whether a sensor launches such a run again, and has not done so in vain yet. Of runs for a worker a check says it."""
+    if INCARNATION in run.tags:
+        return True
+    if REBALANCE not in run.tags:
         return False
-    ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-    last = context.instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=ended), limit=AGAIN)
+    last = context.instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=ENDED), limit=AGAIN)
     return len(last) < AGAIN or any(one.status == dg.DagsterRunStatus.SUCCESS for one in last)
 
 
 def _describe_run(context: dg.SensorEvaluationContext, run: dg.DagsterRun, failure: dg.EventLogEntry) -> Alert:
-    steps = context.instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
-    whys = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
     what = run.job_name
     if what.startswith("__"):  # Dagster's own name for what a click makes
         what = ", ".join(sorted(key.to_user_string() for key in run.asset_selection or ())) or "a click"
-    return Alert(f"a run of {what} failed", "; ".join(whys) or failure.message, f"/runs/{run.run_id}")
-
-
-def _explain(failure: dg.DagsterEvent) -> str:
-    """Why a step failed, in one line: what it was told to say, else its error."""
-    data = failure.step_failure_data
-    if data.user_failure_data and data.user_failure_data.description:
-        return data.user_failure_data.description
-    return _shorten(data.error) or failure.message or ""
-
-
-def _shorten(error: Any) -> str:
-    """The error in one line; empty without one."""
-    cause = error.cause or error if error else None  # the first is Dagster's, around what it called
-    return " ".join(cause.message.split()) if cause else ""
+    return Alert(
+        f"a run of {what} failed",
+        explain_failure(context.instance, run.run_id) or failure.message,
+        f"/runs/{run.run_id}",
+    )
 
 
 def _repository(context: dg.SensorEvaluationContext) -> dg.RepositoryDefinition:

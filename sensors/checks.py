@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -11,7 +12,11 @@ from rota.dagster.assets.look import load_memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.dagster.sensors import runs
 from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from rota.needs import DagsterSeen
 
 PAUSE = 30  # seconds between two looks, at least
 REST = 20  # times as long as a look took is the pause after it: at 100,000 partitions one takes seconds
@@ -43,7 +48,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
                 if not tree.exists():
                     return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-                said, memory = look(tree, pipeline, names, before)
+                said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names))
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:
                 _report_silence(context.instance, checks.evaluate_silence(pipeline, names, str(error.description)))
@@ -56,6 +61,25 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         )
 
     return report
+
+
+def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
+    """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and sensors that are off."""
+    from rota.needs import DagsterSeen, SensorSeen
+
+    failed = runs.Runs.of(context, names.consume_job(pipeline.name)).list_failures()
+    why = runs.explain_failure(context.instance, failed[0].run_id) if failed else ""
+    origin = context.code_location_origin
+    here = origin.location_name if origin else None  # none without a code server
+    known = context.instance.all_instigator_state() if context.instance.schedule_storage else []
+    states = {one.name: one.is_running for one in known if here in (None, one.repository_selector.location_name)}
+    backlog, membership = names.backlog_sensor(pipeline.name), names.membership_sensor(pipeline.group)
+    sensors = (
+        SensorSeen(backlog, states.get(backlog, True), pipeline=pipeline.name),
+        SensorSeen(membership, states.get(membership, True)),
+    )
+    times = {pipeline.name: (len(failed), why or f"see run {failed[0].run_id}")} if failed else {}
+    return DagsterSeen(sensors=sensors, failed=times)
 
 
 def _report_silence(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation) -> None:

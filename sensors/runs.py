@@ -3,15 +3,16 @@
 import json
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
 from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING
+from rota.dagster.assets.names import GOING, INCARNATION
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -26,6 +27,7 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
 SUBMITTED = 60.0  # seconds in which whoever made a run submits it
 LONGEST_START = 300.0  # seconds between the start of a run's process and the node that it makes
@@ -76,16 +78,45 @@ class Runs:
     def read_pause(self, tags: Mapping[str, str] = MappingProxyType({})) -> float:
         """Seconds until another may be launched, with these tags besides: 2, 4, ... 60 after as many failures in a row, at
         most, else 0."""
-        ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-        over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ended)
-        records = self.instance.get_run_records(over, limit=6)
-        failures = 0
-        while failures < len(records) and records[failures].dagster_run.status == dg.DagsterRunStatus.FAILURE:
-            failures += 1
-        if not failures:
+        failed = list(takewhile(has_failed, self._list_ended(tags, 6)))
+        if not failed:
             return 0.0
-        pause = min(60.0, 2.0**failures)
-        return max(0.0, min(pause, (records[0].end_time or 0.0) + pause - time.time()))
+        pause = min(60.0, 2.0 ** len(failed))
+        return max(0.0, min(pause, (failed[0].end_time or 0.0) + pause - time.time()))
+
+    def list_failures(self) -> list[dg.DagsterRun]:
+        """The newest runs for a worker that failed in a row."""
+        launched = (one for one in self._list_ended({}, 10) if INCARNATION in one.dagster_run.tags)
+        return [one.dagster_run for one in takewhile(has_failed, launched)]
+
+    def _list_ended(self, tags: Mapping[str, str], most: int) -> Sequence[dg.RunRecord]:
+        over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ENDED)
+        return self.instance.get_run_records(over, limit=most)
+
+
+def has_failed(record: dg.RunRecord) -> bool:
+    """Whether the run failed."""
+    return bool(record.dagster_run.status == dg.DagsterRunStatus.FAILURE)
+
+
+def explain_failure(instance: dg.DagsterInstance, run_id: str) -> str:
+    """Why the run's steps failed, in one line: what they were told to say, else their errors; empty where none did."""
+    steps = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    found = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
+    return "; ".join(found)
+
+
+def _explain(failure: dg.DagsterEvent) -> str:
+    data = failure.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description
+    return shorten(data.error) or failure.message or ""
+
+
+def shorten(error: Any) -> str:
+    """The error in one line; empty without one."""
+    cause = error.cause or error if error else None  # the first is Dagster's, around what it called
+    return " ".join(cause.message.split()) if cause else ""
 
 
 def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float) -> str:

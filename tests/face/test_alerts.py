@@ -139,7 +139,10 @@ def test_a_check_of_the_users_own_is_told_when_it_fails_and_when_it_passes_again
 def test_a_run_that_is_launched_again_by_itself_calls_after_the_third_failure(listener: Listener) -> None:
     """A run that was killed is tried again, and a person was woken for each."""
     assert listener.tick() == []
-    tags = {"rota/incarnation": "w1@1"}
+    ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags={"rota/incarnation": "w1@1"})
+    assert listener.tick() == [], "of these a check says it"
+    tags = {"rota/rebalance": "default"}
+    listener.instance.create_run_for_job(ours, status=dg.DagsterRunStatus.SUCCESS, tags=tags)
     for number in range(4):
         ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags=tags)
         assert [one.title for one in listener.tick()] == (["a run of ours failed"] if number == 2 else []), number
@@ -180,7 +183,7 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
         listener.instance.create_tick(said)
 
     backlog = make_sensor("p__backlog")
-    for other in (make_sensor("p__checks", on=False), make_sensor("theirs")):
+    for other in (make_sensor("p__backlog2", on=False), make_sensor("theirs")):
         for at in (0.0, 100.0):
             tick(other, at, TickStatus.FAILURE, down)
     tick(backlog, 0.0, TickStatus.SUCCESS)
@@ -201,6 +204,8 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     for at in (110.0, 180.0):
         tick(backlog, at, TickStatus.FAILURE, down)
     assert len(listener.tick()) == 1, "another outage"
+    make_sensor("p__checks", on=False)
+    assert [one.title for one in listener.tick()] == ["sensor p__checks is turned off"]
 
 
 def test_whoever_could_not_be_called_is_called_by_the_next_tick(

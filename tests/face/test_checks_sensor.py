@@ -6,6 +6,10 @@ from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from dagster import DagsterRunStatus as Status
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus
 
 from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
@@ -210,3 +214,26 @@ def test_what_cannot_be_looked_at_is_red_on_the_page_and_green_again_later(desk:
     assert "127.0.0.1:1" in str(said[0].description)
     desk.hosts = hosts
     assert report(desk, cursor)[0] == {checks.GROUP: (True, "ERROR")}
+
+
+def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sensor that was turned off was silent, and failed runs were on their own page alone."""
+    ready(desk)
+    _, cursor = report(desk)
+    for number in range(3):
+        run = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@1")
+        desk.instance.report_run_failed(run)
+        told, cursor = report(desk, cursor)
+        assert told == {"keeps_up": (False, "WARN" if number < 2 else "ERROR")}
+    desk.instance.report_run_failed(desk.run("p__consume", Status.STARTED))  # a click
+    desk.run("p__consume", Status.SUCCESS, rota__incarnation="w1@1")
+    assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
+    origin = RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__"), "p__backlog"
+    )
+    off = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.STOPPED)
+    monkeypatch.setattr(dg.DagsterInstance, "schedule_storage", True)  # an instance in memory has none
+    monkeypatch.setattr(dg.DagsterInstance, "all_instigator_state", lambda _: [off])
+    assert report(desk, cursor)[0] == {"keeps_up": (False, "ERROR")}

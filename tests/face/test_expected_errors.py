@@ -11,7 +11,6 @@ from dagster._core.remote_representation.external_data import SensorExecutionErr
 from dagster._grpc.impl import get_external_sensor_execution
 
 from rota.coordination.client import connect
-from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
@@ -46,16 +45,19 @@ def test_no_zookeeper_is_one_line_of_a_tick_that_fails_and_never_no_workers(
         assert (told == str(said.value), "Stack Trace" in told) == (guard, not guard)
 
 
-def test_a_table_that_cannot_be_read_is_one_line_of_the_tick_that_looks_at_it(
-    desk: Desk, tmp_path: Path, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+def test_a_table_that_cannot_be_read_is_one_line_of_its_check(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROTA_ZOOKEEPER", zookeeper.hosts)
     ready(desk)
     log = tmp_path / "t-p" / "main" / "_delta_log"
     log.mkdir(parents=True)
     (log / "00000000000000000000.json").write_text("no json")
-    (told,) = tick_on_server(desk, tmp_path, "p__checks")
-    assert told.startswith(f"{log.parent} is no table that can be read (")
+    monkeypatch.setattr("rota.needs.SETTLE", 0.0)
+    found = desk.tick("p__checks")
+    assert isinstance(found, dg.SensorResult)
+    said = {one.check_name: one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)}
+    told = str(said["source_and_table_answer"].description)
+    assert f"{log.parent} is no table that can be read (" in told.replace("`", "")
     assert "Trace" not in told
     assert "\n" not in told
 
