@@ -122,7 +122,7 @@ class Told:
         from rota.coordination.group_state import GroupState
         from rota.settings import Settings
 
-        def about(need: Need) -> tuple[str, str]:
+        def about(need: "Need") -> tuple[str, str]:
             return pipeline_of(need.name) if need.kind == "partition" else need.name, need.cause
 
         found: dict[str, str] = {}

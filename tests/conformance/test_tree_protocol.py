@@ -51,6 +51,7 @@ MODELS: dict[str, type[Record]] = {
     "grab/<name>": Grab,
     "checkpoints/<partition>": Checkpoint,
     "runs/<incarnation>@<run id>@<session>": RunNode,
+    "runs/<run id>@<session>=going": RunNode,
     "parked/<partition>": Parked,
     "epochs/<epoch, 10 digits>": Epoch,
     "refused": Refusals,
@@ -101,6 +102,7 @@ def life(store: MemoryStore) -> GroupState:
     assert target is not None
     right = ownership.claim(tree, incarnation, "flights:AA", 0, target.version)
     run = membership.register_run(tree, "run-1", incarnation, ["flights:AA"])
+    membership.show_going(tree, "run-1")
     write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])
     park(tree, "flights:AA", "bad")
     tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
