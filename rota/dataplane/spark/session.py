@@ -45,16 +45,20 @@ def open_session(endpoint: str | None, settings: Mapping[str, str] | None = None
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     if endpoint:
-        spark = builder.remote(add_token(endpoint)).create()
-        # PySpark keeps the first one as the active: a transform would ask that, whose server may be another one by now
-        kind: Any = type(spark)
-        kind._default_session = kind._active_session.session = spark
-        return spark
+        return _make_active(builder.remote(add_token(endpoint)).create())
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     for name, value in quiet.items():
         builder = builder.config(name, value) if name not in (settings or {}) else builder
     spark = builder.master((settings or {}).get("spark.master", "local[*]")).getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it
+    return spark
+
+
+def _make_active(spark: "SparkSession") -> "SparkSession":
+    """Makes the client the active session of this thread, and returns it. PySpark keeps the first one as that: a transform
+    would ask a server that may be gone by now. Once it is stopped PySpark goes back to the first."""
+    kind: Any = type(spark)
+    kind._active_session.session = spark
     return spark
 
 
@@ -89,6 +93,7 @@ def fit_session(
 
         policy = DefaultPolicy(max_retries=4, initial_backoff=200, backoff_multiplier=2, max_backoff=2000)
         spark.client.set_retry_policies([policy])
+        _make_active(spark)
     if module is not None:
         send_by_value(module)
     try:
