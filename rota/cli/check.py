@@ -139,10 +139,7 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
         return
     names = ", ".join(catalog.pipelines) or "none"
     yield Probe("pipelines", bool(catalog.pipelines), f"{names} in {settings.pipelines}", "Add a file with a Pipeline")
-    from rota.unserved import find_unserved
-
-    for file, why in {**catalog.unserved, **find_unserved(settings.pipelines)}.items():
-        yield Probe(f"pipeline file {errors.printable(file)}", False, why)
+    yield from _probe_files(settings, catalog)
     for pipeline in catalog.pipelines.values():
         yield _try(f"source of {pipeline.name}", partial(_check_source, pipeline), "Check its path and its rights")
         yield _try(f"table of {pipeline.name}", partial(_check_table, pipeline), "Check its path and its rights")
@@ -154,6 +151,19 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
         )
     for group in sorted({pipeline.group for pipeline in catalog.pipelines.values()}):
         yield from _probe_schemas(catalog.of_group(group), sparks.get(group))
+
+
+def _probe_files(settings: "Settings", catalog: "Catalog") -> Iterator[Probe]:
+    """Each file of which not all is served, by rota or by Dagster."""
+    from rota.unserved import find_unserved
+
+    refused: dict[str, str] = {}
+    try:
+        refused = find_unserved(settings.pipelines)
+    except RotaError as error:
+        yield Probe("pipelines in Dagster", False, str(error))
+    for file, why in {**catalog.unserved, **refused}.items():
+        yield Probe(f"pipeline file {errors.printable(file)}", False, why)
 
 
 def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
@@ -244,8 +254,10 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
 def _probe_needs(tree: "GroupState") -> Iterator[Probe]:
     """Each need of a person, as `rota status` tells it; but for what has a probe of its own."""
     from rota.cli.look import Looker
+    from rota.cli.standin import let_in
 
     looked = Looker(tree).look_until_sure()
+    let_in()  # Spark is asked later, which needs pandas
     needs = [need for need in looked.needs if need.person and need.cause not in PROBED]
     if not needs:
         yield Probe(f"needs of {tree.group}", True, "nothing needs a person")

@@ -35,7 +35,7 @@ def keep_out() -> None:
     """Imports pyarrow without numpy and pandas, which it wants only to know their values: a fifth of what `rota status`
     takes. For a process that ends with the command, and after its pipelines are loaded: what they imported stays. Who
     else imports numpy gets it."""
-    _let_in()
+    let_in()
     if not alone:
         return
     sys.meta_path[:0] = [_Keeper("pandas"), numpy := _Keeper("numpy")]  # pyarrow asks for pandas when it meets a value
@@ -45,8 +45,8 @@ def keep_out() -> None:
         sys.meta_path.remove(numpy)
 
 
-def _let_in() -> None:
-    """A pipeline file may use them."""
+def let_in() -> None:
+    """Whoever comes next may use them: a pipeline file, or Spark."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Keeper)]
 
 
@@ -109,7 +109,7 @@ def load_plainly(folder: Path) -> "Catalog":
     """What `rota.catalog.load` returns, as far as pipelines and groups go. Raises ConfigError."""
     from rota.catalog import load
 
-    _let_in()
+    let_in()
     with _without_dagster():
         catalog = load(folder)
     return load(folder) if catalog.refused else catalog

@@ -183,7 +183,9 @@ def run_commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
             stdin=subprocess.DEVNULL,
         )
         said[" ".join(words)] = done.stdout + done.stderr
+    assert said["check --json"].startswith(b"{"), said["check --json"]
     probes = {probe["name"]: probe for probe in json.loads(said["check --json"])["probes"]}
+    assert "pipelines in Dagster" not in probes, probes["pipelines in Dagster"]
     assert probes["rights"]["works"], probes["rights"]
     assert probes["Spark of w1"]["works"]
     assert probes["schema of p"]["works"]
