@@ -7,9 +7,6 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus
 
 from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
@@ -230,10 +227,8 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     desk.instance.report_run_failed(desk.run("p__consume", Status.STARTED))  # a click
     desk.run("p__consume", Status.SUCCESS, rota__incarnation="w1@1")
     assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
-    origin = RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__"), "p__backlog"
-    )
-    off = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.STOPPED)
+    where = SimpleNamespace(location_name="here")
+    off = SimpleNamespace(name="p__backlog", is_running=False, repository_selector=where)
     monkeypatch.setattr(dg.DagsterInstance, "schedule_storage", True)  # an instance in memory has none
     monkeypatch.setattr(dg.DagsterInstance, "all_instigator_state", lambda _: [off])
     assert report(desk, cursor)[0] == {"keeps_up": (False, "ERROR")}
