@@ -61,13 +61,13 @@ def look(
     from rota import needs
     from rota.health import make_seen, read_pipeline, read_records
 
-    facts, basis, live = read_records(tree, [pipeline.name])
+    facts, basis = read_records(tree, [pipeline.name])
     table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory)
     one = read_pipeline(tree, pipeline, facts, table)
     if newest < memory.upto:  # another table stands there: what was found is not of this one
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
-    seen = replace(make_seen(tree, facts, basis, live, [one]), dagster=dagster)
+    seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
     found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind))
     said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
     return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind)

@@ -7,7 +7,7 @@ Laws:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from socket import gethostname
@@ -17,11 +17,11 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
-from rota.coordination.views import LiveView
 from rota.dataplane.ports import LogEntry, Position, Table
 from rota.dataplane.spark.probe import explain_silence
 from rota.eligibility import Facts, read_facts
 from rota.errors import ForeignTable, RotaError
+from rota.ids import WAITING, worker_of
 from rota.needs import PipelineSeen, Seen
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
@@ -50,7 +50,7 @@ class HealthReader:
     def read(self, tree: GroupReader, pipelines: Sequence[Pipeline]) -> tuple[Seen, Mapping[str, int]]:
         """What the whole group looks like, and partition -> its rows in the quarantine, of the newest commits. Raises
         RotaError where the group itself cannot be read."""
-        facts, basis, live = read_records(tree)
+        facts, basis = read_records(tree)
         told: list[PipelineSeen] = []
         bad: Counter[str] = Counter()
         for pipeline in pipelines:
@@ -58,7 +58,7 @@ class HealthReader:
             for entry in table.past:
                 bad.update(entry.bad)
             told.append(read_pipeline(tree, pipeline, facts, table))
-        return make_seen(tree, facts, basis, live, told), bad
+        return make_seen(tree, facts, basis, told), bad
 
     def _read_table(self, tree: GroupReader, pipeline: Pipeline, basis: Basis) -> TableSeen:
         try:
@@ -84,29 +84,22 @@ def read_table(main: Table, ids: tuple[str, ...]) -> TableSeen:
         return TableSeen(refusal=f"its table cannot be read: {error}")
 
 
-def read_records(
-    tree: GroupReader, pipelines: Iterable[str] | None = None
-) -> tuple[Facts, Basis, Mapping[str, LiveView]]:
+def read_records(tree: GroupReader, pipelines: Container[str] | None = None) -> tuple[Facts, Basis]:
     """What ZooKeeper says of the partitions of these pipelines, or all, and of the group's workers. Raises RotaError."""
-    asked = tree.ids() if pipelines is None else {}
-    if pipelines is not None:
-        wanted = set(pipelines)
-        asked = {p: name for p, name in tree.ids().items() if name in wanted}
-    facts = read_facts(tree, asked)
+    facts = read_facts(tree, [p for p, name in tree.ids().items() if pipelines is None or name in pipelines])
     basis = read_basis(tree)
-    return replace(facts, now=facts.now or tree.store.now()), basis, tree.newest(tree.live())
+    return replace(facts, now=facts.now or tree.store.now()), basis
 
 
 def make_seen(
     tree: GroupReader,
     facts: Facts,
     basis: Basis,
-    live: Mapping[str, LiveView],
     pipelines: Sequence[PipelineSeen],
 ) -> Seen:
     """The look, of what was read. The workers' Sparks are asked here."""
     of_partitions = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
-    announced = {worker: one.record for worker, one in live.items()}
+    announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # who joined in between is seen next
     return Seen(
         tree.group,
         facts.now,
@@ -142,7 +135,7 @@ def find_silent(endpoints: Mapping[str, str]) -> dict[str, str]:
 
 def find_twice(tree: GroupReader) -> tuple[str, ...]:
     """The workers for whose id a second process waits."""
-    names = (name for name in tree.store.children(tree.paths.lives) if name.endswith("=waiting"))
+    names = (name for name in tree.store.children(tree.paths.lives) if name.endswith(WAITING))
     return tuple(sorted({name.partition("@")[0] for name in names}))
 
 

@@ -231,10 +231,8 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         step = "see whether Dagster's daemon runs, and start it again"
         yield Finding("dagster", "Dagster", "daemon", why, step, IDLE, lasted=min(ticking))
     for pipeline in there.unserved:
-        why, step = (
-            "Dagster does not serve it",
-            "reload the code location; what it then says of the file is on its page",
-        )
+        why = "Dagster does not serve it"
+        step = "reload the code location; what it then says of the file is on its page"
         if pipeline in seen.undeclared:
             why = f"no file declares it, and {why}"
             step = f"put its file back, or `rota forget --pipeline {pipeline}{_say_group(seen.group)}`"
@@ -250,6 +248,7 @@ def find_of_partitions(seen: Seen) -> Iterator[Finding]:
     held = Counter({worker: len(target) for worker, target in facts.targets.items()})
     here = {worker.id for worker in seen.workers}
     wanted = {p: w for w, target in facts.targets.items() if w in here for p in target}
+    known: dict[object, str] = {}  # many partitions without owner are of one kind
     for p in facts.partitions:
         if p in facts.unreadable:
             yield Finding("partition", p, "record", facts.unreadable[p])
@@ -259,15 +258,12 @@ def find_of_partitions(seen: Seen) -> Iterator[Finding]:
             continue
         owner = facts.owns[p].incarnation if p in facts.owns else None
         if owner not in facts.lives or owner is None:
-            yield _explain_unowned(seen, p, owner, wanted.get(p), held)
+            yield _explain_unowned(seen, p, owner, wanted.get(p), held, known)
         elif facts.lives[owner] is not None and p not in facts.targets.get(worker_of(owner), ()):
-            why = f"{worker_of(owner)} does not let it go, and {_name_taker(wanted.get(p))}"
+            taker = f"{wanted[p]} waits for it" if p in wanted else "nobody is to have it next"
+            why = f"{worker_of(owner)} does not let it go, and {taker}"
             step = f"see the log of {worker_of(owner)}, and what its run does"
             yield Finding("partition", p, "handover", why, step, seen.handover + SETTLE, owner)
-
-
-def _name_taker(worker: str | None) -> str:
-    return f"{worker} waits for it" if worker else "nobody is to have it next"
 
 
 def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
@@ -282,20 +278,24 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
     return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", patience=None)
 
 
-def _explain_unowned(seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int]) -> Finding:
-    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away."""
-    labels = tuple(sorted(seen.labels.get(pipeline_of(p), {}).items()))
-    without = Counter(held)
-    if taker:
-        without[taker] -= 1
+def _explain_unowned(
+    seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int], known: dict[object, str]
+) -> Finding:
+    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away. `known` are the answers
+    of before, by kind and taker."""
+    kind = tuple(sorted(seen.labels.get(pipeline_of(p), {}).items())), seen.pins.get(p)
+    if (kind, taker) not in known:
+        without = Counter(held)
+        if taker:
+            without[taker] -= 1
+        known[kind, taker] = explain_unplaceable(seen.workers, kind, without)
     gone = f"its owner {worker_of(owner)} is gone" if owner else "nobody owns it"
-    if why := explain_unplaceable(seen.workers, (labels, seen.pins.get(p)), without):
+    if why := known[kind, taker]:
         return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, why, seen), SETTLE)
     patience = SETTLE + seen.grace
     if taker:
-        return Finding(
-            "partition", p, "unowned", f"{gone}, and {taker} does not take it", f"see the log of {taker}", patience
-        )
+        why, step = f"{gone}, and {taker} does not take it", f"see the log of {taker}"
+        return Finding("partition", p, "unowned", why, step, patience)
     if seen.protocol == "assigned":
         step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
         return Finding("partition", p, "unowned", f"{gone}, and no rebalance gave it to a worker", step, patience)
