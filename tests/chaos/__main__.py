@@ -27,18 +27,22 @@ from tests.chaos.stage import Stage
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(2), help="An agent and a run each.")
 @click.option("--seed", default=1, show_default=True, help="Draws the strikes and whom they hit.")
 @click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
-def main(protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool) -> None:
+@click.option("--keep", type=click.Path(path_type=Path), help="The folder of files, table and logs; it stays.")
+def main(protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool, keep: Path | None) -> None:
     """Kills and stops agents and runs, and counts every row."""
     broken = False
     with tempfile.TemporaryDirectory(prefix="chaos-") as made, EmbeddedZooKeeper(Path(made) / "zookeeper") as server:
         for protocol in protocols:
-            stage = Stage(Path(made) / protocol, server.hosts, protocol, seed=seed, workers=workers, spark=spark)
+            folder = (keep or Path(made)) / protocol
+            stage = Stage(folder, server.hosts, protocol, seed=seed, workers=workers, spark=spark)
             found = stage.play(60 * minutes)
             broken = broken or not found.right
             strikes = ", ".join(f"{kind} {times}" for kind, times in sorted(stage.done.items()))
             click.echo(f"{protocol}: {'right' if found.right else 'BROKEN'}. {found}")
             claims, forced = stage.count_claims(), stage.count_claims("reason=forced")
             click.echo(f"  {strikes}; claims: {claims}, forced {forced}; writes refused: {stage.refused}")
+            for one in stage.fell:
+                click.echo(f"  ended by itself: {one}")
     here = psutil.Process()
     spent = sum(sum(one.cpu_times()[:4]) for one in (here, *here.children(recursive=True)))  # with children that ended
     click.echo(f"{spent:.0f} s of CPU time")

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 @dataclass(frozen=True, slots=True)
 class Count:
     """Rows landed, written, lost and doubled; offsets that no commit covers (`gaps`), or two do (`overlaps`); tokens older
-    than one before (`stale`)."""
+    than one before (`stale`). `behind` files of a partition landed after its last commit: their rows are lost so far."""
 
     landed: int = 0
     written: int = 0
@@ -28,6 +28,7 @@ class Count:
     overlaps: int = 0
     stale: int = 0
     commits: int = 0
+    behind: int = 0
 
     @property
     def right(self) -> bool:
@@ -47,7 +48,8 @@ def count(landing: Path, table: Path, pipeline: str = "p") -> Count:
     )
     written = Counter(row for path in _find_files(entries) for row in _read_rows(table / path))
     commits = [one["commitInfo"] for one in entries if one.get("commitInfo", {}).get("rota.op") == "commit"]
-    gaps, overlaps = _compare_ranges(commits)
+    gaps, overlaps, ends = _compare_ranges(commits)
+    files = Counter(f"{pipeline}:{path.parent.name}" for path in landing.glob("*/[!.]*.json"))
     return Count(
         landed.total(),
         written.total(),
@@ -57,6 +59,7 @@ def count(landing: Path, table: Path, pipeline: str = "p") -> Count:
         overlaps,
         _count_stale(entries),
         len(commits),
+        (files - ends).total(),
     )
 
 
@@ -84,14 +87,14 @@ def _read_rows(path: Path) -> Iterator[tuple[str, int]]:
     return zip(found["_partition"], found["n"], strict=True)
 
 
-def _compare_ranges(commits: list[Mapping[str, str]]) -> tuple[int, int]:
+def _compare_ranges(commits: list[Mapping[str, str]]) -> tuple[int, int, Counter[str]]:
     ends, gaps, overlaps = Counter[str](), 0, 0
     for one in commits:
         for partition, (start, end) in json.loads(one["rota.ranges"]).items():
             gaps += max(0, start - ends[partition])
             overlaps += max(0, ends[partition] - start)
             ends[partition] = max(end, ends[partition])
-    return gaps, overlaps
+    return gaps, overlaps, ends
 
 
 def _count_stale(entries: list[Mapping[str, Any]]) -> int:

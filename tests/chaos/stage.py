@@ -1,7 +1,8 @@
 """Kills and pauses of real processes: agents of `rota worker`, and consuming runs beside them, at a real ZooKeeper.
 
 Law: it lands files, sends signals and starts what it killed. What follows is the work of the group. Under `assigned` it is
-the controller, too; under every other protocol it founds the group and is silent from then on.
+the controller, too; under every other protocol it founds the group and is silent from then on. A process that ends by itself
+is told of (`fell`) and started again, as Dagster launches a run and systemd an agent.
 
 Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang worker` (SIGSTOP to the agent, SIGCONT when its
 session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
@@ -26,7 +27,8 @@ from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
-from rota.rebalance import observe, rebalance
+from rota.found import follow
+from rota.rebalance import rebalance
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
 from tests.waiting import LONG, wait_until
@@ -63,6 +65,7 @@ class Stage:
     struck: dict[str, float] = field(default_factory=dict)
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     armed: tuple[str, str] | None = None
+    fell: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.spark:
@@ -111,7 +114,7 @@ class Stage:
     def _begin(self, store: Store) -> None:
         for _ in range(self.keys):
             self._land()
-        observe(store, self.catalog, self.group)
+        follow(store, self.catalog, self.group)
         self.tree = GroupState(store, self.group)
         for number in range(self.workers):
             self._start(f"w{number}")
@@ -120,7 +123,7 @@ class Stage:
 
     def _control(self, store: Store) -> bool:
         """Does what Dagster's sensor does."""
-        if self.protocol == "assigned" and observe(store, self.catalog, self.group).needed:
+        if self.protocol == "assigned" and follow(store, self.catalog, self.group).needed:
             rebalance(self.tree, "chaos")
         return True
 
@@ -155,6 +158,7 @@ class Stage:
             self._do_what_is_due(now)
             self._strike(now)
             if now >= self.next_look:
+                self._start_fallen()
                 self._control(store)
                 self.next_look = now + 1.0
                 return now > end and enough()
@@ -201,6 +205,14 @@ class Stage:
             run.kill()
             self.later.append((again, partial(self._start_run, name)))
 
+    def _start_fallen(self) -> None:
+        """Starts what ended although nobody struck it."""
+        for kind, processes, start in (("agent", self.agents, self._start), ("run", self.runs, self._start_run)):
+            for name, one in processes.items():
+                if name not in self.struck and (code := one.process.poll()) is not None:
+                    self.fell.append(f"{name}-{kind}, exit code {code}, {one.log}")
+                    start(name)
+
     def _told(self, name: str) -> Path:
         """The file by which the run of this worker is told to stop in the middle of its next batch; it removes it then."""
         return self.folder / f"stop-{name}"
@@ -214,6 +226,7 @@ class Stage:
 
     def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
         def consumed() -> bool:
+            self._start_fallen()
             found = self.count()
             return self._control(store) and (not found.lost or found.doubled > 0 or time.monotonic() > end)
 
