@@ -2,9 +2,8 @@
 
 Laws: what `preview` shows is what `rebalance` publishes, as long as nobody changed anything between the two. Whether
 a decision is due is found by comparing what is there with what the published epoch was made from, never remembered: a
-rebalance that failed, a grace period, a drain are all found again at the next look. A plan that changes nobody's target
-publishes no epoch; the head only notes what was looked at. Settings that were in force once are not put back by the
-process that saw it: what replaced them, another Dagster declares.
+rebalance that failed, a grace period, a drain are all found again at the next look. A look writes nothing. A plan that
+changes nobody's target publishes no epoch; the head only notes what was looked at.
 """
 
 import logging
@@ -12,14 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rota.catalog import Catalog
-from rota.coordination.alone import find_own_targets, found_own_records
+from rota.coordination.alone import find_own_targets
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
-from rota.coordination.readings import Readings
-from rota.coordination.records import Loads, Meta
+from rota.coordination.records import Loads
 from rota.coordination.snapshot import Basis, GroupSnapshot, read_basis, read_snapshot
-from rota.coordination.store import Store
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
@@ -28,22 +24,16 @@ from rota.core.values import Codes
 from rota.errors import ConfigError, RotaError
 from rota.ids import partition_id, worker_of
 from rota.observed import count_before, find_claim_times, find_unsettled, see
-from rota.pipeline import Group
-from rota.registry import open_source
 
 SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
-Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be asked
-Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
-last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a watcher sees: who is live, what changed since the last decision, and whether one is due.
 
-    `keys` are the source keys of each pipeline by its name; `problems` say why a pipeline's source could not be asked, for
-    which of its partitions there is no room, and who else declares the group.
+    `keys` are the source keys of each pipeline by its name; `problems` say what stands in the way, by what it concerns.
     """
 
     epoch: int
@@ -90,65 +80,17 @@ class Rebalanced:
     unreadable: Mapping[str, str]
 
 
-class GroupWatcher:
-    """Looks at a group again and again. Law: it sees what `observe` would, and reads ZooKeeper again only where that or a
-    source may have changed: while the store's stamp is the same, nothing."""
-
-    def __init__(self, store: Store, catalog: Catalog, group: str) -> None:
-        self.store, self.catalog, self.group = store, catalog, group
-        self._readings = Readings(store)
-
-    def look(self) -> Look:
-        """What there is to see in the group. Raises as `observe` does."""
-        self._readings.refresh()
-        listed = list_sources(self.catalog, self.group)
-        return self._readings.keep(
-            "look",
-            lambda: observe(self.store, self.catalog, self.group, listed=listed),
-            about=listed,
-            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change
-        )
-
-
-def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
-    """Pipeline of the group -> the source's keys, or why it cannot be asked."""
-    found: dict[str, Listed] = {}
-    for pipeline in catalog.of_group(group):
-        try:
-            found[pipeline.name] = open_source(pipeline).list_keys()
-        except (RotaError, OSError) as error:
-            found[pipeline.name] = str(error)
-    return found
-
-
-def observe(
-    store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
-) -> Look:
-    """What there is to see in the group; founds it, follows its declared settings, and adds new partitions.
-
-    `slots`: reads every target too. One that cannot be read stops its worker, and only a new epoch mends it. `listed`: what
-    `list_sources` said just now.
-    """
-    tree = GroupState(store, group)
-    other = _follow(tree, catalog.groups[group])
-    problems = {f"group {group}": other} if other else {}
-    for name, keys in (list_sources(catalog, group) if listed is None else listed).items():
-        if isinstance(keys, str):
-            problems[name] = keys
-            continue
-        try:
-            tree.grow(name, keys, catalog.pipelines[name].requires)
-        except RotaError as error:
-            problems[name] = str(error)
+def observe(tree: GroupState, *, slots: bool = False) -> Look:
+    """What there is to see in the group; nothing is written. `slots`: reads every target too. One that cannot be read stops
+    its worker, and only a new epoch mends it. Raises NoGroup, Undecodable, Unavailable."""
     seen = read_basis(tree)
-    if seen.meta.protocol != ASSIGNED and seen.moved:
-        found_own_records(tree, (partition_id(name, k) for name, r in seen.partitions.items() for k in r.keys))
-    if why := _find_others(tree, seen.meta.protocol):
-        problems[f"group {group}, its protocol"] = why
+    others = _find_others(tree, seen.meta.protocol)
     head, said = seen.head.record, seen.head.node.mtime / 1000
-    due = head.due is not None and not seen.moved and not said <= store.now() < head.due  # before `said`: it went back
+    due = (
+        head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
+    )  # before `said`: it went back
     torn = _torn(tree) if slots and not seen.moved else ""
-    unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else why
+    unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else others
     return Look(
         epoch=head.epoch,
         workers=tuple(worker.id for worker in seen.workers),
@@ -159,7 +101,7 @@ def observe(
         reason=unsettled or torn or _why(seen, due),
         due=head.due,
         basis=seen.digest,
-        problems=problems,
+        problems={f"group {tree.group}, its protocol": others} if others else {},
     )
 
 
@@ -249,36 +191,6 @@ def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) ->
         if mzxid > loads.upto:
             rates[key] = rates.get(key, 0.0) + rows / SMOOTHING
     return Loads(rates=rates, upto=max([loads.upto, *(mzxid for _, mzxid in batches.values())]))
-
-
-def _follow(tree: GroupState, declared: Group) -> str:
-    """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
-    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named. Settings that
-    are older than ours were not put after them: they came back with an older ZooKeeper."""
-    wanted: dict[str, object] = {
-        "protocol": declared.protocol,
-        "assignor": declared.assignor,
-        "options": dict(declared.options),
-        "budget": declared.budget,
-        "cooldown": float(declared.cooldown),
-        "grace": float(declared.grace),
-    }
-    seen = tree.read(tree.paths.meta, Meta)
-    said, ours, since = last_declared.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
-    if seen is None or said != repr(wanted) or seen.node.mzxid < since:
-        meta = tree.found(**wanted)  # type: ignore[arg-type]
-        now = tree.read(tree.paths.meta, Meta)
-        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
-        return ""
-    theirs = seen.record.model_dump(include=set(wanted))
-    differ = [name for name in wanted if ours[name] != theirs[name]]
-    if not differ:
-        return ""
-    here, there = (", ".join(f"{n}={s[n]}" for n in differ) for s in (ours, theirs))
-    return (
-        f"group {tree.group} is declared with {here} here, and with {there} by another Dagster, which stands. Declare it "
-        f"alike in both, or give one of them a group of its own"
-    )
 
 
 def _find_others(tree: GroupState, protocol: str) -> str:

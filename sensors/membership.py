@@ -50,7 +50,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.coordination.bell import Bell
-        from rota.rebalance import GroupWatcher, Look, observe
+        from rota.found import GroupWatcher, follow
+        from rota.rebalance import Look
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:
@@ -62,7 +63,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             seen = watcher.look() if known else None
             if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
                 unfinished = mine.list_unfinished(tree)
-                seen = observe(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
+                seen = follow(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
                 if known.get(pipeline) != keys:
                     add_partitions(context.instance, names, pipeline, keys)  # before any epoch can name them

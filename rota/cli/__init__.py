@@ -13,7 +13,7 @@ from rota.errors import RotaError
 # what for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Look": ("status", "why", "history", "check"),
-    "Run": ("up", "worker", "prepare", "completion"),
+    "Run": ("up", "worker", "found", "prepare", "completion"),
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
     "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),

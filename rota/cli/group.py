@@ -48,7 +48,7 @@ def open_group(group: str) -> "Iterator[GroupState]":
         if not tree.exists():
             raise ConfigError(
                 f"No group {group!r} in ZooKeeper at {settings.zookeeper}. Known: {', '.join(groups(store)) or 'none'}. "
-                f"Start a worker of it with `rota worker --group {group}`, or everything with `rota up`"
+                f"Found it with `rota found --group {group}`, or start everything with `rota up`"
             )
         yield tree
 

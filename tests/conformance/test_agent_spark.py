@@ -28,8 +28,9 @@ from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
+from rota.found import follow
 from rota.pipeline import Pipeline
-from rota.rebalance import observe, rebalance
+from rota.rebalance import rebalance
 from rota.registry import open_ports
 from tests.conformance.processes import Start, Worker
 from tests.waiting import LONG, wait_until
@@ -169,7 +170,7 @@ def see_one_that_hangs_be_replaced(life: Life, tmp_path: Path) -> None:
     catalog = load(pipelines)
     wait_until(lambda: endpoint(tree, "w2"))
     cordon(tree, "w2")
-    observe(tree.store, catalog, tree.group)
+    follow(tree.store, catalog, tree.group)
     rebalance(tree, "rebalance")
     incarnation = wait_until(lambda: tree.owned(["p:a"])["p:a"].incarnation)
     hung, abandoned = spark_of(first), spark_of(deaf)

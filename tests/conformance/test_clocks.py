@@ -13,8 +13,9 @@ from rota.coordination.parking import is_waiting, park
 from rota.coordination.records import Live
 from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
+from rota.found import follow
 from rota.pipeline import Group
-from rota.rebalance import observe, rebalance
+from rota.rebalance import rebalance
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 
 pytestmark = pytest.mark.fast
@@ -57,7 +58,7 @@ def test_grace_is_no_longer_than_grace() -> None:
     store = server.connect()
     tree, agent = GroupState(store, "g"), server.connect()
     catalog = Catalog({}, {"g": Group("g", grace=30.0)}, (), {})
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
     tree.grow("p", ["a"])
     incarnation = membership.join(GroupState(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
@@ -66,12 +67,12 @@ def test_grace_is_no_longer_than_grace() -> None:
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30
     clock[0] = BACK
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
     rebalance(tree, "r3")
     assert tree.head().record.due == BACK + 30
-    assert not observe(store, catalog, "g").needed
+    assert not follow(store, catalog, "g").needed
     clock[0] += 30
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
 
 
 @pytest.mark.parametrize("remembers", [True, False])
@@ -79,7 +80,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
     """A rolling deployment, or staging and production by mistake: what was put last stands, and both are named."""
-    from rota import rebalance as verb
+    from rota import found as verb
 
     store = MemoryServer().connect()
     memories: list[Any] = [{}, {}]  # two processes
@@ -87,7 +88,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     asked, problems = 0, set[str]()
     for turn in range(20):
         monkeypatch.setattr(verb, "last_declared", memories[turn % 2] if remembers else {})
-        seen = observe(store, catalogs[turn % 2], "g")
+        seen = follow(store, catalogs[turn % 2], "g")
         problems |= set(seen.problems.values())
         if seen.needed:
             asked += 1
@@ -99,9 +100,9 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     (problem,) = problems
     assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem
     monkeypatch.setattr(verb, "last_declared", {})  # the first is started again: it declares, and the other says so
-    assert observe(store, catalogs[0], "g").problems == {}
+    assert follow(store, catalogs[0], "g").problems == {}
     monkeypatch.setattr(verb, "last_declared", memories[1])
-    assert "budget=5 here, and with budget=None" in observe(store, catalogs[1], "g").problems["group g"]
+    assert "budget=5 here, and with budget=None" in follow(store, catalogs[1], "g").problems["group g"]
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -109,22 +110,22 @@ def test_settings_that_came_back_with_an_older_zookeeper_are_put_again(
     monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """By the very process that declared the newer ones: nobody else declares anything, and nobody restarts it."""
-    from rota import rebalance as verb
+    from rota import found as verb
 
     server = MemoryServer()
     store, memory = server.connect(), dict[str, verb.Declared]()
     monkeypatch.setattr(verb, "last_declared", memory)
     older, newer = (Catalog({}, {"g": Group("g", budget=budget)}, (), {}) for budget in (None, 5))
-    observe(store, older, "g")
+    follow(store, older, "g")
     tree = GroupState(store, "g")
     meta = server.entries[tree.paths.meta]
     backup = meta.node
-    observe(store, newer, "g")
+    follow(store, newer, "g")
     assert tree.meta().budget == 5
     meta.node = backup
     if not guarded:
         memory.update({group: (*stood[:2], 0) for group, stood in memory.items()})
-    problems = [observe(store, newer, "g").problems for _ in range(3)]
+    problems = [follow(store, newer, "g").problems for _ in range(3)]
     if guarded:
         assert tree.meta().budget == 5
         assert problems == [{}] * 3

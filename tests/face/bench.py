@@ -21,7 +21,7 @@ from rota.coordination.records import Live
 from rota.dagster.assets.look import Memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.rebalance import observe
+from rota.found import follow
 from tests.face.desk import SESSION
 
 names = Names()
@@ -60,7 +60,7 @@ class Bench:
 
     def settle(self) -> dict[str, list[str]]:
         """Looks, rebalances, and lets each worker own what it should; incarnation -> partitions."""
-        seen = observe(self.stores[0], self.catalog, self.group)
+        seen = follow(self.stores[0], self.catalog, self.group)
         name = str(names.partition_set("p").name)
         self.instance.add_dynamic_partitions(name, sorted({f"p:{key}" for key in seen.keys["p"]}))
         assert self.materialize("assignment").success

@@ -24,7 +24,7 @@ from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.rebalance import observe
+from rota.found import follow
 
 names = Names()
 
@@ -71,7 +71,7 @@ class BusyGroup:
         """What the user does: the file of the group says another assignor, and the sensor looks."""
         text = FILE.format(group=self.group, assignor=assignor, options=dict(options), folder=self.folder)
         (self.folder / "pipelines" / "p.py").write_text(text)
-        observe(self.stores[0], load(self.folder / "pipelines"), self.group)
+        follow(self.stores[0], load(self.folder / "pipelines"), self.group)
 
     def rebalance(self, assignor: str, options: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str, set[str]]:
         """What ZooKeeper holds for each worker after one materialization, from the same start. What a file says leads to one

@@ -12,7 +12,8 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
 from rota.coordination.records import Checkpoint, GroupOverrides, Live, Loads, WorkerOverrides, encode
 from rota.errors import Conflict
-from rota.rebalance import because, folded, observe, preview, rebalance
+from rota.found import follow
+from rota.rebalance import because, folded, preview, rebalance
 
 FILE = """
 from rota import Group, Pipeline, delta, files
@@ -59,7 +60,7 @@ class GroupInMemory:
         self.server.expire(tree.store.session)
 
     def look(self) -> object:
-        return observe(self.store, self.load_catalog(), "g")
+        return follow(self.store, self.load_catalog(), "g")
 
     def begin(self, letters: str, *workers: str) -> None:
         """The group is founded with a partition a letter, these workers join, and epoch 1 places all."""
@@ -211,11 +212,11 @@ def test_a_target_that_cannot_be_read_is_published_anew(group: GroupInMemory) ->
     before = group.read_targets()
     group.store.set(group.tree.paths.assign("w1"), b"torn", -1)
     assert not group.look().needed, "a cheap look does not see it"
-    seen = observe(group.store, group.load_catalog(), "g", slots=True)
+    seen = follow(group.store, group.load_catalog(), "g", slots=True)
     assert (seen.needed, seen.reason) == (True, "the target of w1 cannot be read")
     rebalance(group.tree, "second")
     assert group.read_targets() == before
-    assert not observe(group.store, group.load_catalog(), "g", slots=True).needed
+    assert not follow(group.store, group.load_catalog(), "g", slots=True).needed
 
 
 def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(group: GroupInMemory) -> None:

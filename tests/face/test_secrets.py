@@ -26,7 +26,7 @@ from rota.coordination.group_state import GroupState
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.rebalance import observe
+from rota.found import follow
 from rota.settings import Settings
 from tests.guarded import ROLES, Guarded, guard, password
 from tests.waiting import wait_until
@@ -85,7 +85,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
     with dg.DagsterInstance.local_temp(str(home)) as instance:
         with client.opened(Settings.from_environment()) as store, log.open("wb") as out:
             catalog = load(tmp_path / "pipelines")
-            observe(store, catalog, "g")
+            follow(store, catalog, "g")
             words = ["--group", "g", "--id", "w1", "--conf", "spark.driver.memory=600m", "--master", "local[1]"]
             worker = subprocess.Popen(
                 [sys.executable, "-m", "rota", "worker", *words, "--conf", f"{SECRET_CONF}=${{S3_SECRET}}"],

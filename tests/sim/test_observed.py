@@ -13,10 +13,11 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
+from rota.found import follow
 from rota.history import find_spans, read_story
 from rota.observed import find_unsettled
 from rota.pipeline import Group
-from rota.rebalance import observe, preview, rebalance
+from rota.rebalance import preview, rebalance
 from tests.sim.alone_group import found_group, rounds, start
 
 
@@ -158,23 +159,23 @@ def test_a_group_that_is_assigned_again_waits_until_nobody_decides_alone(
 def test_the_sensor_makes_own_records_of_new_partitions_and_asks_once_it_has_settled() -> None:
     store = MemoryServer().connect()
     catalog = Catalog({}, {"g": Group("g", protocol="claim")}, (), {})
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
     tree = GroupState(store, "g")
     tree.grow("p", ["0", "1"])
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
     assert set(tree.owned()) == {"p:0", "p:1"}
     rebalance(tree, "run")
-    assert not observe(store, catalog, "g").needed, "nobody is there, and that is noted"
+    assert not follow(store, catalog, "g").needed, "nobody is there, and that is noted"
     w1 = start(store.server, "w1")
     rounds(w1, 1)
-    seen = observe(store, catalog, "g")
+    seen = follow(store, catalog, "g")
     assert (seen.needed, seen.reason) == (False, "w1 has not chosen yet")
     settle(tree, w1)
-    assert observe(store, catalog, "g").needed
+    assert follow(store, catalog, "g").needed
     rebalance(tree, "run")
-    assert not observe(store, catalog, "g").needed
+    assert not follow(store, catalog, "g").needed
     there = Catalog({}, {"g": Group("g")}, (), {})
-    seen = observe(store, there, "g")
+    seen = follow(store, there, "g")
     assert "w1 still run another" in seen.problems["group g, its protocol"]
     assert not seen.needed
 

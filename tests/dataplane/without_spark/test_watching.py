@@ -12,7 +12,8 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, leave, register_run
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Checkpoint, Parked, encode
-from rota.rebalance import GroupWatcher, observe, rebalance
+from rota.found import GroupWatcher, follow
+from rota.rebalance import rebalance
 from tests.dataplane.stand_ins import take_over
 from tests.dataplane.world import World
 
@@ -124,7 +125,7 @@ def test_a_watcher_sees_the_group_that_a_first_look_sees(world: World, monkeypat
     def check(what: str) -> None:
         for _ in range(2):
             found = watcher.look()
-            assert found == observe(other.store, catalog, "default"), what
+            assert found == follow(other.store, catalog, "default"), what
         said.add(found.reason)
 
     world.rows("a", "0", 1)

@@ -1,0 +1,119 @@
+"""Founding a group: it is there, with the settings and the partitions that the code declares.
+
+Laws: what is there already is left as it is, so founding again writes nothing. No partition is ever taken away. Settings
+that were in force once are not put back by the process that saw it: what replaced them, another Dagster declares.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rota.catalog import Catalog
+from rota.coordination.alone import found_own_records
+from rota.coordination.group_state import GroupState
+from rota.coordination.readings import Readings
+from rota.coordination.records import Meta
+from rota.coordination.snapshot import read_basis
+from rota.coordination.store import Store
+from rota.core.protocols.registry import ASSIGNED
+from rota.errors import RotaError
+from rota.ids import partition_id
+from rota.pipeline import Group
+from rota.rebalance import Look, observe
+from rota.registry import open_source
+
+Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be asked
+Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
+last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
+
+
+def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
+    """Pipeline of the group -> the source's keys, or why it cannot be asked."""
+    found: dict[str, Listed] = {}
+    for pipeline in catalog.of_group(group):
+        try:
+            found[pipeline.name] = open_source(pipeline).list_keys()
+        except (RotaError, OSError) as error:
+            found[pipeline.name] = str(error)
+    return found
+
+
+def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]) -> dict[str, str]:
+    """Founds the group, puts its declared settings, and adds the partitions of `listed`, which `list_sources` said just now.
+
+    The problems: why a pipeline's source could not be asked, for which of its partitions there is no room, and who else
+    declares the group. Raises Unavailable, Undecodable.
+    """
+    other = _put_settings(tree, catalog.groups[tree.group])
+    problems = {f"group {tree.group}": other} if other else {}
+    for name, keys in listed.items():
+        if isinstance(keys, str):
+            problems[name] = keys
+            continue
+        try:
+            tree.grow(name, keys, catalog.pipelines[name].requires)
+        except RotaError as error:
+            problems[name] = str(error)
+    if tree.meta().protocol != ASSIGNED and (seen := read_basis(tree)).moved:
+        found_own_records(tree, (partition_id(name, k) for name, r in seen.partitions.items() for k in r.keys))
+    return problems
+
+
+def follow(
+    store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
+) -> Look:
+    """What Dagster's sensor does at each look: founds what is declared and missing, then observes. Its problems are those
+    of both. `slots` as `observe` has it; `listed` where the sources were asked just now."""
+    tree = GroupState(store, group)
+    problems = found_group(tree, catalog, list_sources(catalog, group) if listed is None else listed)
+    seen = observe(tree, slots=slots)
+    return replace(seen, problems={**problems, **seen.problems})
+
+
+class GroupWatcher:
+    """Follows a group again and again. Law: it sees what `follow` would, and asks ZooKeeper again only where that or a
+    source may have changed: while the store's stamp is the same, nothing."""
+
+    def __init__(self, store: Store, catalog: Catalog, group: str) -> None:
+        self.store, self.catalog, self.group = store, catalog, group
+        self._readings = Readings(store)
+
+    def look(self) -> Look:
+        """What there is to see in the group. Raises as `follow` does."""
+        self._readings.refresh()
+        listed = list_sources(self.catalog, self.group)
+        return self._readings.keep(
+            "look",
+            lambda: follow(self.store, self.catalog, self.group, listed=listed),
+            about=listed,
+            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change
+        )
+
+
+def _put_settings(tree: GroupState, declared: Group) -> str:
+    """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
+    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named. Settings that
+    are older than ours were not put after them: they came back with an older ZooKeeper."""
+    wanted: dict[str, object] = {
+        "protocol": declared.protocol,
+        "assignor": declared.assignor,
+        "options": dict(declared.options),
+        "budget": declared.budget,
+        "cooldown": float(declared.cooldown),
+        "grace": float(declared.grace),
+    }
+    seen = tree.read(tree.paths.meta, Meta)
+    said, ours, since = last_declared.get(seen.record.id, ("", {}, 0)) if seen is not None else ("", {}, 0)
+    if seen is None or said != repr(wanted) or seen.node.mzxid < since:
+        meta = tree.found(**wanted)  # type: ignore[arg-type]
+        now = tree.read(tree.paths.meta, Meta)
+        last_declared[meta.id] = repr(wanted), meta.model_dump(include=set(wanted)), now.node.mzxid if now else 0
+        return ""
+    theirs = seen.record.model_dump(include=set(wanted))
+    differ = [name for name in wanted if ours[name] != theirs[name]]
+    if not differ:
+        return ""
+    here, there = (", ".join(f"{n}={s[n]}" for n in differ) for s in (ours, theirs))
+    return (
+        f"group {tree.group} is declared with {here} here, and with {there} by another Dagster, which stands. Declare it "
+        f"alike in both, or give one of them a group of its own"
+    )
