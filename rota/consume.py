@@ -248,7 +248,7 @@ class ConsumingRun:
     ) -> Iterator[Event]:
         """What became of a piece of work."""
         if isinstance(piece, FailedPartition):
-            final = not isinstance(piece.error, BadTransform | EnvironmentFailed)
+            final = not (isinstance(piece.error, BadTransform | EnvironmentFailed) or piece.error.facts.get("heals"))
             at, person = claimed.offsets[piece.partition], bool(piece.error.facts.get("person"))
             yield self._park(piece.partition, str(piece.error), at, final=final, person=person)
             return

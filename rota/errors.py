@@ -162,7 +162,8 @@ class OffsetGap(DataError):
 
 
 class SourceChanged(DataError):
-    """A file changed or vanished before it was consumed, or the source no longer has the whole range."""
+    """A file changed or vanished before it was consumed, or the source no longer has the whole range. One that `heals` may
+    be as it was again: it is tried again by itself."""
 
 
 class BadTransform(DataError):

@@ -353,7 +353,8 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
     events = {e.partition: e for e in world.run("a", "b")}
     assert "a/1.json (offset 1) vanished" in events["p:a"].reason
     assert "b/1.json (offset 1) changed" in events["p:b"].reason
-    assert all(e.retry_at is None for e in events.values())
+    assert events["p:a"].retry_at is not None, "it may come back"
+    assert events["p:b"].retry_at is None
     for key in "ab":
         assert skip(world.tree, world.ports, f"p:{key}", who="tests") == (1, 2)
     assert kinds(world.run("a", "b")) == {"p:a": CommittedBatch, "p:b": CommittedBatch}

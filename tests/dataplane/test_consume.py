@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -319,3 +320,20 @@ def test_epochs_run_ids_and_attempts_are_in_the_log(world: World) -> None:
     assert str(said["rota.attempt"]).startswith("run1-")
     assert said["rota.incarnation"] == world.incarnation
     assert json.loads(str(said["rota.rows"])) == {"p:a": 1}
+
+
+def test_a_folder_that_is_renamed_and_back_has_its_rows_once(world: World) -> None:
+    """It had them twice, under both names, and nobody said so."""
+    for name in "01":
+        world.rows("a", name, 3)
+    world.give("a", "z")
+    world.until_idle("a")
+    for was, now in ("az", "za"):
+        (world.folder / "land" / was).rename(world.folder / "land" / now)
+        world.rows(now, f"2{now}", 1)
+        world.until_idle("a", "z")
+        assert {p: one.record.person for p, one in world.tree.parked().items()} == (
+            {"p:z": False} if now == "z" else {}
+        )
+        world.server.clock = lambda: time.time() + 60.0
+    assert damage(world.table / "main", {"p:a": {0: 3, 1: 3, 2: 1, 3: 1}}) == NO_DAMAGE

@@ -61,7 +61,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
                 known: dict[str, frozenset[str]] = {}
                 more = {p: [make_file(p, len(model[p]) + i) for i in range(n)] for p, n in step.items()}
                 found = index.extend(
-                    tuple(step), lambda p, seen, k=known, m=more: (k.setdefault(p, seen) and m[p]) or m[p]
+                    tuple(step), lambda seen, k=known, m=more: k.update(seen) or {p: m[p] for p in seen}
                 )
                 assert known == {p: {f.path for f in model[p]} for p in step}
                 for p in step:
@@ -92,7 +92,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
 
 def fill_index(folder: Path, files: int = 12) -> FileIndex:
     index = FileIndex(folder / "index")
-    index.extend(PARTITIONS, lambda p, _: [make_file(p, i) for i in range(files)])
+    index.extend(PARTITIONS, lambda known: {p: [make_file(p, i) for i in range(files)] for p in known})
     return index
 
 
@@ -129,8 +129,22 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(file_index, "name_files", counted)
-    assert index.latest(PARTITIONS, lambda *_: []) == dict.fromkeys(PARTITIONS, 12)
+    assert index.latest(PARTITIONS, lambda known: {p: [] for p in known}) == dict.fromkeys(PARTITIONS, 12)
     assert held == [12] * 4
+
+
+def test_what_has_a_time_is_found_in_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = fill_index(tmp_path, files=40)
+    DeltaTable(index.path).optimize.compact()
+    groups: list[int] = []
+    real = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, n, *more: groups.append(n) or real(self, n, *more)
+    )
+    wanted = [LandedFile("q/any", 0, 10**18 + n) for n in (7, 99)]
+    assert sorted(index.find_alike(wanted)) == sorted((p, 7, make_file(p, 7)) for p in PARTITIONS)
+    assert not list(index.find_alike([]))
+    assert len(groups) < 160, "of 160 rows"
 
 
 @pytest.mark.parametrize("lost", ["alone", "beside one that is doubled"])
@@ -151,7 +165,7 @@ def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
     index = fill_index(tmp_path)
     large = set(DeltaTable(index.path).file_uris())
     for number in range(12, 32):
-        index.extend(("p:a",), lambda p, _, n=number: [make_file(p, n)])
+        index.extend(("p:a",), lambda known, n=number: {p: [make_file(p, n)] for p in known})
     files = set(DeltaTable(index.path).file_uris())
     assert large <= files
     assert len(files - large) <= 3 + 20 // 6
@@ -186,8 +200,8 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
     land(tmp_path, "x/2.json")
     real, armed = FilesSource.find_new, [True]
 
-    def meanwhile(self: FilesSource, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
-        found = real(self, partition, known)
+    def meanwhile(self: FilesSource, known: dict[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
+        found = real(self, known)
         if armed and armed.pop():
             land(tmp_path, "x/1.json")
             assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}

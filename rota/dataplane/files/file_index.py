@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,17 +27,20 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path, stamp_version
-from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, name_files, read_between, read_file
+from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, find_times, name_files, read_between, read_file
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
 
+T = TypeVar("T")
 TRIES = 100
 RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
 Ranges = Mapping[str, tuple[int, int]]
-New = Callable[[str, frozenset[str]], "list[LandedFile] | None"]
+New = Callable[
+    [Mapping[str, frozenset[str]]], Mapping[str, "list[LandedFile]"]
+]  # by partition: known paths -> new files
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -119,9 +122,9 @@ class FileIndex:
         return {p: counts[p] + len(files) for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
-        """How many files each partition has after `new(partition, known paths)` got the next ordinals, in the order given.
+        """How many files each partition has after those that are `new` got the next ordinals, in the order given.
 
-        One of which `new` says None is left out."""
+        One of which `new` says nothing is left out."""
         for _ in range(TRIES):
             table = open_table(self.path)
             if table is None:
@@ -181,12 +184,19 @@ class FileIndex:
         """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
         are read for some partitions after the other: no look holds them all."""
         counts = self._count_files(there, partitions)
-        seen: dict[str, list[LandedFile] | None] = {}
+        found: dict[str, list[LandedFile]] = {}
         for some in _portions(counts):
             rows = self._read_between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
             known = name_files(some, rows)
-            seen |= {p: new(p, frozenset(chain.from_iterable(known.pop(p)))) for p in some}
-        return counts, {p: files for p, files in seen.items() if files is not None}
+            found |= new({p: frozenset(chain.from_iterable(known.pop(p))) for p in some})
+        return counts, found
+
+    def find_alike(self, files: Iterable[LandedFile]) -> Iterator[tuple[str, int, LandedFile]]:
+        """Partition, ordinal and file of all that have the time of one of these."""
+        times = pa.array({file.modified for file in files}, pa.int64())
+        for file in self._read_newest() if len(times) else ():
+            for rows in self._read(find_times(file, times)):
+                yield from ((p, o, LandedFile(*one)) for p, o, *one in zip(*map(pa.Array.to_pylist, rows), strict=True))
 
     def _read_newest(self) -> list[IndexFile]:
         """The files of the index at its newest version. The log is read where it went on since this process read it."""
@@ -221,8 +231,11 @@ class FileIndex:
         return counts
 
     def _read_between(self, there: Sequence[IndexFile], ranges: Ranges, names: Sequence[str]) -> Iterator[pa.Table]:
+        return self._read(rows for file in there if (rows := read_between(file, ranges, names)) is not None)
+
+    def _read(self, rows: Iterable[T]) -> Iterator[T]:
         try:
-            yield from (rows for file in there if (rows := read_between(file, ranges, names)) is not None)
+            yield from rows
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
 

@@ -5,12 +5,9 @@ a file is read under the ordinal that the index gave it, once it rested, and onl
 folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
 """
 
-import bz2
-import gzip
 import json
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +21,7 @@ from rota.dataplane.columns import count_rows
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files import lines, listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
+from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
 from rota.dataplane.ports import Ranges
 from rota.dataplane.spark.spark_source import CORRUPT, Records
@@ -137,10 +135,11 @@ class FilesSource:
     def explain_unreadable(self, partition: str) -> str:
         """See `Source.explain_unreadable`."""
         try:
-            self._list_rested(partition, frozenset())
+            files = self._list_rested(partition, frozenset())
         except OSError as error:
             return listing.explain_blind(error, partition)
-        return ""
+        begun = self.index.given((partition,))[partition]
+        return "" if begun else explain_moved(self.root, find_moved(self.index, self.root, {partition: files}))
 
     @property
     def skips_existing(self) -> bool:
@@ -271,15 +270,7 @@ class FilesSource:
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
         """See `SparkSource.read_records`: the lines of the file."""
         path = self.root / self.locate(partition, offset)
-        opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
-        if is_multiline(self.declared):
-            return
-        try:
-            with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
-                for line in file:
-                    yield line.rstrip("\r\n")
-        except (OSError, EOFError, ValueError, zlib.error):
-            return  # packed in another way, or half: the record is kept, its line is not known
+        return iter(()) if is_multiline(self.declared) else texts.read_lines(path)
 
     def explain_bad(self, raw: str) -> str:
         """See `SparkSource.explain_bad`."""
@@ -287,13 +278,18 @@ class FilesSource:
             return "a field is not of its declared type, or the number of fields is wrong"
         return lines.explain_text(raw) or "a field is not of its declared type"
 
-    def find_new(self, partition: str, known: frozenset[str]) -> list[LandedFile] | None:
-        """The files of a partition that have no ordinal yet; None where they cannot be looked at, and only they."""
-        try:
-            return self._list_rested(partition, known)
-        except OSError:
-            self.list_keys()  # raises where it is not the partition's own fault
-            return None
+    def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
+        """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left
+        out; so is a folder that was renamed, before its first file has an ordinal."""
+        found: dict[str, list[LandedFile]] = {}
+        for partition, paths in known.items():
+            try:
+                found[partition] = self._list_rested(partition, paths)
+            except OSError:
+                self.list_keys()  # raises where it is not the partition's own fault
+        new = {p: files for p, files in found.items() if not known[p]}
+        out = {one.partition for one in find_moved(self.index, self.root, new)}
+        return {p: files for p, files in found.items() if p not in out}
 
     def _list_rested(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
@@ -308,16 +304,17 @@ class FilesSource:
 
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
-            reason = self._explain_change(files, start, end)
+            reason, heals = self._explain_change(files, start, end)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
             return EnvironmentFailed(listing.explain_blind(error, partition))
-        return SourceChanged(reason, partition=partition) if reason else None
+        return SourceChanged(reason, partition=partition, heals=heals) if reason else None
 
-    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> str:
-        """What became of the first of these files that is not what it was; empty if nothing. Raises OSError."""
+    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> tuple[str, bool]:
+        """What became of the first of these files that is not what it was, and whether it may be so again; empty if
+        nothing. Raises OSError."""
         if end > len(files):
-            return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}"
+            return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}", False
         for offset, file in enumerate(files[start:end], start):
             now = self.read_state(file)
             if now is None and not self._is_mounted():
@@ -326,10 +323,10 @@ class FilesSource:
                 )
             if now and now.size == NO_FILE:
                 way = f"Bring the file back, {self.told_of[3]}"
-                return f"{file.path} (offset {offset}) is no regular file any more. {way}"
+                return f"{file.path} (offset {offset}) is no regular file any more. {way}", False
             if now != file:
-                return f"{file.path} (offset {offset}) {self.told_of[now is not None]}"
-        return ""
+                return f"{file.path} (offset {offset}) {self.told_of[now is not None]}", now is None
+        return "", False
 
     def read_state(self, file: LandedFile) -> LandedFile | None:
         """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""

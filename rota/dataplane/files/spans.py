@@ -5,7 +5,7 @@ that they stand by partition and ordinal only spares reading. A file never chang
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +63,24 @@ def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: 
             groups = _groups(parquet.metadata, {p: ranges[p] for p in here})
             rows = parquet.read_row_groups(groups, columns)
     return rows.filter(wanted.mask(rows["partition"], rows["ordinal"], rows["ordinal"])).select(list(names))
+
+
+def find_times(file: IndexFile, times: pa.Array) -> Iterator[pa.RecordBatch]:
+    """The rows with one of these times. Raises OSError, ArrowInvalid."""
+    if file.kept is not None:
+        yield from _with_times(file.kept, times)
+        return
+    first, last = pc.min_max(times).as_py().values()
+    with pq.ParquetFile(file.path) as parquet:
+        column = parquet.schema_arrow.get_field_index("modified")
+        for number in range(parquet.metadata.num_row_groups):
+            said = parquet.metadata.row_group(number).column(column).statistics
+            if not (said and said.has_min_max) or (said.min <= last and said.max >= first):
+                yield from _with_times(parquet.read_row_group(number, SCHEMA.names), times)
+
+
+def _with_times(rows: pa.Table, times: pa.Array) -> list[pa.RecordBatch]:
+    return rows.filter(pc.is_in(rows["modified"], times)).to_batches()  # type: ignore[no-any-return]
 
 
 def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[str, list[list[str]]]:

@@ -11,13 +11,14 @@ In doubt they say no and None, and Spark is asked: half of what a job costs. Byt
 JSON has values within values.
 """
 
+import bz2
 import gzip
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -169,3 +170,15 @@ def _read(path: Path) -> Iterator[bytes]:
         raise _Doubt from None
     if rest:
         yield rest
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file. One that is packed in another way, or half, ends early: the record is kept, its line is not
+    known."""
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            for line in file:
+                yield line.rstrip("\r\n")
+    except (OSError, EOFError, ValueError, zlib.error):
+        return

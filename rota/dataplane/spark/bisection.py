@@ -317,7 +317,7 @@ def _named(partition: str, error: RotaError) -> RotaError:
     if not isinstance(error, SourceChanged):
         return error
     steps = re.sub(r"rota (?:retry|skip)\b", lambda step: f"{step[0]} {quote(partition)}", str(error))
-    return SourceChanged(f"{partition}: {steps}", partition=partition)
+    return SourceChanged(f"{partition}: {steps}", partition=partition, heals=error.facts.get("heals"))
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
