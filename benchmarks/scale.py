@@ -5,10 +5,11 @@
     python benchmarks/scale.py versions --versions 100000
     python benchmarks/scale.py batches --batches 250 --rows 1000
 
-main      a table of `files` files in its checkpoint: what opening it costs, a look at all partitions, and their claim
+main      a table of `files` files in its checkpoint: what opening it costs, a look at all partitions, their claim and commit
 index     an index of `files` files: the first look of a process and each further one (both without listing the landing
           folder), the looks of one run that reads one new file of each partition, and an append of one file
-versions  a log of `versions` commits, its newest checkpoint 50 before the end: opening, a look, what others altered
+versions  a log of `versions` commits, its newest checkpoint 50 before the end: opening, a look, what others altered, and a
+          claim and a commit of one file
 batches   `batches` commits of one file of `rows` rows each: how many files there are at most, and at the end, and what
           putting them together costs a batch, in CPU time
 
@@ -32,11 +33,12 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
+from rota.dataplane import columns
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch, DataFile
+from rota.dataplane.ports import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
 
 CHUNK = 20_000
@@ -59,7 +61,7 @@ def print_least_time(name: str, what: Callable[[], object], times: int = 3) -> N
         began = time.monotonic()
         what()
         took.append(time.monotonic() - began)
-    sys.stdout.write(f"  {name}: {min(took):.2f} s\n")
+    sys.stdout.write(f"  {name}: {min(took):.3f} s\n")
 
 
 def print_peak_and_exit() -> None:
@@ -96,7 +98,25 @@ def measure_table(folder: Path, partitions: int) -> None:
     tokens = iter(range(2, 10))
     claim = lambda: table.claim(dict.fromkeys(wanted, next(tokens)), dict.fromkeys(wanted, 0))  # noqa: E731
     print_least_time(f"claim of {partitions:,} partitions", claim)
+    claims = [table.claim(dict.fromkeys(wanted, 20), dict.fromkeys(wanted, 0))]
+
+    def commit() -> None:
+        table.commit(claims[0], make_batch(table, claims[0]))
+        claims[0] = table.claim(dict.fromkeys(wanted, 20), dict.fromkeys(wanted, 0))
+
+    print_least_time(f"commit of {partitions:,} partitions, and the claim after it", commit)
     print_peak_and_exit()
+
+
+def make_batch(table: FencedTable, claim: TableClaim) -> Batch:
+    """The next offset of each partition of the claim, and one file."""
+    name = uuid.uuid4().hex
+    (table.path / name).write_bytes(b"nobody reads it")
+    ranges = {p: (at, at + 1) for p, at in claim.offsets.items()}
+    first = next(iter(ranges))
+    return Batch(
+        name, "run", "w@0", name, 1, ranges, (DataFile(name, first, 15, 1, 0, "{}", columns.FIRST),), {first: 1}
+    )
 
 
 def open_landing(folder: Path) -> FilesSource:
@@ -173,6 +193,15 @@ def measure_log(folder: Path) -> None:
     print_least_time("look", lambda: table.read_positions(("p",)))
     print_least_time("what others altered", lambda: table.find_foreign_commits(("p",)))
     print_least_time("the newest 500 commits", table.read_recent_log)
+    tokens = iter(range(2, 30))
+    print_least_time("claim", lambda: table.claim({"p": next(tokens)}, {"p": 0}), 10)
+    claims = iter([table.claim({"p": 30}, {"p": 0})])
+
+    def commit() -> None:
+        claim = next(claims, None) or table.claim({"p": 30}, {"p": 0})
+        table.commit(claim, make_batch(table, claim))
+
+    print_least_time("commit, with the claim before it", commit, 10)
     print_peak_and_exit()
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +41,11 @@ def read_footers(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]
     for file in found:
         _within(file, ranges)
     return found
+
+
+def resolve_path(table: Path, uri: str) -> Path:
+    """The file of the table that delta-rs calls so: it says where a file is as a URL."""
+    return table / unquote(uri.rpartition("://")[2])
 
 
 def name_split_folders(attempt: Path) -> None:

@@ -18,7 +18,6 @@ from rota.backlog import find_work
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
-from rota.dataplane.delta.delta_io import read_entry
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import TableClaim
 from rota.dataplane.spark import bisection
@@ -74,7 +73,7 @@ def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
     version, columns = newest.version(), str(newest.schema().to_json())
-    return replace(claimed, snapshot=newest, version=version, columns=columns, entry=read_entry(table.path, version))
+    return replace(claimed, snapshot=newest, version=version, columns=columns, entry=table.log.read_text(version))
 
 
 def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: bool) -> None:

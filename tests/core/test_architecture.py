@@ -14,8 +14,9 @@ CARD = ["resources", "assets", "sensors", "dagster_project"]
 ROOMS = {  # a room of rota -> the rooms that it may import
     "core": {"core"},
     "coordination": {"core", "coordination"},
-    "dataplane": {"core", "dataplane"},
-    "sim": {"core", "sim", "coordination", "dataplane"},
+    "ledger": {"ledger"},
+    "dataplane": {"core", "ledger", "dataplane"},
+    "sim": {"core", "sim", "coordination", "ledger", "dataplane"},
     "local": {"coordination", "local"},  # processes on one machine
     "demo": {"coordination", "local", "demo"},  # it watches and strikes; it shares nothing with what it verifies
 }
@@ -24,7 +25,7 @@ LEAVES = {"errors", "ids", "java", "machine", "settings", "pipeline"}  # modules
 ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
-    "deltalake": {"rota/dataplane", "pipelines"},
+    "deltalake": {"rota/ledger", "rota/dataplane", "pipelines"},
     "pika": {"rota/dataplane/rabbitmq"},
     "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines", "rota/dagster"},
     "dagster_pyspark": {"resources"},
@@ -115,6 +116,13 @@ def test_who_implements_a_port_is_named_in_the_registry_alone() -> None:
             continue
         named = [name for name in imports(path) if name.startswith(IMPLEMENTATIONS)]
         assert not named, f"{where} goes past the ports: {named}"
+
+
+def test_one_module_knows_how_a_log_lies_on_its_store() -> None:
+    """The verifier of the demo reads it by itself: it shares nothing with what it verifies."""
+    named = [path for path in sources("rota", *CARD) if "_delta_log" in path.read_text()]
+    where = {str(path.relative_to(ROOT)) for path in named if room(path) != "demo"}
+    assert where == {"rota/ledger/delta_log.py"}
 
 
 def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:

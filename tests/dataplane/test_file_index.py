@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.dataplane.delta.delta_io import open_table
 from rota.dataplane.files import file_index, spans
 from rota.dataplane.files.file_index import FileIndex, LandedFile
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import EnvironmentFailed
+from rota.ledger.delta_log import DeltaLog
 from tests.dataplane.conftest import log
 from tests.dataplane.landing_folders import land, source
 
@@ -221,7 +221,7 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path, monkeypa
     for i in range(15):
         land(tmp_path, f"x/{i:03}.json")
         one.assign_offsets(("p:x",))
-    assert len(open_table(one.index.path).file_uris()) < 10
+    assert len(DeltaTable(one.index.path).file_uris()) < 10
     assert [one.locate("p:x", i) for i in range(15)] == [f"x/{i:03}.json" for i in range(15)]
 
 
@@ -241,11 +241,11 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
 
 def test_a_look_opens_no_log_that_did_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sensors look once a second and runs twice, and opening the table was half of each look."""
-    one, opened, real = source(tmp_path), list[Path](), file_index.open_table
+    one, opened, real = source(tmp_path), list[str](), DeltaLog.open
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)
         one.assign_offsets(("p:x",))
-    monkeypatch.setattr(file_index, "open_table", lambda path: opened.append(path) or real(path))
+    monkeypatch.setattr(DeltaLog, "open", lambda log: opened.append(log.location) or real(log))
     land(tmp_path, "x/3.json")
     assert [one.read_ends(("p:x",)) for _ in range(5)] == [{"p:x": 3}] * 5
     assert len(opened) <= 1
@@ -256,7 +256,7 @@ def test_an_index_that_went_on_or_was_brought_back_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(file_index, "stamp_version", lambda *_: (0, 0, 0))
+        monkeypatch.setattr(DeltaLog, "stamp", lambda *_: (0, 0))
     one, seen = source(tmp_path), list[int]()
     index, copy = one.index.path, tmp_path / "copy"
 
@@ -287,7 +287,7 @@ def test_an_index_that_went_on_or_was_brought_back_is_read_anew(
     [
         (lambda index: next(index.glob("*.parquet")).unlink(), "No such file"),
         (lambda index: next(index.glob("*.parquet")).write_bytes(b""), "file size is 0"),
-        (lambda index: open_table(index).delete("ordinal = 0"), "has lost rows of p:x"),
+        (lambda index: DeltaTable(index).delete("ordinal = 0"), "has lost rows of p:x"),
     ],
     ids=["gone", "empty", "rows deleted"],
 )

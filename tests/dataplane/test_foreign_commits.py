@@ -40,7 +40,7 @@ def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path
     from deltalake import write_deltalake
 
     DeltaTable.create(tmp_path / "main", pa.schema([("_partition", pa.string()), ("_offset", pa.int64())]))
-    ledger(tmp_path).check_owner(DeltaTable(tmp_path / "main"))
+    (table := ledger(tmp_path)).check_owner(table.open_existing())
     write_deltalake(tmp_path / "main", pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
     with pytest.raises(ForeignTable):
         ledger(tmp_path).claim({"p": 1}, {"p": 0})

@@ -10,20 +10,19 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.dataplane.delta import delta_io, transactions
-from rota.dataplane.delta.delta_io import TableHandle, create_table
 from rota.dataplane.ports import Batch
+from rota.ledger.delta_log import DeltaLog
 from tests.dataplane.delta_tables import ledger
 
 IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
     "rota/adopted",
     "tab\u2028le\n\"x'",
 ]
-SCHEMA = pa.schema([("n", pa.int64())])
+SCHEMA = Schema.from_arrow(pa.schema([("n", pa.int64())])).to_json()
 
 
 def commit_moves(table: Path, moves: list[tuple[int, int]], updated: int | None = None) -> None:
@@ -90,7 +89,7 @@ STEPS = st.lists(
 def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> None:
     with TemporaryDirectory() as folder:
         table = Path(folder) / "main"
-        create_table(table, SCHEMA)  # type: ignore[arg-type]
+        DeltaLog(str(table)).create(SCHEMA)
         for step in steps:
             if callable(step):
                 step(table)
@@ -98,37 +97,39 @@ def test_they_are_those_of_delta_rs_at_every_version(steps: list[object]) -> Non
                 commit_moves(table, *step)
             else:
                 commit_moves(table, step)  # type: ignore[arg-type]
-            ours, theirs = TableHandle(table), DeltaTable(table)
+            ours, theirs = DeltaLog(str(table)).open(), DeltaTable(table)
+            assert ours
             for one in [*IDS, "no", "nobody's"]:
-                assert ours.transaction_version(one) == theirs.transaction_version(one), one
+                assert ours.transaction(one) == theirs.transaction_version(one), one
             assert ours.history(4) == theirs.history(4)
 
 
 def test_a_log_of_a_known_shape_is_read_here(tmp_path: Path) -> None:
-    create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
+    log = DeltaLog(str(tmp_path))
+    log.create(SCHEMA)
     for number in range(3):
         commit_moves(tmp_path, [(0, number)])
-        assert transactions.read_transactions(tmp_path / "_delta_log", number + 1) == {IDS[0]: number}
+        assert log.read_transactions(number + 1) == {IDS[0]: number}
     for more in (in_parts, shorten):
         more(tmp_path)
-        assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}
+        assert log.read_transactions(3) == {IDS[0]: 2}
     (
         tmp_path / "_delta_log/_last_checkpoint"
     ).unlink()  # and one part of two of a checkpoint that its writer did not end
     pq.write_table(pa.table({"n": [1]}), tmp_path / f"_delta_log/{3:020}.checkpoint.{1:010}.{3:010}.parquet")
     commit_moves(tmp_path, [(1, 5)])
-    assert transactions.read_transactions(tmp_path / "_delta_log", 4) == {IDS[0]: 2, IDS[1]: 5}
-    assert transactions.read_transactions(tmp_path / "_delta_log", 3) == {IDS[0]: 2}, "never of another version"
-    assert transactions.read_transactions(tmp_path / "_delta_log", 2) is None, "its commits are gone"
+    assert log.read_transactions(4) == {IDS[0]: 2, IDS[1]: 5}
+    assert log.read_transactions(3) == {IDS[0]: 2}, "never of another version"
+    assert log.read_transactions(2) is None, "its commits are gone"
     commit_moves(tmp_path, [(1, 6)], int(time.time() * 1000))
-    assert transactions.read_transactions(tmp_path / "_delta_log", 5) is None, "it may expire"
+    assert log.read_transactions(5) is None, "it may expire"
 
 
 def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 300,000 files delta-rs takes 14 ms for each id: 42 s for a look at 1,000 partitions."""
     table, asked, read = ledger(tmp_path), list[str](), list[int]()
-    real = delta_io.read_transactions
-    monkeypatch.setattr(delta_io, "read_transactions", lambda log, at: read.append(at) or real(log, at))
+    real = DeltaLog.read_transactions
+    monkeypatch.setattr(DeltaLog, "read_transactions", lambda log, at: read.append(at) or real(log, at))
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda _, one: asked.append(one))
     partitions = tuple(f"p:{i}" for i in range(50))
     claimed = table.claim(dict.fromkeys(partitions, 1), dict.fromkeys(partitions, 0))
@@ -138,13 +139,11 @@ def test_a_handle_reads_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read == [0, 1, 1]
 
 
-def test_a_handle_that_went_on_speaks_of_where_it_is(tmp_path: Path) -> None:
-    create_table(tmp_path, SCHEMA)  # type: ignore[arg-type]
-    handle = TableHandle(tmp_path)
-    assert handle.transaction_version(IDS[0]) is None
+def test_a_version_speaks_of_where_it_is_whatever_went_on(tmp_path: Path) -> None:
+    log = DeltaLog(str(tmp_path))
+    first = log.create(SCHEMA)
     commit_moves(tmp_path, [(0, 7)])
-    assert handle.transaction_version(IDS[0]) is None
-    handle.update_incremental()
-    assert handle.transaction_version(IDS[0]) == 7
-    handle.load_as_version(0)
-    assert handle.transaction_version(IDS[0]) is None
+    assert (first.number, first.transaction(IDS[0])) == (0, None)
+    newest = log.open()
+    assert newest
+    assert (newest.number, newest.transaction(IDS[0])) == (1, 7)

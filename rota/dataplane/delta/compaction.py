@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rota.dataplane.delta.delta_io import describe_error, open_table, resolve_path
+from rota.dataplane.footers import resolve_path
+from rota.ledger.delta_log import DeltaLog, describe_error
 
 log = logging.getLogger(__name__)
 EVERY = 17  # versions; odd, so that it is met where each commit follows a claim
@@ -31,16 +32,16 @@ def is_due(version: int) -> bool:
 def compact(table: Path) -> int:
     """Puts the small files of the table together, if there are many. How many files there are less."""
     try:
-        handle = open_table(table)
-        files = pa.table(handle.get_add_actions()).select(["path", "size_bytes"]) if handle else None
+        found = DeltaLog(str(table)).open()
+        files = found.files().select(["path", "size_bytes"]) if found else None
         size = choose_target(files["size_bytes"]) if files else 0
-        if handle is None or files is None or not size:
+        if found is None or files is None or not size:
             return 0
         small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
         if not all(is_plain(resolve_path(table, path)) for path in small):
             log.warning("table=%s not_compacted=its files hold times that other readers take for others", table)
             return 0
-        said = handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
+        said = found.handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
         return int(said["numFilesRemoved"] - said["numFilesAdded"])
     except Exception as error:  # whatever it is: the run has done what it was for
         log.warning("table=%s not_compacted=%s", table, describe_error(error))

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.dataplane import columns
 from rota.dataplane.delta.commit_info import describe_commit, parse_entries
-from rota.dataplane.delta.delta_io import add_columns, create_table, describe_error, open_table, read_entry
 from rota.dataplane.delta.foreign_commits import ForeignCommit, find_foreign_commit, join_ranges
 from rota.dataplane.delta.identity import Identity, belongs_to, count_adoptions
 from rota.dataplane.ports import Batch, DataFile, LogEntry, Position, TableClaim
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.ledger.delta_log import DeltaLog, DeltaVersion, describe_error
 
 CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
 TRIES = 100
@@ -40,13 +40,18 @@ class FencedTable:
     pipeline: str = ""
     editable: bool = False
 
-    def open(self) -> DeltaTable | None:
+    def open(self) -> DeltaVersion | None:
         """The newest version; None when there is no table."""
-        return open_table(self.path)
+        return self.log.open()
 
-    def open_or_make(self) -> DeltaTable:
+    @property
+    def log(self) -> DeltaLog:
+        """What the table stands on."""
+        return DeltaLog(str(self.path))
+
+    def open_or_make(self) -> DeltaVersion:
         """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
-        return self.open() or create_table(self.path, Schema.from_json(columns.FIRST), CONFIGURATION)
+        return self.open() or self.log.create(columns.FIRST, CONFIGURATION)
 
     @property
     def location(self) -> str:
@@ -73,9 +78,9 @@ class FencedTable:
     def read_schema(self) -> str | None:
         """See `Table.read_schema`."""
         table = self.open()
-        return str(table.schema().to_json()) if table else None
+        return table.schema if table else None
 
-    def open_existing(self) -> DeltaTable:
+    def open_existing(self) -> DeltaVersion:
         """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
         table = self.open()
         if table is None:
@@ -91,19 +96,17 @@ class FencedTable:
             self.check_owner(table)
         return self.read_positions_in(table, partitions)
 
-    def read_positions_in(self, table: DeltaTable | None, partitions: Iterable[str]) -> Mapping[str, Position]:
+    def read_positions_in(self, table: DeltaVersion | None, partitions: Iterable[str]) -> Mapping[str, Position]:
         """The positions at the version of the handle, whoever has the table."""
         if table is None:
             return dict.fromkeys(partitions, Position(None, None, None))
-        at = table.transaction_version
-        return {
-            p: Position(at(self._offset_id(p)), at(self._token_id(p)), str(table.metadata().id)) for p in partitions
-        }
+        at = table.transaction
+        return {p: Position(at(self._offset_id(p)), at(self._token_id(p)), table.table) for p in partitions}
 
-    def check_owner(self, table: DeltaTable) -> None:
+    def check_owner(self, table: DeltaVersion) -> None:
         """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
         pipeline."""
-        if self.owner.owns(table) or not (count_adoptions(table) or table.file_uris()):
+        if self.owner.owns(table) or not (count_adoptions(table) or table.files().num_rows):
             return
         raise ForeignTable(self.owner.refusal(self.path, table))
 
@@ -127,9 +130,9 @@ class FencedTable:
             for p, of in spans.items()
         }
 
-    def find_foreign_commit(self, table: DeltaTable) -> ForeignCommit | None:
+    def find_foreign_commit(self, table: DeltaVersion) -> ForeignCommit | None:
         """The newest commit of somebody else that changed rows and was not adopted, if any."""
-        return None if self.editable else find_foreign_commit(self.path, table)
+        return None if self.editable else find_foreign_commit(table)
 
     def _explain_foreign(self, found: ForeignCommit) -> str:
         return (
@@ -137,7 +140,7 @@ class FencedTable:
             f"then: rota adopt; rows that are gone come back by a replay of their offsets"
         )
 
-    def identity_moves(self, table: DeltaTable) -> list[Transaction]:
+    def identity_moves(self, table: DeltaVersion) -> list[Transaction]:
         """What the first commit of this group into a table carries, so that it is known again."""
         return [] if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
 
@@ -147,12 +150,10 @@ class FencedTable:
             table = self.open_existing() if known else self.open_or_make()
             self.check_owner(table)
             self._check_untouched(table)
-            seen = {p: table.transaction_version(self._token_id(p)) for p in tokens}
+            seen = {p: table.transaction(self._token_id(p)) for p in tokens}
             newer = self.find_newer(seen, tokens)
             mine = {p: t for p, t in tokens.items() if p not in newer}
-            heard = {
-                p: table.transaction_version(self._offset_id(p)) for p in (*mine, *(starts.keys() - tokens.keys()))
-            }
+            heard = {p: table.transaction(self._offset_id(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
             wanted = [Transaction(self._token_id(p), t) for p, t in mine.items() if seen[p] != t]
             wanted += [Transaction(self._offset_id(p), starts[p]) for p, at in heard.items() if at is None]
             wanted += self.identity_moves(table) if wanted else []
@@ -190,7 +191,7 @@ class FencedTable:
         for _ in range(TRIES):
             claimed = self._widen(claimed, batch)
             table = claimed.snapshot
-            assert isinstance(table, DeltaTable)
+            assert isinstance(table, DeltaVersion)
             self.check_same_copy(claimed)
             self.check_on_disk(batch.files)
             said, moves = self.describe(batch, claimed.tokens), self._moves(batch, claimed.tokens)
@@ -205,7 +206,7 @@ class FencedTable:
     def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
         """See `Table.read_log`."""
         table = self.open()
-        newer = table.version() - since if table else 0
+        newer = table.number - since if table else 0
         return tuple(parse_entries(table.history(newer))) if table and newer > 0 else ()
 
     def read_recent_log(self) -> tuple[LogEntry, ...]:
@@ -244,19 +245,19 @@ class FencedTable:
                 check_lost_race(self.path, error)
         raise EnvironmentFailed(f"{self.path}: no adoption in {TRIES} tries. Stop the group's runs and try again")
 
-    def _check_adoptable_handle(self, table: DeltaTable) -> None:
+    def _check_adoptable_handle(self, table: DeltaVersion) -> None:
         """Raises ForeignTable where the table is another pipeline's, or between two names."""
         if count_adoptions(table) is not None and not belongs_to(table, self.pipeline):
             raise ForeignTable(self.owner.refusal(self.path, table))
 
-    def _carry_former(self, table: DeltaTable) -> list[Transaction]:
+    def _carry_former(self, table: DeltaVersion) -> list[Transaction]:
         """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
         commits lies between the reading and the adoption, and none that began before comes after."""
         past = self.read_log()
         if not past or past[0].group == self.group:
             return []  # the same names: the next claim under a greater token does both
         former = replace(self, group=past[0].group)
-        offsets = {p: table.transaction_version(former._offset_id(p)) for p in self.list_partitions()}
+        offsets = {p: table.transaction(former._offset_id(p)) for p in self.list_partitions()}
         both = ((one, p, at) for one in (self, former) for p, at in offsets.items() if at is not None)
         return [Transaction(one._offset_id(p), at) for one, p, at in both]
 
@@ -280,21 +281,21 @@ class FencedTable:
         return offsets + [Transaction(self._token_id(p), tokens[p]) for p in batch.ranges]
 
     def _write(
-        self, table: DeltaTable, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
+        self, table: DeltaVersion, files: tuple[DataFile, ...], moves: list[Transaction], said: Mapping[str, str]
     ) -> None:
         added = [make_add_action(f) for f in files]
-        said = {**said, "rota.base": str(table.version())}
+        said = {**said, "rota.base": str(table.number)}
         properties = CommitProperties(app_transactions=moves, custom_metadata=said, max_commit_retries=30)
-        table.create_write_transaction(
-            added, "append", table.schema(), partition_by=[], commit_properties=properties
+        handle = table.handle
+        handle.create_write_transaction(
+            added, "append", handle.schema(), partition_by=[], commit_properties=properties
         )  # fmt: skip
 
     def _make_claim(
-        self, table: DeltaTable, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
+        self, table: DeltaVersion, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
     ) -> TableClaim:
-        version, schema = table.version(), table.schema().to_json()
-        said = read_entry(self.path, version)
-        return TableClaim(table, version, str(table.metadata().id), schema, tokens, offsets, newer, said)
+        said = self.log.read_text(table.number)
+        return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer, said)
 
     def check_on_disk(self, files: Iterable[DataFile]) -> None:
         """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
@@ -306,27 +307,27 @@ class FencedTable:
 
     def check_same_copy(self, claimed: TableClaim) -> None:
         """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
-        if read_entry(self.path, claimed.version) != claimed.entry:
+        if self.log.read_text(claimed.version) != claimed.entry:
             raise EnvironmentFailed(
                 f"{self.path} is not the one of the claim: another copy took its place. Nothing was written; the next run "
                 f"looks at what is there"
             )
 
-    def _check_untouched(self, table: DeltaTable) -> None:
+    def _check_untouched(self, table: DeltaVersion) -> None:
         if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
 
     def _widen(self, claimed: TableClaim, batch: Batch) -> TableClaim:
         """The claim on a version whose schema has every column of the batch; a changed type is refused."""
-        assert isinstance(claimed.snapshot, DeltaTable)
+        assert isinstance(claimed.snapshot, DeltaVersion)
         if not columns.find_added(claimed.columns, (f.columns for f in batch.files)):
             return claimed
         claimed = self.renew(claimed, tuple(batch.ranges))  # whoever was overtaken adds no column either
-        assert isinstance(claimed.snapshot, DeltaTable)
+        assert isinstance(claimed.snapshot, DeltaVersion)
         if not (added := columns.find_added(claimed.columns, (f.columns for f in batch.files))):
             return claimed
         try:
-            add_columns(claimed.snapshot, added)
+            claimed.snapshot.add_columns(added)
         except (DeltaError, OSError) as error:
             check_lost_race(self.path, error)
         return self._widen(self.renew(claimed, tuple(batch.ranges)), batch)
@@ -347,11 +348,11 @@ class FencedTable:
         """The version after `since` that carries this commit id."""
         return next((one.version for one in self.read_log(since) if one.commit == commit), None)
 
-    def check_unmoved(self, table: DeltaTable, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+    def check_unmoved(self, table: DeltaVersion, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
         """Raises Fenced where a token, OffsetGap where an offset is not the one of the claim any more."""
-        newer = tuple(p for p in partitions if table.transaction_version(self._token_id(p)) != claimed.tokens[p])
+        newer = tuple(p for p in partitions if table.transaction(self._token_id(p)) != claimed.tokens[p])
         if newer:
-            seen = {p: table.transaction_version(self._token_id(p)) for p in newer}
+            seen = {p: table.transaction(self._token_id(p)) for p in newer}
             raise Fenced(
                 f"Commit of {', '.join(newer)} refused: the table has seen the tokens {seen}, mine are "
                 f"{ ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
@@ -360,7 +361,7 @@ class FencedTable:
         anew = {
             p for one in self.read_log(claimed.version) if one.op == "retry" for p in one.ranges
         }  # their files, as they are
-        at = {p: table.transaction_version(self._offset_id(p)) for p in partitions}
+        at = {p: table.transaction(self._offset_id(p)) for p in partitions}
         moved = tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew)
         if moved:
             raise OffsetGap(

@@ -6,14 +6,10 @@ looked through for that, so that nothing can slip in between the look and the co
 What moves rows between files without changing them (OPTIMIZE), removes files (VACUUM) or adds a column alters nothing.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from deltalake import DeltaTable
-
-from rota.dataplane.delta.delta_io import read_entry
+from rota.ledger.delta_log import DeltaLog, DeltaVersion
 
 FEW = 16  # commits that are read first
 
@@ -28,7 +24,7 @@ class ForeignCommit:
     back_to: int | None
 
 
-def find_foreign_commit(path: Path, table: DeltaTable) -> ForeignCommit | None:
+def find_foreign_commit(table: DeltaVersion) -> ForeignCommit | None:
     """Looks from the newest version back to where a commit of ours has looked."""
     seen, base, limit, found = 0, -1, FEW, None
     while True:
@@ -39,7 +35,7 @@ def find_foreign_commit(path: Path, table: DeltaTable) -> ForeignCommit | None:
                 return found
             if "rota.op" in one:
                 base = max(base, _base(one, version))
-            elif _changes_rows(path, version):
+            elif _changes_rows(table.log, version):
                 found = replace(
                     found or ForeignCommit(version, str(one.get("operation", "a commit")), None), back_to=_back_to(one)
                 )
@@ -67,9 +63,8 @@ def _base(said: Mapping[str, object], version: int) -> int:
     return int(base) if base else -1
 
 
-def _changes_rows(path: Path, version: int) -> bool:
-    actions = (action for line in read_entry(path, version).split("\n") if line for action in json.loads(line).items())
-    return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in actions)
+def _changes_rows(log: DeltaLog, version: int) -> bool:
+    return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in log.read_actions(version))
 
 
 def _back_to(said: Mapping[str, object]) -> int | None:

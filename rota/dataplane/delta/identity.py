@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable, Transaction
+from deltalake import Transaction
 
-from rota.dataplane.delta.delta_io import open_table
 from rota.errors import EnvironmentFailed
+from rota.ledger.delta_log import DeltaLog, DeltaVersion
 from rota.pipeline import rename_command, suggest_path
 
 ADOPTED = "rota/adopted"  # how often the table changed hands
@@ -28,15 +28,15 @@ class Identity:
     meta: str
     pipeline: str
 
-    def owns(self, table: DeltaTable) -> bool:
+    def owns(self, table: DeltaVersion) -> bool:
         """Whether the table is this pipeline's, in this group."""
         number = count_adoptions(table)
         both = (self._group(), _pipeline(self.pipeline))
-        return number is not None and all(table.transaction_version(one) == number for one in both)
+        return number is not None and all(table.transaction(one) == number for one in both)
 
-    def group_has(self, table: DeltaTable) -> bool:
+    def group_has(self, table: DeltaVersion) -> bool:
         """Whether the table is this group's, whatever its pipeline is called."""
-        return bool(table.transaction_version(self._group()) == count_adoptions(table))
+        return bool(table.transaction(self._group()) == count_adoptions(table))
 
     def taken(self, number: int) -> list[Transaction]:
         """What makes the table this pipeline's, as the owner of that number."""
@@ -46,7 +46,7 @@ class Identity:
         """What makes the table this group's, and no pipeline's."""
         return [Transaction(self._group(), number), Transaction(ADOPTED, number)]
 
-    def refusal(self, path: Path, table: DeltaTable) -> str:
+    def refusal(self, path: Path, table: DeltaVersion) -> str:
         """Why the table, which is not this pipeline's, is left alone, with the next step."""
         if way := find_rename(path, table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
@@ -85,19 +85,19 @@ class Rename:
         return rename_command(self.old, self.new, self.group)
 
 
-def count_adoptions(table: DeltaTable) -> int | None:
+def count_adoptions(table: DeltaVersion) -> int | None:
     """How often the table changed hands; None: nobody ever claimed it."""
-    number: int | None = table.transaction_version(ADOPTED)
+    number: int | None = table.transaction(ADOPTED)
     return number
 
 
-def belongs_to(table: DeltaTable, pipeline: str) -> bool:
+def belongs_to(table: DeltaVersion, pipeline: str) -> bool:
     """Whether the log names this pipeline as the one that has the table, in whatever group."""
     number = count_adoptions(table)
-    return number is not None and bool(table.transaction_version(_pipeline(pipeline)) == number)
+    return number is not None and bool(table.transaction(_pipeline(pipeline)) == number)
 
 
-def find_owner(table: DeltaTable) -> str | None:
+def find_owner(table: DeltaVersion) -> str | None:
     """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
     limit, seen = 16, 0
     while count_adoptions(table) is not None:
@@ -113,13 +113,13 @@ def find_owner(table: DeltaTable) -> str | None:
 
 def find_owner_among(path: Path, pipelines: Iterable[str]) -> str | None:
     """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
-    table = open_table(path)
+    table = DeltaLog(str(path)).open()
     return next((name for name in pipelines if table and belongs_to(table, name)), None)
 
 
 def explain_taken(path: Path, name: str, group: str) -> str:
     """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
-    table = open_table(path)
+    table = DeltaLog(str(path)).open()
     if table is None or count_adoptions(table) is None or belongs_to(table, name):
         return ""
     if way := find_rename(path, table):
@@ -128,15 +128,13 @@ def explain_taken(path: Path, name: str, group: str) -> str:
     return f"{path} is the table of pipeline {its!r}. {suggest_path(its, name, group)}"
 
 
-def find_rename(path: Path, table: DeltaTable) -> Rename | None:
+def find_rename(path: Path, table: DeltaVersion) -> Rename | None:
     """The rename that began and did not end."""
-    if not table.transaction_version(RENAMING):
+    if not table.transaction(RENAMING):
         return None
     began = next((one for one in table.history() if one.get("rota.op") == "renaming"), None)
     if began is None:
-        raise EnvironmentFailed(
-            f"{path} is between two names that its log has lost. Bring its _delta_log back from a copy"
-        )
+        raise EnvironmentFailed(f"{path} is between two names that its log has lost. Bring its log back from a copy")
     ((old, new),) = json.loads(str(began["rota.renamed"])).items()
     return Rename(str(old), str(new), str(began["rota.group"]))
 

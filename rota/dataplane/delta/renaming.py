@@ -17,18 +17,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import footers
 from rota.dataplane.delta.commit_info import PARTITION
-from rota.dataplane.delta.delta_io import resolve_path
 from rota.dataplane.delta.fenced_table import FencedTable, check_lost_race, make_add_action
 from rota.dataplane.delta.identity import RENAMING, Rename, count_adoptions, find_owner, find_rename
+from rota.dataplane.footers import resolve_path
 from rota.dataplane.ports import Batch, DataFile, Position
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable
 from rota.ids import rename_id
+from rota.ledger.delta_log import DeltaVersion
 
 TRIES = 100
 
@@ -47,7 +48,7 @@ def is_renamed(main: FencedTable, old: str) -> bool:
         return False
     if replace(main, pipeline=old).owner.owns(table):
         return False
-    if main.owner.owns(table) and table.transaction_version(_name_transaction(old, new)):
+    if main.owner.owns(table) and table.transaction(_name_transaction(old, new)):
         return True
     if not main.owner.group_has(table):
         raise ForeignTable(replace(main, pipeline=old).owner.refusal(main.path, table))
@@ -63,7 +64,7 @@ def begin_rename(main: FencedTable, old: str, partitions: Iterable[str]) -> int:
     for _ in range(TRIES):
         is_renamed(main, old)
         table = main.open_existing()
-        if number := table.transaction_version(RENAMING):
+        if number := table.transaction(RENAMING):
             return int(number)
         number = (count_adoptions(table) or 0) + 1
         moves = [
@@ -96,7 +97,7 @@ def finish_rename(ledger: FencedTable, old: str, partitions: Iterable[str]) -> N
         table = ledger.open()
         if table is None or ledger.owner.owns(table):
             return
-        named = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        named = table.files().to_pylist()
         actions: list[AddAction | RemoveAction] = []
         for said in named:
             path = said["path"]
@@ -125,7 +126,7 @@ def make_moves(ledger: FencedTable, stands: Mapping[str, Position]) -> list[Tran
 
 def _try_commit(
     ledger: FencedTable,
-    table: DeltaTable,
+    table: DeltaVersion,
     actions: Sequence[AddAction | RemoveAction],
     moves: list[Transaction],
     said: dict[str, str],
@@ -133,8 +134,8 @@ def _try_commit(
     """Tries to write it on this very version; whoever calls looks at what came of it."""
     properties = CommitProperties(app_transactions=moves, custom_metadata=said, max_commit_retries=0)
     try:
-        table.create_write_transaction(
-            list(actions), "append", table.schema(), partition_by=[], commit_properties=properties
+        table.handle.create_write_transaction(
+            list(actions), "append", table.handle.schema(), partition_by=[], commit_properties=properties
         )
     except (DeltaError, OSError) as error:
         check_lost_race(ledger.path, error)

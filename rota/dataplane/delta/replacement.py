@@ -19,16 +19,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from rota.dataplane import columns, footers
 from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.delta.delta_io import add_columns
 from rota.dataplane.delta.fenced_table import FencedTable, check_lost_race, make_add_action
 from rota.dataplane.ports import Batch, DataFile
 from rota.errors import EnvironmentFailed, OffsetGap
+from rota.ledger.delta_log import DeltaVersion
 
 TRIES = 100
 Ranges = Mapping[str, tuple[int, int]]
@@ -51,7 +51,7 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
     said = ledger.describe(batch, {})
     for _ in range(TRIES):
         table = _fitting(ledger, batch)
-        first = table.version() if first is None else first
+        first = table.number if first is None else first
         if room is None or not fits(room, table, batch):
             _discard(ledger, room)
             room = make_room(table, ledger, batch)
@@ -66,7 +66,7 @@ def replace_rows(ledger: FencedTable, batch: Batch) -> int:
 def append_rows(ledger: FencedTable, batch: Batch) -> int:
     """The version that holds the batch beside what was there: bad records of a replay, which the newest attempt rules."""
     batch = changed(batch, op="quarantine replay")
-    first = ledger.open_or_make().version()
+    first = ledger.open_or_make().number
     for _ in range(TRIES):
         table = _fitting(ledger, batch, follow=False)
         ledger.check_on_disk(batch.files)
@@ -79,20 +79,20 @@ def append_rows(ledger: FencedTable, batch: Batch) -> int:
 
 
 def _make_write(
-    table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+    table: DeltaVersion, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
 ) -> Callable[[], None]:
     """What commits these actions on the version of the handle."""
     return partial(
-        table.create_write_transaction,
+        table.handle.create_write_transaction,
         actions,
         "append",
-        table.schema(),
+        table.handle.schema(),
         partition_by=[],
         commit_properties=properties,
     )
 
 
-def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> DeltaTable:
+def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> DeltaVersion:
     """The newest version, with every column of the batch; the ranges must be behind its offsets."""
     table = ledger.open_existing() if follow else ledger.open_or_make()
     ledger.check_owner(table)
@@ -104,17 +104,17 @@ def _fitting(ledger: FencedTable, batch: Batch, *, follow: bool = True) -> Delta
                 f"Replay of {', '.join(ahead)} goes beyond what was consumed. Give one that ends at its offset or before",
                 partitions=ahead,
             )
-    added = columns.find_added(table.schema().to_json(), (f.columns for f in batch.files))
+    added = columns.find_added(table.schema, (f.columns for f in batch.files))
     if not added:
         return table
     try:
-        add_columns(table, added)
+        table.add_columns(added)
     except (DeltaError, OSError) as error:
         check_lost_race(ledger.path, error)
     return _fitting(ledger, batch, follow=follow)
 
 
-def make_room(table: DeltaTable, ledger: FencedTable, batch: Batch) -> Room:
+def make_room(table: DeltaVersion, ledger: FencedTable, batch: Batch) -> Room:
     """Removes each file that holds rows of the ranges, and adds what else was in it (a compacted file holds more)."""
     now = int(time.time() * 1000)
     holding = _holding(table, batch)
@@ -132,7 +132,7 @@ def make_room(table: DeltaTable, ledger: FencedTable, batch: Batch) -> Room:
     return Room(frozenset(holding), tuple(actions), tuple(kept))
 
 
-def fits(room: Room, table: DeltaTable, batch: Batch) -> bool:
+def fits(room: Room, table: DeltaVersion, batch: Batch) -> bool:
     """Whether what was planned on an older version does the same on this one: a file never changes under its name."""
     return room.holding == _holding(table, batch).keys()
 
@@ -143,9 +143,9 @@ def _discard(ledger: FencedTable, room: Room | None) -> None:
         (ledger.path / file.path).unlink(missing_ok=True)
 
 
-def _holding(table: DeltaTable, batch: Batch) -> dict[str, Said]:
+def _holding(table: DeltaVersion, batch: Batch) -> dict[str, Said]:
     """The files that may hold rows of the ranges, with what the log says of each."""
-    files = pa.table(table.get_add_actions(flatten=True))
+    files = table.files()
     some = files.filter(_near(files, batch.ranges)).to_pylist() if batch.ranges else []
     return {f["path"]: f for f in some if any(_may_hold(f, p, r) for p, r in batch.ranges.items())}
 

@@ -7,7 +7,6 @@ Laws:
    than `MOST` rows together.
 """
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,8 +20,8 @@ from deltalake.exceptions import DeltaError
 
 from rota.dataplane import names
 from rota.dataplane.delta.commit_info import PARTITION
-from rota.dataplane.delta.delta_io import open_table, read_entry
 from rota.errors import RotaError
+from rota.ledger.delta_log import DeltaLog
 
 COLUMNS = 30
 MOST = 5_000_000
@@ -35,9 +34,8 @@ def read_samples(table: Path, versions: Mapping[str, int], most: int) -> dict[st
     files: dict[tuple[int, str], Path] = {}
     for version in set(versions.values()):
         try:
-            added = [
-                json.loads(line)["add"]["path"] for line in read_entry(table, version).splitlines() if '{"add"' in line
-            ]
+            actions = DeltaLog(str(table)).read_actions(version)
+            added = [body["path"] for kind, body in actions if kind == "add"]
         except UNREADABLE:
             continue
         for file in sorted((table / unquote(path) for path in added), reverse=True):  # the first one wins
@@ -71,8 +69,8 @@ def _convert(scalar: Any) -> object:
 def count_rows(table: Path, partitions: Iterable[str]) -> dict[str, int]:
     """See `Table.count_rows`."""
     try:
-        opened = open_table(table)
-        return _count(table, pa.table(opened.get_add_actions(flatten=True)), sorted(partitions)) if opened else {}
+        opened = DeltaLog(str(table)).open()
+        return _count(table, opened.files(), sorted(partitions)) if opened else {}
     except UNREADABLE:
         return {}
 

@@ -9,9 +9,10 @@ from rota.dataplane.delta import renaming, replacement, samples
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.delta.identity import explain_taken, find_owner_among
-from rota.dataplane.delta.vacuum import is_checkpoint, vacuum
+from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.ports import Batch, Position
 from rota.errors import ForeignTable
+from rota.ledger.delta_log import is_checkpoint
 from rota.pipeline import Pipeline
 from rota.settings import resolve_folder
 
@@ -38,10 +39,7 @@ class PipelineTable(FencedTable):
 
     def read_stamp(self) -> int | None:
         """What is another number after each commit, read without opening the table; None where there is no table."""
-        try:
-            return (self.path / "_delta_log").stat().st_mtime_ns
-        except OSError:
-            return None
+        return self.log.stamp_folder()
 
     def compact(self, version: int) -> None:
         """See `Table.compact`."""
@@ -94,7 +92,7 @@ class PipelineTables:
             return None
         if whose := explain_taken(main.path, main.pipeline, main.group):
             raise ForeignTable(whose)
-        return f"is at version {table.version()}, {len(table.file_uris())} files, {table.count():,} rows"
+        return f"is at version {table.number}, {table.files().num_rows} files, {table.handle.count():,} rows"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
         """The files below `folder` that no version needs and that are older than `retention`; deletes them unless it is a

@@ -22,14 +22,15 @@ from typing import Any, TypeVar, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from rota.dataplane.delta.delta_io import create_table, describe_error, open_table, resolve_path, stamp_version
 from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, find_times, name_files, read_between, read_file
+from rota.dataplane.footers import resolve_path
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
+from rota.ledger.delta_log import DeltaLog, DeltaVersion, describe_error
 
 T = TypeVar("T")
 TRIES = 100
@@ -57,7 +58,7 @@ class ReadIndex:
     """The files of an index as this process read them last, by name: those that the table names at this version."""
 
     version: int
-    stamp: tuple[int, int, int] | None
+    stamp: tuple[object, ...] | None
     files: Mapping[str, IndexFile]
 
 
@@ -96,6 +97,11 @@ class FileIndex:
     path: Path
     renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
 
+    @property
+    def log(self) -> DeltaLog:
+        """The log of the index."""
+        return DeltaLog(str(self.path))
+
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
         ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
@@ -126,11 +132,10 @@ class FileIndex:
 
         One of which `new` says nothing is left out."""
         for _ in range(TRIES):
-            table = open_table(self.path)
+            table = self.log.open()
             if table is None:
-                table = create_table(
-                    self.path, SCHEMA
-                )  # and read below, on this very handle: somebody may have been faster
+                # and read below, on this very version: somebody may have been faster
+                table = self.log.create(Schema.from_arrow(SCHEMA).to_json())
             counts, found = self._look(self._read_files(table), partitions, new)
             if not any(found.values()):
                 return {p: counts[p] for p in found}
@@ -142,7 +147,7 @@ class FileIndex:
     def keep(self, partitions: tuple[str, ...]) -> None:
         """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
         for _ in range(TRIES):
-            table = open_table(self.path)
+            table = self.log.open()
             if table is None or not (actions := self.rewrite_renewed(table, partitions)):
                 return
             if self._swap(table, actions):
@@ -153,8 +158,8 @@ class FileIndex:
         """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
         a run that came too late for an earlier rename, and goes."""
         for _ in range(TRIES):
-            table = open_table(self.path)
-            if table is None or table.transaction_version(RENAMED) == number:
+            table = self.log.open()
+            if table is None or table.transaction(RENAMED) == number:
                 return
             known = {p for file in self._read_files(table) for p in file.spans["partition"].to_pylist()}
             late = [
@@ -163,7 +168,7 @@ class FileIndex:
             self._swap(table, self.rewrite_renamed(table, old, new), [Transaction(RENAMED, number), *late])
         raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
 
-    def rewrite_renamed(self, table: DeltaTable, old: str, new: str) -> list[AddAction | RemoveAction]:
+    def rewrite_renamed(self, table: DeltaVersion, old: str, new: str) -> list[AddAction | RemoveAction]:
         """Each file of the index again, with the rows of the old name alone, under the new one."""
         actions: list[AddAction | RemoveAction] = []
         for said, file in self.read_named_files(table):
@@ -174,9 +179,9 @@ class FileIndex:
             actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
         return actions
 
-    def read_named_files(self, table: DeltaTable) -> Iterator[tuple[dict[str, Any], IndexFile]]:
+    def read_named_files(self, table: DeltaVersion) -> Iterator[tuple[dict[str, Any], IndexFile]]:
         """What the log says of each file of the index, and the file."""
-        return zip(pa.table(table.get_add_actions()).to_pylist(), self._read_files(table), strict=True)
+        return zip(table.files().to_pylist(), self._read_files(table), strict=True)
 
     def _look(
         self, there: Sequence[IndexFile], partitions: tuple[str, ...], new: New
@@ -201,16 +206,16 @@ class FileIndex:
     def _read_newest(self) -> list[IndexFile]:
         """The files of the index at its newest version. The log is read where it went on since this process read it."""
         last = READ.get(self.path)
-        if last is not None and last.stamp is not None and last.stamp == stamp_version(self.path, last.version):
+        if last is not None and last.stamp is not None and last.stamp == self.log.stamp(last.version):
             return list(last.files.values())
-        return self._read_files(open_table(self.path))
+        return self._read_files(self.log.open())
 
-    def _read_files(self, table: DeltaTable | None) -> list[IndexFile]:
+    def _read_files(self, table: DeltaVersion | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
         known = READ[self.path].files if self.path in READ else {}
-        version = table.version() if table else -1
-        stamp = stamp_version(self.path, version)
-        names = pa.table(table.get_add_actions())["path"].to_pylist() if table else []
+        version = table.number if table else -1
+        stamp = self.log.stamp(version)
+        names = table.files()["path"].to_pylist() if table else []
         try:
             found = {name: known[name] if name in known else read_file(resolve_path(self.path, name)) for name in names}
         except (OSError, pa.ArrowInvalid) as error:
@@ -239,7 +244,7 @@ class FileIndex:
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
 
-    def rewrite_renewed(self, table: DeltaTable, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+    def rewrite_renewed(self, table: DeltaVersion, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
         """Each file of the index that says something else of a renewed file, written anew."""
         actions: list[AddAction | RemoveAction] = []
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
@@ -265,7 +270,7 @@ class FileIndex:
         """What makes the append of one partition's files a compare-and-set."""
         return [Transaction(f"rota/{p}/index", count) for p, count in counts.items()]
 
-    def _append(self, table: DeltaTable, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> bool:
+    def _append(self, table: DeltaVersion, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> bool:
         rows = [
             (p, counts[p] + i, f.path, f.size, f.modified)
             for p, files in sorted(found.items())
@@ -276,8 +281,8 @@ class FileIndex:
         try:
             actions = self.write_files(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
             properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
-            table.create_write_transaction(
-                actions, "append", table.schema(), partition_by=[], commit_properties=properties
+            table.handle.create_write_transaction(
+                actions, "append", table.handle.schema(), partition_by=[], commit_properties=properties
             )
         except CommitFailedError:
             return False  # the files stay as orphans until the next vacuum
@@ -288,13 +293,13 @@ class FileIndex:
         return True
 
     def _swap(
-        self, table: DeltaTable, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
+        self, table: DeltaVersion, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
     ) -> bool:
         """Commits them as a compare-and-set of the version: whoever was faster may have moved the same rows."""
         properties = CommitProperties(app_transactions=list(moved), max_commit_retries=0)
         try:
-            table.create_write_transaction(
-                actions, "append", table.schema(), partition_by=[], commit_properties=properties
+            table.handle.create_write_transaction(
+                actions, "append", table.handle.schema(), partition_by=[], commit_properties=properties
             )
         except CommitFailedError:
             return False
@@ -316,7 +321,7 @@ class FileIndex:
 
     def _tidy(self) -> None:
         """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
-        table = open_table(self.path)
+        table = self.log.open()
         if table is None or len(self._read_files(table)) <= MANY:
             return
         small, rows = [], 0

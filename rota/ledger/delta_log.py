@@ -1,0 +1,282 @@
+"""The log of a Delta table, on any store that delta-rs can open: the only module that knows how it lies there.
+
+Laws:
+1. An absent table is None; a store that fails is the environment's fault; a location that delta-rs cannot have is refused
+   in one line. delta-rs has no history of a folder with `#` or `?` in its name: the log is read here.
+2. The transactions of a version are those that delta-rs says of each id at that version: a checkpoint at or below it and
+   the commits up to it. They are read once; delta-rs reads the whole log again for each id that it is asked for. Where the
+   log has a shape that is not known here (a checkpoint of another kind, commits that were removed, transactions that
+   expire), delta-rs is asked.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise, takewhile
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Field, Schema, TableFeatures
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow import fs
+
+from rota.errors import ConfigError, EnvironmentFailed
+
+LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
+TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
+CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
+FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
+CHUNK = 1 << 16  # bytes of a commit that are read at a time: what it says of itself stands first
+UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+
+
+class DeltaVersion:
+    """The log at one version, to read from and to commit on."""
+
+    def __init__(self, log: "DeltaLog", handle: DeltaTable) -> None:
+        self.log, self.handle = log, handle
+        self.number: int = handle.version()
+        self._known: Mapping[str, int] | None = None
+        self._read = False
+
+    @property
+    def table(self) -> str:
+        """The table's own id."""
+        return str(self.handle.metadata().id)
+
+    @property
+    def schema(self) -> str:
+        """Its columns, JSON."""
+        return str(self.handle.schema().to_json())
+
+    def transaction(self, name: str) -> int | None:
+        """The value of this transaction; None: there is none."""
+        if not self._read:
+            self._known, self._read = self.log.read_transactions(self.number), True
+        found: int | None = self.handle.transaction_version(name) if self._known is None else self._known.get(name)
+        return found
+
+    def files(self) -> pa.Table:
+        """The files of this version, with their statistics as columns."""
+        return pa.table(self.handle.get_add_actions(flatten=True))
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What the newest commits say of themselves, newest first, down to where the log was shortened. By their names:
+        delta-rs lists the whole log, and numbers them wrongly where one says nothing of itself."""
+        versions = range(self.number, -1 if limit is None else max(-1, self.number - limit), -1)
+        return list(takewhile(bool, map(self.log.read_info, versions)))
+
+    def add_columns(self, added: Sequence[Field]) -> None:
+        """Adds these columns in a commit of their own. Raises as deltalake does.
+
+        A `timestamp_ntz` inside a map is one that deltalake's own look does not find: without the feature it refuses it.
+        """
+        known = self.handle.protocol().writer_features or ()
+        if "timestampNtz" not in known and any('"timestamp_ntz"' in one.to_json() for one in added):
+            self.handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        self.handle.alter.add_columns(added)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLog:
+    """The log of the table at `location`: a path, or a URL of a store that delta-rs can open."""
+
+    location: str
+
+    def open(self) -> DeltaVersion | None:
+        """The newest version; None where there is no table. Raises EnvironmentFailed, ConfigError for a name that cannot
+        be."""
+        self._check_name()
+        try:
+            return DeltaVersion(self, DeltaTable(self.location))
+        except TableNotFoundError:
+            return None
+        except OSError as error:
+            raise EnvironmentFailed(
+                f"{self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
+            ) from error
+        except DeltaError as error:
+            raise EnvironmentFailed(
+                f"{self.location} is no table that can be read ({describe_error(error)}). Bring its {LOG} back from a "
+                f"copy, then: rota adopt"
+            ) from error
+
+    def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> DeltaVersion:
+        """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
+        self._check_name()
+        try:
+            DeltaTable.create(self.location, Schema.from_json(schema), mode="ignore", configuration=settings)
+        except CommitFailedError:
+            pass  # somebody else was first
+        except (DeltaError, OSError) as error:
+            raise EnvironmentFailed(
+                f"{self.location} cannot be made ({describe_error(error)}). Check the disk and its rights"
+            ) from error
+        return DeltaVersion(self, DeltaTable(self.location))
+
+    def read_info(self, version: int) -> dict[str, Any]:
+        """What the commit of this version says of itself, and its number; empty where it is not there."""
+        try:
+            infos = (json.loads(line).get("commitInfo") for line in self._lines(version) if b'"commitInfo"' in line)
+            return {**next(filter(None, infos), {}), "version": version}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
+                f"from a copy, then: rota adopt"
+            ) from error
+
+    def read_text(self, version: int) -> str:
+        """What the log says at this version, as it is written there. Raises EnvironmentFailed."""
+        try:
+            return self._read(_name(version)).decode()
+        except (OSError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
+            ) from error
+
+    def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Each action of the commit, by its kind: `add`, `remove`, ... Raises EnvironmentFailed, ValueError."""
+        for line in self.read_text(version).split("\n"):
+            yield from json.loads(line).items() if line else ()
+
+    def stamp(self, version: int) -> tuple[object, ...] | None:
+        """What is another value once the table has a newer version than this, or another log. None: it has already."""
+        seen, next_one = self._store().get_file_info([_name(version), _name(version + 1)])
+        gone = seen.type != fs.FileType.File or next_one.type != fs.FileType.NotFound
+        return None if gone else (seen.mtime_ns, seen.size)
+
+    def stamp_folder(self) -> int | None:
+        """What is another number after each commit, read without opening the table; None where there is none."""
+        with suppress(OSError, ValueError):
+            found = self._store().get_file_info(LOG)
+            return int(found.mtime_ns) if found.type == fs.FileType.Directory else None
+        return None
+
+    def read_transactions(self, version: int) -> Mapping[str, int] | None:
+        """All transactions at this version; None where delta-rs must be asked."""
+        try:
+            base, parts = self._named_checkpoint(version) or self._newest_checkpoint(version)
+            known: dict[str, int] = {}
+            for part in parts:
+                known.update(self._transactions_of_checkpoint(part))
+            for at in range(base + 1, version + 1):
+                known.update(self._transactions_of_commit(at))
+        except UNKNOWN:
+            return None
+        return known
+
+    def list_superseded(self, newest: int, before: float) -> Iterator[str]:
+        """The checkpoints, below the location, that nobody needs: the log is whole without them, `newest` newer ones stand,
+        and the next one was written before that time. A checkpoint may have several parts."""
+        if self._store().get_file_info(_name(0)).type != fs.FileType.File:
+            return  # somebody shortened the log: what the checkpoints say is said nowhere else
+        parts: dict[int, list[Any]] = {}
+        for found in self._store().get_file_info(fs.FileSelector(LOG)):
+            if match := CHECKPOINT.fullmatch(found.path):
+                parts.setdefault(int(match[1]), []).append(found)
+        hint = self._read_hint()
+        for version, successor in list(pairwise(sorted(parts)))[: 1 - newest]:
+            if min(one.mtime_ns for one in parts[successor]) < before * 1e9 and version != hint.get("version"):
+                yield from sorted(one.path for one in parts[version])
+
+    def delete(self, path: str) -> None:
+        """Deletes a file of the log, if it is there."""
+        with suppress(FileNotFoundError):
+            self._store().delete_file(path)
+
+    def _lines(self, version: int) -> Iterator[bytes]:
+        rest = b""
+        with self._store().open_input_file(_name(version)) as commit:
+            while chunk := commit.read(CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+        yield rest
+
+    def _read(self, path: str) -> bytes:
+        with self._store().open_input_file(path) as file:
+            return bytes(file.readall())
+
+    def _transactions_of_checkpoint(self, part: str) -> Iterator[tuple[str, int]]:
+        """Only the column of transactions is read, however many files the checkpoint names."""
+        with self._store().open_input_file(part) as file:
+            for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
+                yield from map(_check_lasting, rows.column("txn").drop_null().to_pylist())
+
+    def _transactions_of_commit(self, version: int) -> Iterator[tuple[str, int]]:
+        """Of one id twice in a commit delta-rs takes the first."""
+        lines = self._read(_name(version)).split(b"\n")
+        found = [txn for line in lines if b'"txn"' in line and (txn := json.loads(line).get("txn"))]
+        yield from map(_check_lasting, reversed(found))
+
+    def _read_hint(self) -> dict[str, Any]:
+        """The checkpoint at which a reader starts, so that a long log need not be listed; empty: nobody knows."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            hint = json.loads(self._read(HINT))
+            return {"version": int(hint["version"]), "parts": hint.get("parts")}
+        return {}
+
+    def _named_checkpoint(self, version: int) -> tuple[int, list[str]] | None:
+        hint = self._read_hint()
+        base, parts = hint.get("version", -1), hint.get("parts")
+        if not max(0, version - FAR) <= base <= version:
+            return None
+        names = [f".{n + 1:010}.{parts:010}" for n in range(parts)] if parts else [""]
+        paths = [f"{LOG}/{base:020}.checkpoint{name}.parquet" for name in names]
+        there = all(one.type == fs.FileType.File for one in self._store().get_file_info(paths))
+        return (base, paths) if there else None
+
+    def _newest_checkpoint(self, version: int) -> tuple[int, list[str]]:
+        """The newest whole one; without one the log is read from its start."""
+        there: dict[tuple[int, int], list[str]] = {}
+        for found in self._store().get_file_info(fs.FileSelector(LOG)):
+            match = CHECKPOINT.fullmatch(found.path)
+            if match and not match[4] and int(match[1]) <= version:
+                there.setdefault((int(match[1]), int(match[3] or 1)), []).append(found.path)
+        whole = [(base, sorted(paths)) for (base, parts), paths in there.items() if len(paths) == parts]
+        return max(whole, default=(-1, []))
+
+    def _store(self) -> fs.FileSystem:
+        return _open_store(self.location)
+
+    def _check_name(self) -> None:
+        if taken := TAKEN.search(self.location):
+            raise ConfigError(
+                f"A Delta table cannot be in {self.location!r}: {taken[0]!r} is in its name. Give it another path"
+            )
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether this is a checkpoint of a log."""
+    return bool(CHECKPOINT.fullmatch(path))
+
+
+def describe_error(error: Exception) -> str:
+    """What delta-rs says, in one line of some length and without its colours, arrows and stacks."""
+    said = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
+    return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]
+
+
+@lru_cache(maxsize=64)
+def _open_store(location: str) -> fs.FileSystem:
+    """What is below the location. delta-rs reads a local disk, too, but takes three times as long for a small file."""
+    if "://" not in location:
+        return fs.SubTreeFileSystem(location, fs.LocalFileSystem())
+    from deltalake.fs import DeltaStorageHandler
+
+    return fs.PyFileSystem(DeltaStorageHandler(location))
+
+
+def _name(version: int) -> str:
+    return f"{LOG}/{version:020}.json"
+
+
+def _check_lasting(txn: Mapping[str, Any]) -> tuple[str, int]:
+    if txn.get("lastUpdated") is not None:
+        raise ValueError("it may expire; ours never do")
+    return txn["appId"], int(txn["version"])
