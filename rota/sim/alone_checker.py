@@ -42,8 +42,8 @@ class AloneChecker(Checker):
 
     def _published(self) -> None:
         self.named = {}
-        for worker, read in self.stage.reader.assigns().items():
-            for partition in read.record.slots[-1].partitions:
+        for worker, slots in self.stage.truth.slots.items():
+            for partition in slots[-1][1] if slots else ():
                 self.named.setdefault(partition, set()).add(worker)
         self.target = {p: next(iter(workers)) for p, workers in self.named.items() if len(workers) == 1}
         for partition, owner in self.stage.truth.owner.items():
@@ -84,6 +84,6 @@ class AloneChecker(Checker):
     def _judge_evenness(self, here: set[str]) -> None:
         counts = Counter(dict.fromkeys(here, 0))
         counts.update(worker_of(o) for o in self.stage.truth.owner.values() if o is not None)
-        free = {w for w in here if (cap := self.stage.cap_of(w)) is None or counts[w] < cap}
+        free = {w for w in here if (cap := self.stage.truth.cap(w)) is None or counts[w] < cap}
         if free and max(counts[w] for w in here) - min(counts[w] for w in free) > 1:
             self.breach("uneven", f"at the end they hold {dict(sorted(counts.items()))}")

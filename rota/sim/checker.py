@@ -1,5 +1,5 @@
-"""The judge of every simulated world. It reads the table's log and the journal of the znodes, and shares no code with the
-actors. A breach is a `Violation` with its seed and the line that repeats it.
+"""The judge of every simulated world. It reads the table's log and the bytes of the znodes (`truth`), and calls
+nothing of what it judges. A breach is a `Violation` with its seed and the line that repeats it.
 
 Of targets and owners, after every event:
 - `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
@@ -9,7 +9,8 @@ Of targets and owners, after every event:
   of the claimant names the partition.
 - `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
 - `cap`: no published target and no claim brings a worker over its cap, at no instant of a hand-over.
-- `budget`: a plan takes no more voluntary moves than the policy allows, and none before the cooldown is over.
+- `budget`: an epoch takes no more from workers that could keep it than the policy allows, and nothing before the cooldown is
+  over. What a worker could keep, and its cap, count as they were at any moment since the controller took control.
 Of the table, checkpoints and parks, after every event: see `log_checker`.
 - `foreign`, `restored`: a run never takes a hand-over for a restored ZooKeeper or table.
 - `settled`: at the end every partition is owned by the worker that its target has named for longer than a hand-over may
@@ -18,9 +19,9 @@ Of the table, checkpoints and parks, after every event: see `log_checker`.
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rota.core import Plan
 from rota.ids import worker_of
 from rota.sim.log_checker import LogChecker
 from rota.sim.truth import Change, Changes
@@ -49,8 +50,10 @@ class Checker:
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
-        self._voluntary_at = -math.inf
-        self.caps: dict[str, int | None] = {}
+        self._round = 0.0  # when somebody took control
+        self._voluntary_round = -math.inf  # that of the last epoch with a voluntary move
+        self._caps: dict[str, list[int | None]] = {}  # worker -> its caps since then
+        self._excused: set[str] = set()  # workers that could not keep what they had, at a moment since then
         self.target: dict[str, str] = {}
         self._since: dict[str, float] = {}  # partition -> when its target became what it is
 
@@ -72,6 +75,10 @@ class Checker:
 
     def after_event(self, changes: Changes) -> None:
         """Everything that may have been broken by what just happened."""
+        if changes.controlled and not changes.published:
+            self._round, self._caps, self._excused = self.stage.now, {}, set()
+        if changes.controlled or changes.staffed:
+            self._note_staff()
         if changes.published:
             self._published()
         for change in changes.owners:
@@ -88,28 +95,31 @@ class Checker:
         """A run told of a batch; more than once is no harm."""
         self.log.told.append((partition, start, end))
 
-    def check_plan(self, plan: Plan) -> None:
-        """Budget and cooldown hold; what is published next is judged by the caps that this plan has read."""
-        policy, snapshot = self.stage.policy, plan.assignment.snapshot
-        voluntary = plan.measures.moves - plan.measures.unavoidable_moves
-        if policy.budget is not None and voluntary > policy.budget:
-            self.breach("budget", f"{voluntary} voluntary moves in one plan, the budget is {policy.budget}")
-        if voluntary and snapshot.now < self._voluntary_at + policy.cooldown:
-            self.breach("budget", f"a voluntary move {snapshot.now - self._voluntary_at:.1f} s after the last")
-        self._voluntary_at = snapshot.now if voluntary else self._voluntary_at
-        self.caps = {w.id: w.max_partitions for w in snapshot.workers}
+    def _note_staff(self) -> None:
+        """Who could keep what it has, and under which cap, now."""
+        truth = self.stage.truth
+        for worker in self.stage.team:
+            self._caps.setdefault(worker, []).append(truth.cap(worker))
+            if not truth.may_keep(worker):
+                self._excused.add(worker)
+
+    def _highest_cap(self, worker: str) -> int | None:
+        caps = self._caps.get(worker, [None])
+        return None if None in caps else max(cap for cap in caps if cap is not None)
 
     def _published(self) -> None:
-        head, targets = self.stage.reader.targets()
-        if head.record.epoch < self._epoch:
-            self.breach("disjoint", f"the head went back to epoch {head.record.epoch}")
-        self._epoch = head.record.epoch
+        targets, epoch = self.stage.truth.targets(), self.stage.truth.epoch
+        if epoch < self._epoch:
+            self.breach("disjoint", f"the head went back to epoch {epoch}")
+        if epoch > self._epoch and self.target:
+            self._judge_moves(targets)
+        self._epoch = epoch
         seen: dict[str, str] = {}
-        for worker, target in targets.items():
-            cap = self.caps.get(worker)
-            if cap is not None and len(target.partitions) > cap:
-                self.breach("cap", f"{worker} shall hold {len(target.partitions)} partitions, its cap is {cap}")
-            for partition in target.partitions:
+        for worker, partitions in targets.items():
+            cap = self._highest_cap(worker)
+            if cap is not None and len(partitions) > cap:
+                self.breach("cap", f"{worker} shall hold {len(partitions)} partitions, its cap is {cap}")
+            for partition in partitions:
                 if partition in seen:
                     self.breach("disjoint", f"{partition} stands in the targets of {seen[partition]} and {worker}")
                 seen[partition] = worker
@@ -122,6 +132,25 @@ class Checker:
                 self._revoked.setdefault(partition, self.stage.now)
             else:
                 self._revoked.pop(partition, None)
+
+    def _judge_moves(self, targets: Mapping[str, frozenset[str]]) -> None:
+        """Budget and cooldown: what is taken from a worker that could keep it is voluntary."""
+        policy, placed = self.stage.policy, {p for partitions in targets.values() for p in partitions}
+        before: dict[str, set[str]] = {}
+        for partition, worker in self.target.items():
+            before.setdefault(worker, set()).add(partition)
+        voluntary = 0
+        for worker, had in before.items():
+            lost = (had & placed) - targets.get(worker, frozenset())
+            if lost and worker not in self._excused:
+                caps = [cap for cap in self._caps.get(worker, ()) if cap is not None]
+                voluntary += max(0, len(lost) - max(0, len(had) - min(caps, default=len(had))))
+        if policy.budget is not None and voluntary > policy.budget:
+            self.breach("budget", f"{voluntary} voluntary moves in one epoch, the budget is {policy.budget}")
+        if voluntary and self.stage.now < self._voluntary_round + policy.cooldown:
+            self.breach("budget", f"a voluntary move {self.stage.now - self._voluntary_round:.1f} s after the last")
+        if voluntary:
+            self._voluntary_round = self._round
 
     def _owner_changed(self, change: Change) -> None:
         before, after, known = change.before, change.after, self._versions.get(change.partition, 0)
@@ -146,14 +175,13 @@ class Checker:
             self.breach("usurped", f"{partition} was taken from {before} by its older twin {after}")
         if self.target.get(partition) != worker_of(after) and not self._invited(partition, worker_of(after)):
             self.breach("uninvited", f"{partition} was claimed by {after}, which no target gives it to")
-        cap = self.stage.cap_of(worker_of(after))
+        cap = self.stage.truth.cap(worker_of(after))
         if cap is not None and self.stage.truth.held[after] > cap:
             self.breach("cap", f"{after} holds {self.stage.truth.held[after]} partitions, its cap is {cap}")
 
     def _invited(self, partition: str, worker: str) -> bool:
         """Whether either slot of the worker names the partition: it may have looked before the last flip."""
-        read = self.stage.reader.assigns().get(worker)
-        return read is not None and any(partition in slot.partitions for slot in read.record.slots)
+        return any(partition in partitions for _, partitions in self.stage.truth.slots.get(worker, ()))
 
     def _set_free(self, partition: str, owner: str) -> None:
         process = self.stage.worker_as(owner)

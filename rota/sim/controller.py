@@ -1,4 +1,5 @@
-"""The controller: look -> plan -> publish, level-triggered, as the rebalance job does it, through the product's own code.
+"""The controller: the shipped `observe` and `rebalance`, as Dagster's sensor and job call them, over a store that stops
+between two calls.
 
 It remembers nothing: what it decided from, when to look again, and the assignor's memory are found in the tree, so each
 round may as well be another process.
@@ -8,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryStore
-from rota.coordination.publication import Publication, publication_of, publish, take_control
-from rota.coordination.snapshot import read_basis, read_snapshot
+from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.store import Node, Op
-from rota.core import Policy
 from rota.errors import CoordinationError
-from rota.sim.timeline import Life
+from rota.rebalance import observe, rebalance
+from rota.sim.journal import SteppedStore
+from rota.sim.timeline import Life, steps, wait
 
 if TYPE_CHECKING:
     from rota.sim.simulation import Simulation
@@ -27,7 +27,7 @@ class Died(Exception):
     """The process of the controller is gone, between two of its writes."""
 
 
-class MortalStore(MemoryStore):
+class MortalStore(SteppedStore):
     """A store whose process dies when `left` more writes have reached the server; None: it lives."""
 
     left: int | None = None
@@ -42,61 +42,49 @@ class MortalStore(MemoryStore):
 
 
 class Controller:
-    """Looks once a second; decides again where the basis is not that of the head, or its due has passed."""
+    """Looks once a second, where something was written or its time has come, and rebalances where that is due."""
 
     def __init__(self, sim: "Simulation") -> None:
         self.sim, self.deaths = sim, 0
-        self._born()
+        self._begin()
 
-    def _born(self) -> None:
-        self.store = MortalStore(self.sim.server)
+    def _begin(self) -> None:
+        self.store = MortalStore(self.sim.server, lambda: wait(self.sim.late("")))
         self.tree = GroupState(self.store, self.sim.group)
         self.stirred = -1  # what had happened at the last look
         self.due: float | None = None
 
     def life(self) -> Life:
         """One look a second; where the start is given, from `begin` on."""
-        yield self.sim.world.begin if self.sim.world.initial else 1.0
+        return steps(self._live)
+
+    def _live(self) -> None:
+        wait(self.sim.world.begin if self.sim.world.initial else 1.0)
         while True:
             try:
-                if self._needed():
-                    yield from self.rebalance()
+                if self._is_needed():
+                    rebalance(self.tree, "sim")
             except CoordinationError:
                 self.stirred = -1
             except Died:
                 self.deaths += 1
                 self.store.close()
-                self._born()
-                yield ANOTHER
-            yield 1.0
+                self._begin()
+                wait(ANOTHER)
+            wait(1.0)
 
-    def _needed(self) -> bool:
+    def _is_needed(self) -> bool:
+        """Whether a rebalance is due. As the sensor does, it reads again only where something may have changed."""
         stirred = self.sim.server.stirred
-        late = self.due is not None and self.due <= self.sim.now
-        if stirred == self.stirred and not late:
+        if stirred == self.stirred and not (self.due is not None and self.due <= self.sim.now):
             return False
         self.stirred = stirred
-        seen = read_basis(self.tree)
-        self.due = seen.head.record.due
-        return seen.moved or (self.due is not None and self.due <= self.sim.now)
-
-    def rebalance(self) -> Life:
-        """One round; somebody else may act between its steps."""
-        term = take_control(self.tree)
-        yield self.sim.late("")
-        look = read_snapshot(self.tree)
-        meta = look.basis.meta
-        policy = Policy(meta.budget, meta.cooldown, meta.grace)
-        result = self.sim.parts.plan(
-            look.snapshot, meta.assignor, meta.options, look.basis.controller.record.memory, policy
-        )
-        yield self.sim.late("")
-        self.sim.checker.check_plan(result)
-        publication = publication_of(look, result, result.measures.reason or "rebalanced")
-        self.sim.parts.publish(self.tree, term, publication)
-        self.due = result.due
+        seen = observe(self.tree, slots=True)
+        self.due = seen.due
+        return seen.needed
 
     def settle(self, owners: Mapping[str, str]) -> None:
         """Publishes a target that nobody planned."""
+        tree = GroupState(self.sim.server.connect(), self.sim.group)
         target = {w: frozenset(p for p, o in owners.items() if o == w) for w in set(owners.values())}
-        publish(self.tree, take_control(self.tree), Publication(target))
+        publish(tree, take_control(tree), Publication(target))

@@ -3,10 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
-from rota.coordination.publication import Publication, Published, Term, publish
-from rota.core import Plan, plan
 from rota.core.reconcile import Machine, assigned
 from rota.sim.memory_table import MemoryTable
 from rota.sim.run import RunProcess
@@ -24,8 +21,6 @@ class Parts:
     machine: Machine = assigned
     connected: Callable[[MemoryStore], object] = leave_as_is  # is given the store of each agent and run
     run: type[RunProcess] = RunProcess
-    plan: Callable[..., Plan] = plan
-    publish: Callable[[GroupState, Term, Publication], Published] = publish
     table: type[MemoryTable] = MemoryTable
 
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from rota.coordination import overrides
+from rota.backlog import find_work
 from rota.coordination.alone import found_own_records
 from rota.coordination.records import Loads, WorkerOverrides
 from rota.core import Worker
@@ -222,21 +222,11 @@ class Simulation(Stage):
     def broke(self, process: object, error: RotaError) -> None:
         """What it could not do, the next run does."""
 
-    def cap_of(self, worker: str) -> int | None:
-        """The cap that people or the worker itself set."""
-        announced = next(w.max_partitions for w in self.world.team if w.id == worker)
-        return overrides.cap(self.reader, worker, announced)
-
     def must_give(self, incarnation: str) -> bool:
         """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""
-        worker = worker_of(incarnation)
-        process = self.worker_as(incarnation)
-        if incarnation not in self.truth.live or process is None or process.agent.live.leaving:
-            return True
-        override = self.reader.worker_overrides().get(worker)
-        cap = self.cap_of(worker)
-        draining = override is not None and override.record.draining
-        return draining or (cap is not None and self.truth.held[incarnation] >= cap)
+        worker, cap = worker_of(incarnation), self.truth.cap(worker_of(incarnation))
+        gone = incarnation not in self.truth.live or self.truth.announced[incarnation]["leaving"]
+        return gone or not self.truth.may_keep(worker) or (cap is not None and self.truth.held[incarnation] >= cap)
 
     # --- what happens
 
@@ -319,16 +309,17 @@ class Simulation(Stage):
         self.stocked = self.now
 
     def _backlog(self) -> Life:
-        """One run for each live incarnation that owns something and has no run, as the sensor does it."""
+        """As Dagster's sensor: the shipped `find_work` for each pipeline, one run at a time for an incarnation."""
+        sources = sorted({p.source for p in self.world.partitions})
         while True:
-            owned: dict[str, list[str]] = {}
-            for partition, owner in self.truth.owner.items():
-                if owner in self.truth.live and owner is not None:
-                    owned.setdefault(owner, []).append(partition)
             busy = {run.incarnation for run in self.runs if run.process.alive}
-            for incarnation in sorted(owned.keys() - busy - self.truth.dead):
+            found: dict[str, list[str]] = {}
+            for name in sources:
+                for work in find_work(self.reader, replace(self.pipeline, name=name), self.source):
+                    found.setdefault(work.incarnation, []).extend(work.lags)
+            for incarnation in sorted(found.keys() - busy - self.truth.dead):
                 self.number += 1
-                self.start_run(f"r{self.number}", incarnation, sorted(owned[incarnation]))
+                self.start_run(f"r{self.number}", incarnation, found[incarnation])
             yield self.world.timing.backlog
 
     def _loads(self) -> Life:

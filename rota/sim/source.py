@@ -1,26 +1,23 @@
 """A source in memory: every partition is a row of offsets that grows, and nothing in it ever breaks."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
 
 from rota.dataplane.ports import Ranges
 from rota.errors import RotaError, SourceChanged
 
 
+@dataclass(frozen=True)
 class MemorySource:
     """`end` gives the end offset of a partition now, `most` how many offsets of it one batch may take, `keys` the keys that
     there are. `pause` is called before the ends are assigned."""
 
-    can_replay = True
-    skips_existing = False
-
-    def __init__(
-        self,
-        end: Callable[[str], int],
-        most: Callable[[str], int],
-        pause: Callable[[], None] = lambda: None,
-        keys: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        self.end, self.most, self.pause, self.keys = end, most, pause, keys
+    end: Callable[[str], int]
+    most: Callable[[str], int]
+    pause: Callable[[], None] = lambda: None
+    keys: Callable[[], Iterable[str]] = tuple
+    can_replay: bool = True
+    skips_existing: bool = False
 
     def find_place(self) -> str:
         """See `Source.find_place`."""

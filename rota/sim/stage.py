@@ -4,6 +4,7 @@ A world says when things happen, how late answers are, and what the source holds
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 
 from rota.coordination.group_state import GroupState
@@ -44,6 +45,7 @@ class Stage:
         self.table = parts.table(self.group, lambda: wait(self.late("")), self.table_fault)
         self.checker = Checker(self, strict=False)
         self.policy = Policy()
+        self.source = MemorySource(self.read_end, self.batch_limit, keys=lambda: map(key_of, self.truth.load))
         self.workers: dict[str, list[WorkerProcess]] = {worker: [] for worker in self.team}
         self.runs: list[RunProcess] = []
 
@@ -90,10 +92,6 @@ class Stage:
         """The worker's own monotonic clock."""
         return self.now
 
-    def cap_of(self, worker: str) -> int | None:
-        """The most partitions that the worker may hold now."""
-        raise NotImplementedError
-
     def heard(self, run: RunProcess, event: Event) -> None:
         """A run told of a partition."""
 
@@ -107,9 +105,7 @@ class Stage:
 
     def ports(self, job: Job) -> Ports:
         """What a run works with."""
-        source = MemorySource(
-            self.read_end, self.batch_limit, lambda: wait(self.late("")), lambda: map(key_of, self.truth.load)
-        )
+        source = replace(self.source, pause=lambda: wait(self.late("")))
         ports = Ports(source, self.table, MemoryTable(self.group), job, lambda _: ports, lambda: self.now)
         return ports
 

@@ -118,10 +118,6 @@ class HandOver(Stage):
         """See `Faults`."""
         return self.faults.take_table_fault()
 
-    def cap_of(self, worker: str) -> int | None:
-        """The same for all."""
-        return CAP
-
     def said(self, worker: WorkerProcess, word: str, facts: Mapping[str, object]) -> None:
         """A line of the story."""
         self.count("forced" if facts.get("reason") == "forced" else word)
