@@ -22,7 +22,7 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.health import TableSeen
-    from rota.needs import DagsterSeen
+    from rota.seen import DagsterSeen
 
 OVERLAP = 500  # versions of the log before the newest that every look reads, too
 

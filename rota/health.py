@@ -22,10 +22,10 @@ from rota.dataplane.spark.probe import explain_silence
 from rota.eligibility import Facts, read_facts
 from rota.errors import ForeignTable, RotaError
 from rota.ids import WAITING, worker_of
-from rota.needs import PipelineSeen, Seen
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 from rota.rewritten import explain_rewritten
+from rota.seen import PipelineSeen, Seen
 from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
@@ -98,7 +98,10 @@ def make_seen(
     pipelines: Sequence[PipelineSeen],
 ) -> Seen:
     """The look, of what was read. The workers' Sparks are asked here."""
-    of_partitions = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
+    told = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
+    if left := tree.unreadable.keys() - told:  # who looks at these partitions tells of their records
+        elsewhere = tree.ids().keys() - set(facts.partitions)
+        told |= {path for path in left if path.rpartition("/")[2] in elsewhere}
     announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # who joined in between is seen next
     return Seen(
         tree.group,
@@ -113,7 +116,7 @@ def make_seen(
         {worker: record.protocol for worker, record in announced.items() if record},
         find_silent({w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}),
         find_twice(tree),
-        {path: why for path, why in tree.unreadable.items() if path not in of_partitions},
+        {path: why for path, why in tree.unreadable.items() if path not in told},
         pipelines=tuple(pipelines),
     )
 

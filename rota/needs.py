@@ -17,15 +17,14 @@ from itertools import groupby
 from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked, repair_command
 from rota.core.reasons import explain_unplaceable
-from rota.core.values import Worker
 from rota.dataplane.ports import Position
 from rota.eligibility import Eligibility, Facts, judge
 from rota.ids import pipeline_of, quote, worker_of
+from rota.seen import PipelineSeen, Seen
 
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
 BEHIND = 600.0  # seconds in which lag has to fall
-HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
 KEPT = 1000  # times that a memory holds, the oldest first
 
@@ -64,76 +63,6 @@ class Memory:
 
     since: Mapping[str, float] = field(default_factory=dict)
     behind: Mapping[str, Lag] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSeen:
-    """What a pipeline's source and tables say. Mappings are by partition; `ends` are (offset, end offset), `left_out` is by
-    path. `fault`: why the source cannot be read. `refusal`: why the table is not this group's, or cannot be read. `waiting`
-    are keys of the source that the group does not know, and `room` says why it takes none."""
-
-    name: str
-    ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    positions: Mapping[str, Position] = field(default_factory=dict)
-    rewritten: Mapping[str, str] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    stale: Mapping[str, str] = field(default_factory=dict)
-    gaps: Mapping[str, str] = field(default_factory=dict)
-    fault: str = ""
-    refusal: str = ""
-    waiting: Sequence[str] = ()
-    room: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SensorSeen:
-    """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
-    seconds since its last tick began; `pipeline` whose it is, if it is of one."""
-
-    name: str
-    on: bool = True
-    failing: float = 0.0
-    why: str = ""
-    quiet: float = 0.0
-    pipeline: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DagsterSeen:
-    """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
-    reason; `unserved` the pipelines that none serves; `failed` how often a pipeline's runs failed in a row, and why."""
-
-    silent: str = ""
-    locations: Mapping[str, str] = field(default_factory=dict)
-    sensors: Sequence[SensorSeen] = ()
-    unserved: Sequence[str] = ()
-    failed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one look saw of a group. `now` is the server's clock. `silent`: worker -> why its Spark does not answer.
-    `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
-    process waits. `refused`: file -> why it is not served. `undeclared`: pipelines of the group that no file declares.
-    `labels`: pipeline -> what its workers must carry."""
-
-    group: str
-    now: float
-    facts: Facts
-    protocol: str = "assigned"
-    grace: float = 0.0
-    handover: float = HANDOVER
-    workers: Sequence[Worker] = ()
-    pins: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    joined_under: Mapping[str, str] = field(default_factory=dict)
-    silent: Mapping[str, str] = field(default_factory=dict)
-    twice: Sequence[str] = ()
-    records: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
-    undeclared: Sequence[str] = ()
-    pipelines: Sequence[PipelineSeen] = ()
-    dagster: DagsterSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +228,10 @@ def _explain_unowned(
     if seen.protocol == "assigned":
         step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
         return Finding("partition", p, "unowned", f"{gone}, and no rebalance gave it to a worker", step, patience)
-    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", "see the workers' logs", patience)
+    step = "see the workers' logs"
+    if seen.protocol == "ordinal":
+        step += ", and start the worker whose ordinal is missing"
+    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, patience)
 
 
 def _choose_step(p: str, why: str, seen: Seen) -> str:
@@ -333,7 +265,8 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
             yield Finding("partition", p, cause, why, "compare the table with its source, then replay what differs")
     for p, at in one.positions.items():
         if why := _explain_restored(facts, p, at):
-            yield Finding("partition", p, "restored", why, "`rota adopt`", SETTLE)
+            step = "`rota adopt`" if at.table else "mount it, or begin anew with `rota adopt`"
+            yield Finding("partition", p, "restored", why, step, SETTLE)
     works = any(pipeline_of(p) == one.name for run in facts.runs for p in run.partitions)
     new = [p for p, (at, end) in one.ends.items() if at < end and p in judged.owners and p not in facts.parked]
     if new and not works:
@@ -350,6 +283,8 @@ def _explain_restored(facts: Facts, p: str, at: Position) -> str:
     if p not in facts.checkpoints:
         return ""
     said = facts.checkpoints[p].record
+    if said.offset and not at.table:
+        return f"its checkpoint is at {said.offset}, and there is no table: its disk is away, or it was dropped"
     if said.offset > (at.offset or 0):
         return f"its checkpoint is at {said.offset}, its table at {at.offset or 0}: an older table was restored"
     if at.table and said.table not in ("", at.table):

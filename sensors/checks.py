@@ -16,7 +16,7 @@ from rota.dagster.sensors import runs
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.needs import DagsterSeen
+    from rota.seen import DagsterSeen
 
 PAUSE = 30  # seconds between two looks, at least
 REST = 20  # times as long as a look took is the pause after it: at 100,000 partitions one takes seconds
@@ -65,7 +65,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
     """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and sensors that are off."""
-    from rota.needs import DagsterSeen, SensorSeen
+    from rota.seen import DagsterSeen, SensorSeen
 
     failed = runs.Runs.of(context, names.consume_job(pipeline.name)).list_failures()
     why = runs.explain_failure(context.instance, failed[0].run_id) if failed else ""

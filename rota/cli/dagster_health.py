@@ -12,7 +12,8 @@ from typing import Any
 from rota.errors import EnvironmentFailed, printable
 from rota.ids import dagster_name
 from rota.local.page import DagsterPage
-from rota.needs import FAILURES, DagsterSeen, SensorSeen
+from rota.needs import FAILURES
+from rota.seen import DagsterSeen, SensorSeen
 
 TICKS = 20  # of a sensor that are looked at
 RUNS = 10  # of a pipeline, among them clicks

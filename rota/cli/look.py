@@ -17,7 +17,8 @@ from rota.cli.standin import keep_out
 from rota.errors import ConfigError, RotaError
 from rota.ids import pipeline_of
 from rota.local.page import DagsterPage
-from rota.needs import DagsterSeen, Memory, Need, Seen, find_needs
+from rota.needs import Memory, Need, find_needs
+from rota.seen import DagsterSeen, Seen
 from rota.settings import Settings
 
 if TYPE_CHECKING:

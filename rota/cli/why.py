@@ -12,7 +12,7 @@ from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.needs import Seen
+    from rota.seen import Seen
 
 
 @click.command("why")

@@ -79,6 +79,7 @@ class GroupReader:
         """The record at `path`, or None if there is no such node. Raises Undecodable."""
         node = self.store.get(path)
         if node is None:
+            self.unreadable.pop(path, None)
             return None
         record = self._decode(path, model, node)
         if isinstance(record, Undecodable):
@@ -89,10 +90,10 @@ class GroupReader:
         """Path -> record for each that is there and readable; the others are in `unreadable`."""
         found: dict[str, Read[R]] = {}
         for path, node in zip(paths, self.store.get_many(paths), strict=True):
-            if node is not None:
-                record = self._decode(path, model, node)
-                if not isinstance(record, Undecodable):
-                    found[path] = Read(record, node)
+            if node is None:
+                self.unreadable.pop(path, None)
+            elif not isinstance(record := self._decode(path, model, node), Undecodable):
+                found[path] = Read(record, node)
         return found
 
     def _decode(self, path: str, model: type[R], node: Node) -> R | Undecodable:
@@ -127,7 +128,7 @@ class GroupReader:
 
     def live(self) -> tuple[LiveView, ...]:
         """Every live incarnation, by name. Read own records before, never after."""
-        names = [n for n in self.store.children(self.paths.lives) if is_incarnation(n)]
+        names = self._ids(self.paths.lives, is_incarnation)
         paths = [self.paths.live(n) for n in names]
         views: list[LiveView] = []
         for name, path, node in zip(names, paths, self.store.get_many(paths), strict=True):
@@ -192,7 +193,6 @@ class GroupReader:
     def assigns(self) -> dict[str, Read[Slots]]:
         """Worker -> its two slots, whoever they are effective for."""
         paths = {w: self.paths.assign(w) for w in self._ids(self.paths.assigns)}
-        self._forget(self.paths.assigns, paths.values())
         reads = self.read_many(tuple(paths.values()), Slots)
         return {w: reads[p] for w, p in paths.items() if p in reads}
 
@@ -205,7 +205,7 @@ class GroupReader:
 
     def working(self) -> dict[str, str]:
         """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""
-        return {n: parse_run(n)[0] for n in self.store.children(self.paths.runs) if is_run(n)}
+        return {n: parse_run(n)[0] for n in self._ids(self.paths.runs, is_run)}
 
     def going(self) -> frozenset[str]:
         """The ids of the runs that go on, whether or not they work on a batch: each has a node as long as its session."""
@@ -248,7 +248,6 @@ class GroupReader:
         """Pipeline -> its keys, with their versions; unpacked only where they changed since they were last read here."""
         names = self._ids(self.paths.partitions)
         paths = {name: self.paths.pipeline(name) for name in names}
-        self._forget(self.paths.partitions, paths.values())
         found: dict[str, Read[Partitions]] = {}
         for (name, path), node in zip(paths.items(), self.store.get_many(tuple(paths.values())), strict=True):
             if node is not None:
@@ -258,19 +257,13 @@ class GroupReader:
                 found[name] = Read(record, node)
         return found
 
-    def _forget(self, folder: str, there: Iterable[str]) -> None:
-        """Keeps nothing of what is gone from the folder."""
-        gone = {path for path in self._known if path.startswith(f"{folder}/")}.difference(there)
-        for path in gone:
-            del self._known[path]
-
     def loads(self) -> dict[str, Read[Loads]]:
         """Pipeline -> the loads of its partitions."""
         return self._folder(self.paths.loads, Loads)
 
     def epochs(self, last: int = 200) -> tuple[Epoch, ...]:
         """The audit of the last publications, the oldest first."""
-        names = [n for n in self.store.children(self.paths.epochs) if n.isdigit()][-last:]
+        names = self._ids(self.paths.epochs, str.isdigit)[-last:]
         reads = self.read_many([f"{self.paths.epochs}/{n}" for n in names], Epoch)
         return tuple(r.record for r in reads.values())
 
@@ -283,4 +276,13 @@ class GroupReader:
         return {path.rpartition("/")[2]: read for path, read in reads.items()}
 
     def _ids(self, folder: str, known: Callable[[str], bool] = is_id) -> list[str]:
-        return [n for n in self.store.children(folder) if known(n)]
+        names = self.store.children(folder)
+        self._forget(folder, names)
+        return [n for n in names if known(n)]
+
+    def _forget(self, folder: str, there: Sequence[str]) -> None:
+        """Keeps nothing of what is gone from the folder."""
+        for kept in (self._known, self.unreadable):
+            if mine := {path for path in kept if path.startswith(f"{folder}/")}:
+                for path in mine.difference(f"{folder}/{name}" for name in there):
+                    kept.pop(path)

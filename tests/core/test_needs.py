@@ -19,15 +19,12 @@ from rota.needs import (
     BEHIND,
     IDLE,
     SETTLE,
-    DagsterSeen,
     Memory,
     Need,
-    PipelineSeen,
-    Seen,
-    SensorSeen,
     find_needs,
     join_needs,
 )
+from rota.seen import DagsterSeen, PipelineSeen, Seen, SensorSeen
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"
@@ -130,6 +127,9 @@ NEEDS = {
     "alone, nobody takes it": (
         replace(facts(**GONE), workers=ALONE, protocol="claim", joined_under={}), SETTLE, "unowned", "no worker takes it",
     ),
+    "by ordinals, nobody takes it": (
+        replace(facts(**GONE), workers=ALONE, protocol="ordinal", joined_under={}), SETTLE, "unowned", "ordinal is missing",
+    ),
     "its taker does not take it": (facts(**FREE), SETTLE, "unowned", "w2 does not take it"),
     "all drained": (replace(facts(**FREE), workers=DRAINED), SETTLE, "unplaceable", "draining"),
     "pinned away": (replace(facts(**FREE), pins={"p:b": "w7"}), SETTLE, "unplaceable", "--clear"),
@@ -158,6 +158,7 @@ NEEDS = {
     "a stale commit": (pipeline(stale={"p:a": "version 3"}), 0.0, "stale", "version 3"),
     "a gap": (pipeline(gaps={"p:a": "version 4"}), 0.0, "gap", "version 4"),
     "an older table": (pipeline(positions={"p:a": Position(3, 7, "t")}), SETTLE, "restored", "rota adopt"),
+    "no table": (pipeline(positions={"p:a": Position(None, None, None)}), SETTLE, "restored", "there is no table"),
     "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the one"),
     "an older ZooKeeper": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE, "restored", "ZooKeeper was"),
     "nothing runs": (pipeline(ends={"p:a": (5, 9)}), IDLE, "idle", "no run works"),

@@ -11,8 +11,8 @@ from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import Batch
-from rota.needs import DagsterSeen
 from rota.pipeline import Pipeline
+from rota.seen import DagsterSeen
 
 FILE = """
 from rota import Pipeline, delta, files

@@ -14,8 +14,9 @@ from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
 from rota.eligibility import Facts
 from rota.health import find_gaps, find_stale
-from rota.needs import Seen, find_needs
+from rota.needs import find_needs
 from rota.pipeline import Pipeline, delta, files
+from rota.seen import Seen
 
 W1 = "w1@0000000000000001"
 

@@ -10,7 +10,8 @@ from rota.coordination.snapshot import read_basis
 from rota.core.protocols.registry import ASSIGNED
 from rota.eligibility import read_facts
 from rota.ids import pipeline_of
-from rota.needs import BEHIND, IDLE, SETTLE, Memory, Need, PipelineSeen, Seen, find_needs
+from rota.needs import BEHIND, IDLE, SETTLE, Memory, Need, find_needs
+from rota.seen import PipelineSeen, Seen
 from rota.sim.simulation import Simulation
 from rota.sim.timeline import Life
 from rota.sim.world import Happening, Timing, World

@@ -14,9 +14,11 @@ import click
 
 from rota.local.stack import end_on_sigterm
 from tests.situations import of_groups, of_pipelines, of_the_stack
-from tests.situations.play import Play, Row
+from tests.situations.play import Play
+from tests.situations.row import Row
 from tests.situations.situation import Situation
 from tests.situations.stage import Stage
+from tests.situations.table import write_table
 
 ACTS: dict[str, Sequence[Situation]] = {
     "pipelines": (*of_pipelines.PIPELINES[:10], *of_pipelines.HEALTHY[:4]),
@@ -25,7 +27,14 @@ ACTS: dict[str, Sequence[Situation]] = {
     "records": (*of_groups.GROUPS[10:], *of_groups.HEALTHY[4:]),
     "stack": of_the_stack.STACK,
 }
-HEAD = f"{'situation':<22} {'cause':<12} {'status':>6} {'page':>6} {'alert':>6} {'over':>6}"
+
+
+def list_situations() -> list[Situation]:
+    """All of them, act by act."""
+    return [one for of in ACTS.values() for one in of]
+
+
+HEAD = f"{'situation':<22} {'cause':<12} {'status':>6} {'page':>6} {'alert':>6} {'over':>6} {'load':>5}"
 
 
 @click.command()
@@ -34,7 +43,8 @@ HEAD = f"{'situation':<22} {'cause':<12} {'status':>6} {'page':>6} {'alert':>6} 
 )
 @click.option("--only", multiple=True, help="Situations by name.")
 @click.option("--keep", type=click.Path(path_type=Path), help="The folder of logs; it stays.")
-def main(acts: tuple[str, ...], only: tuple[str, ...], keep: Path | None) -> None:
+@click.option("--write", type=click.Path(path_type=Path), help="The page whose table of situations gets the rows.")
+def main(acts: tuple[str, ...], only: tuple[str, ...], keep: Path | None, write: Path | None) -> None:
     """Plays the situations."""
     logging.disable(logging.WARNING)
     rows: list[Row] = []
@@ -49,6 +59,8 @@ def main(acts: tuple[str, ...], only: tuple[str, ...], keep: Path | None) -> Non
                 stage.start()
                 for together in [chosen] if act != "stack" else [[one] for one in chosen]:
                     rows += Play(stage, together, tell).play()
+                    if write:
+                        write_table(write, list_situations(), rows)
             finally:
                 stage.stop()
     right = [row for row in rows if row.judge() == "right"]

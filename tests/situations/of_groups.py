@@ -63,8 +63,7 @@ def end(worker: str) -> Act:
 def type_for(command: str, *workers: str) -> Act:
     def act(stage: Stage, name: str) -> None:
         for worker in workers:
-            done = stage.type(command, f"{name}-{worker}", "--group", name)
-            assert done.exit_code == 0, done.output
+            stage.type(command, f"{name}-{worker}", "--group", name)
 
     return act
 
@@ -77,17 +76,15 @@ def both(*acts: Act) -> Act:
     return act
 
 
-def pin(key: str, worker: str, *options: str) -> Act:
+def pin(key: str, worker: str) -> Act:
     def act(stage: Stage, name: str) -> None:
-        done = stage.type("pin", partition_id(name, key), f"{name}-{worker}", "--group", name, *options)
-        assert done.exit_code == 0, done.output
+        stage.type("pin", partition_id(name, key), f"{name}-{worker}", "--group", name)
 
     return act
 
 
 def unpin(stage: Stage, name: str) -> None:
-    for key in KEYS:
-        stage.type("pin", partition_id(name, key), "--clear", "--group", name)
+    stage.type("pin", partition_id(name, "x"), "--clear", "--group", name)
 
 
 def set_protocol(protocol: str) -> Act:
@@ -147,10 +144,7 @@ def resume(stage: Stage, name: str) -> None:
     stage.type("resume", "--group", name)
 
 
-def capped(*workers: str) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys(workers, ("--no-spark",))
-
-
+OF_TWO = ("--no-spark", "--replicas", "2")
 GPU = {"w": ("--no-spark", "--label", "gpu=yes")}
 GROUPS = (
     Situation("no-worker", "workers", "rota worker --id", kill("w"), hire("w")),
@@ -204,10 +198,10 @@ GROUPS = (
     Situation(
         "ordinal-missing",
         "unowned",
-        "",
+        "ordinal is missing",
         kill("ord-1"),
-        hire("ord-1"),
-        workers=capped("ord-0", "ord-1"),
+        hire("ord-1", *OF_TWO),
+        workers=dict.fromkeys(("ord-0", "ord-1"), OF_TWO),
         keys=KEYS,
         declared=declare_alone("ordinal"),
     ),

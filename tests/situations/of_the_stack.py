@@ -5,6 +5,7 @@ Who cannot say it is left out: nobody is called by a daemon that is dead, and no
 
 import shutil
 import signal
+import sqlite3
 
 from tests.face.line import PIPELINE
 from tests.situations.of_pipelines import many
@@ -45,8 +46,13 @@ def wipe_zookeeper(stage: Stage, name: str) -> None:
 
 
 def adopt(stage: Stage, name: str) -> None:
-    done = wait_until(lambda: (done := stage.type("adopt", "--group", "many")).exit_code == 0 and done, pause=3)
-    stage.kept[name] = done.output
+    def is_adopted() -> bool:
+        try:
+            return bool(stage.type("adopt", "--group", "many"))
+        except RuntimeError:  # the group is not there yet
+            return False
+
+    wait_until(is_adopted, pause=3)
 
 
 def signal_parts(words: tuple[str, ...], how: signal.Signals) -> Act:
@@ -126,6 +132,21 @@ def mend_location(stage: Stage, name: str) -> None:
     reload(stage, name)
 
 
+def hold_storage(stage: Stage, name: str) -> None:
+    """As a run that is frozen in the middle of a write: no event of any run is stored."""
+    index = stage.dev.home / "history" / "runs" / "index.db"
+    holder = stage.kept[name] = sqlite3.connect(index, timeout=60, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    stage.land(name, "x", 80)
+
+
+def let_storage_go(stage: Stage, name: str) -> None:
+    holder = stage.kept.pop(name)
+    assert isinstance(holder, sqlite3.Connection)
+    holder.rollback()
+    holder.close()
+
+
 def freeze_spark(how: signal.Signals) -> Act:
     def act(stage: Stage, name: str) -> None:
         stage.find_spark(stage.spark).send_signal(how)
@@ -193,5 +214,6 @@ STACK = (
         freeze_spark(signal.SIGCONT),
         alert="spark",
     ),
+    on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
     on_base("zookeeper-wiped", "restored", "adopt", wipe_zookeeper, adopt, alert="adopt|restored"),
 )

@@ -1,204 +1,201 @@
-"""Plays situations at once on one stage and measures when each is said where: on the command line, on the page, by an alert.
+"""Plays situations at once on one stage and measures when each is said where: on the command line, on the page, by an
+alert.
 
 A need that nobody waits for any more is not well: a situation where nobody may be called fails by one line or one alert.
+What is said belongs to the one situation that it names; in a group of its own all of the group's lines belong to it.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from rota.cli.look import Looker, concerns
 from rota.errors import RotaError
+from rota.needs import Need
+from tests.situations.row import OVER, Row
 from tests.situations.situation import Situation
 from tests.situations.stage import Stage
+from tests.situations.typed import Said, Typist
 from tests.waiting import wait_until
 
-BOUND = 120.0  # seconds in which each has to say so
 GIVEN = 240.0  # seconds that are waited for it: what is late is measured, too
 AT_ONCE = 8  # groups that are looked at
 QUIET = 150.0  # seconds for which a healthy situation is watched
+PAUSE = 2.0  # seconds between two looks
 
-
-@dataclass
-class Row:
-    """What was measured of a situation, in seconds since it began, and since it was mended for `over`."""
-
-    of: Situation
-    began: float = 0.0
-    mended: float = 0.0
-    status: float | None = None
-    page: float | None = None
-    alert: float | None = None
-    well: float | None = None
-    over: float | None = None
-    line: str = ""
-    alerts: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def said(self) -> bool:
-        """Whether everybody knows."""
-        missing = [self.status, self.page if self.of.red != "-" else 0.0, self.alert if self.of.alerts else 0.0]
-        return not self.of.cause or None not in missing
-
-    @property
-    def done(self) -> bool:
-        """Whether it is well again and everybody knows."""
-        return not self.of.cause or (self.well is not None and (self.over is not None or self.alert is None))
-
-    def judge(self) -> str:
-        """`right`, or what is silent, late or wrong."""
-        if not self.of.cause:
-            return "right" if not self.wrong else f"WRONG: {'; '.join(self.wrong)[:300]}"
-        found = list(self.wrong)
-        for what, seconds, wanted in (
-            ("status", self.status, True), ("page", self.page, self.of.red != "-"), ("alert", self.alert, self.of.alerts),
-        ):  # fmt: skip
-            if wanted and (seconds is None or seconds > BOUND):
-                found.append(f"{what} {'silent' if seconds is None else 'late'}")
-        if self.alert is not None and self.over is None:
-            found.append("no alert of its end")
-        if self.well is None:
-            found.append("status not well again")
-        told = [title for title in self.alerts if not title.startswith("over:")]
-        if len(told) > 1:
-            found.append(f"{len(told)} alerts: {', '.join(told)}")
-        return "; ".join(found)[:300] or "right"
-
-    def describe(self) -> str:
-        """One line of the table."""
-        told = " ".join(
-            f"{'-' if s is None else f'{s:.0f}':>6}" for s in (self.status, self.page, self.alert, self.over)
-        )
-        return f"{self.of.name:<22} {self.of.cause or 'healthy':<12} {told}  {self.judge()}  | {self.line[:200]}"
+Line = tuple[str, Need | None]  # what needs a person; no need where the group cannot be read
+Alarm = tuple[float, str, str]
 
 
 class Play:
     """Several situations at once. `tell` gets each row as soon as it is known."""
 
-    def __init__(self, stage: Stage, situations: Sequence[Situation], tell: Callable[[str], object] = print) -> None:
-        self.stage, self.tell = stage, tell
+    def __init__(
+        self, stage: Stage, situations: Sequence[Situation], tell: Callable[[str], object] = print, quiet: float = QUIET
+    ) -> None:
+        self.stage, self.tell, self.quiet = stage, tell, quiet
         self.rows = [Row(one) for one in situations]
         self.lookers = {group: Looker(stage.group_tree(one.pipeline)) for one in situations for group in [one.of]}
-        self.needs: dict[str, list[tuple[bool, str, object]]] = {}
+        self.lines: dict[str, list[Line]] = {}
+        self.typist = Typist()
 
     def play(self) -> list[Row]:
-        """Begins all, waits until all is said, mends all, waits until that is said."""
+        """Begins all, waits until all is said and typed, mends all, waits until that is said."""
         for row in self.rows:
             self._wait(lambda row=row: self.stage.is_consumed(row.of.pipeline), f"{row.of.name} does not begin", row)
-            row.of.ready(self.stage, row.of.pipeline)
+            self._try(row, row.of.ready)
         self._wait(self._is_calm, "not calm before")
         self.tell(f"# all is well, {len(self.rows)} situations begin: {time.strftime('%H:%M:%S')}")
-        for row in self.rows:
-            row.began = time.time()
-            self._try(row, row.of.strike)
         begun = time.time()
-        quiet = QUIET if any(not row.of.cause for row in self.rows) else 0.0
-        self._wait(lambda: self._look() and time.time() - begun >= quiet and all(row.said for row in self.rows), "")
-        for row in self.rows:
-            self._type(row)
-        for row in self.rows:
-            row.mended = time.time()
-            self._try(row, row.of.heal)
-        self._wait(lambda: self._look() and all(row.done for row in self.rows), "")
+        quiet = self.quiet if any(not row.of.cause for row in self.rows) else 0.0
+        with ThreadPoolExecutor(len(self.rows)) as hands:  # what takes long delays nobody else's
+            acts = [hands.submit(self._strike, row) for row in self.rows]
+            self._wait(lambda: self._look() and time.time() - begun >= quiet and all(row.said for row in self.rows), "")
+            self._wait(lambda: self._look() and all(act.done() for act in acts) and self._is_typed(), "not typed")
+            self._confirm()
+            acts = [hands.submit(self._heal, row) for row in self.rows]
+            self._wait(lambda: self._look() and all(row.done for row in self.rows), "")
+        self._tell_strangers(begun)
         for row in self.rows:
             if row.of.cause:
                 self.tell(row.describe())
         return self.rows
 
+    def _strike(self, row: Row) -> None:
+        row.began = time.time()
+        self._try(row, row.of.strike)
+
+    def _heal(self, row: Row) -> None:
+        row.mended = time.time()
+        self._try(row, row.of.heal)
+
     def _try(self, row: Row, act: Callable[[Stage, str], None]) -> None:
         try:
             act(self.stage, row.of.pipeline)
         except Exception as error:
-            row.wrong.append(f"the play itself: {type(error).__name__} {str(error)[:150]}")
+            row.add_wrong(f"the play itself: {type(error).__name__} {str(error)[:150]}")
 
     def _wait(self, what: Callable[[], object], why: str, row: Row | None = None) -> None:
         try:
-            wait_until(what, GIVEN, pause=1.0)
+            wait_until(what, GIVEN, pause=PAUSE)
         except AssertionError:
             if why:
-                self.tell(f"# {why}: {[line for group in self.needs.values() for person, line, _ in group if person]}")
+                self.tell(f"# {why}: {[line for group in self.lines.values() for line, _ in group]}")
             if row is not None:
-                row.wrong.append(why)
+                row.add_wrong(why)
+
+    # --- what is said
 
     def _is_calm(self) -> bool:
+        """Whether nothing needs a person, and each alert of before is over."""
         self._look_at_groups()
-        return not any(person for needs in self.needs.values() for person, *_ in needs)
+        titles = [title for _, title, _ in self.stage.read_alerts()]
+        open_still = sum(1 if not title.startswith(OVER) else -1 for title in titles)
+        return not any(self.lines.values()) and open_still <= 0
 
     def _look_at_groups(self) -> None:
-        if not self.needs:  # each loads the pipelines' files once: not beside another
-            self.needs = {group: self._look_at(group) for group in self.lookers}
+        if not self.lines:  # each loads the pipelines' files once: not beside another
+            self.lines = {group: self._look_at(group) for group in self.lookers}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            self.needs = dict(zip(self.lookers, pool.map(self._look_at, self.lookers), strict=True))
+            self.lines = dict(zip(self.lookers, pool.map(self._look_at, self.lookers), strict=True))
 
-    def _look_at(self, group: str) -> list[tuple[bool, str, object]]:
+    def _look_at(self, group: str) -> list[Line]:
         try:
-            return [(need.person, need.line, need) for need in self.lookers[group].look().needs]
+            return [(need.line, need) for need in self.lookers[group].look().needs if need.person]
         except RotaError as error:
-            return [(True, str(error), None)]
+            return [(str(error), None)]
 
     def _look(self) -> bool:
         self._look_at_groups()
-        alerts = self.stage.read_alerts()
-        for row in self.rows:
-            mine = [line for person, line, need in self.needs[row.of.of] if person and self._is_mine(row, need)]
-            heard = [
-                (at, title, text) for at, title, text in alerts if at >= row.began and self._names(row, title, text)
-            ]
-            for _, title, _ in heard:
-                if title not in row.alerts:
-                    row.alerts.append(title)
+        alerts, load = self.stage.read_alerts(), os.getloadavg()[0]
+        for row in (one for one in self.rows if one.began):
+            mine = [one for one in self.lines[row.of.of] if self._is_mine(row, one[1])]
+            heard = [one for one in alerts if one[0] >= row.began and names(row, *one[1:])]
+            row.alerts = [title for _, title, _ in heard]
+            row.load = max(row.load, load)
             if row.of.cause:
                 self._judge(row, mine, heard)
-            else:
-                if not row.mended:
-                    row.wrong += [
-                        line for line in (*mine, *(f"alert {t}: {x}" for _, t, x in heard)) if line not in row.wrong
-                    ]
+            elif not row.mended:
+                row.add_wrong(*(line for line, _ in mine), *(f"alert {t}: {x}" for _, t, x in heard))
         return True
 
-    def _judge(self, row: Row, mine: list[str], heard: list[tuple[float, str, str]]) -> None:
-        stage, now = self.stage, time.time()
-        found = next((line for line in mine if row.of.words in line), "")
+    def _judge(self, row: Row, mine: list[Line], heard: list[Alarm]) -> None:
+        now = time.time()
+        found = next((line for line, need in mine if says(row, line) and (not need or need.cause == row.of.cause)), "")
         if row.status is None and found:
             row.status, row.line = now - row.began, found
-            self.tell(f"  . {row.of.name}: status after {row.status:.0f} s: {found[:150]}")
-        if row.page is None and row.of.red != "-" and not row.mended:
-            asset, _, check = row.of.red.partition(":")
-            of = row.of.of if asset == "membership" else row.of.pipeline
-            if stage.find_red(f"{of}/{asset}", check):
-                row.page = time.time() - row.began
-                self.tell(f"  . {row.of.name}: page after {row.page:.0f} s")
-        told = [at for at, title, _ in heard if not title.startswith("over:")]
+            self.tell(f"  . {row.of.name}: status after {row.status:.0f} s: {found}")
+        if row.page is None and row.of.red != "-" and not row.mended and self._is_red(row):
+            row.page = time.time() - row.began
+            self.tell(f"  . {row.of.name}: page after {row.page:.0f} s")
+        told = [at for at, title, _ in heard if not title.startswith(OVER)]
         if row.alert is None and told:
             row.alert = told[0] - row.began
-            self.tell(f"  . {row.of.name}: alert after {row.alert:.0f} s")
+            self.tell(f"  . {row.of.name}: alert after {row.alert:.0f} s: {row.alerts[0]}")
         if row.mended:
-            ends = [f"over: {title}" for title in row.alerts]
-            over = [at for at, title, _ in heard if title in ends and at > row.mended]
-            if over and row.over is None:
-                row.over = over[0] - row.mended
+            over = [at for at, title, _ in heard if title.startswith(OVER) and at > row.mended]
+            row.over = over[-1] - row.mended if len(over) >= len(told) > 0 else None
             row.well = None if mine else row.well or now - row.mended
 
-    def _type(self, row: Row) -> None:
-        """`rota status --check` says the same, and ends so."""
-        code, said = self.stage.ask(row.of.of, row.of.pipeline if row.of.group else "")
-        if code != bool(row.of.cause) or (row.status is not None and row.of.words not in said):
-            row.wrong.append(f"status --check exits {code}: {said[:200]}")
-        if not row.of.cause:
-            self.tell(row.describe())
+    def _is_red(self, row: Row) -> bool:
+        asset, _, check = row.of.red.partition(":")
+        of = row.of.of if asset == "membership" else row.of.pipeline
+        return bool(self.stage.find_red(f"{of}/{asset}", check))
 
-    def _is_mine(self, row: Row, need: object) -> bool:
-        from rota.needs import Need
-
-        if row.of.on:
+    def _is_mine(self, row: Row, need: Need | None) -> bool:
+        """Whether the need is the situation's: in a group that others share, only what names it."""
+        if row.of.on or need is None or not row.of.group:
             return True
-        if not isinstance(need, Need) or not row.of.group or need.kind in ("partition", "pipeline"):
-            return not isinstance(need, Need) or concerns(need, row.of.pipeline)
-        return self._names(row, need.name, need.why)
+        if need.kind in ("partition", "pipeline"):
+            return concerns(need, row.of.pipeline)
+        return names(row, need.name, need.why)
 
-    def _names(self, row: Row, *texts: str) -> bool:
-        alert = row.of.alert or rf"(?<![\w-]){re.escape(row.of.pipeline)}(?![\w])"
-        return any(re.search(alert, text) for text in texts)
+    # --- what is typed
+
+    def _is_typed(self) -> bool:
+        """Whether `rota status --check` was answered for each."""
+        return None not in [self._find_answer(row) for row in self.rows]
+
+    def _find_answer(self, row: Row) -> Said | None:
+        """What the command said of the group; beside others, where that says nothing of this one, of its pipeline. It ends
+        at the first need that is due, and of a healthy pipeline among others only `--pipeline` can say that it is well."""
+        shared = bool(row.of.group) and not row.of.on
+        if row.of.cause or not shared:
+            said = self.typist.type(row.of.of)
+            if said is None or not shared or confirms(row, said):
+                return said
+        return self.typist.type(row.of.of, row.of.pipeline)
+
+    def _confirm(self) -> None:
+        """`rota status --check` said the same, and ended so."""
+        for row in self.rows:
+            said = self._find_answer(row) or Said(-1, ("no answer",))
+            if not confirms(row, said):
+                row.add_wrong(f"status --check exits {said.code}: {'; '.join(said.lines)[:200]}")
+            if not row.of.cause:
+                self.tell(row.describe())
+        self.typist.close()
+
+    def _tell_strangers(self, begun: float) -> None:
+        """Alerts that belong to no situation."""
+        for at, title, text in self.stage.read_alerts():
+            if at >= begun and not any(names(row, title, text) for row in self.rows):
+                self.tell(f"# an alert of nothing that is played, after {at - begun:.0f} s: {title}: {text[:200]}")
+
+
+def confirms(row: Row, said: Said) -> bool:
+    """Whether the command ended as it has to, and with the line."""
+    return said.code == bool(row.of.cause) and (not row.of.cause or any(says(row, line) for line in said.lines))
+
+
+def says(row: Row, line: str) -> bool:
+    """Whether the line is the one that is wanted: in a shared group it names the situation, too."""
+    return row.of.words in line and (not row.of.group or bool(row.of.on) or names(row, line))
+
+
+def names(row: Row, *texts: str) -> bool:
+    """Whether one of the texts names the situation."""
+    alert = row.of.alert or rf"(?<![\w-]){re.escape(row.of.pipeline)}(?!\w)"
+    return any(re.search(alert, text) for text in texts)

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 import psutil
-from click.testing import CliRunner, Result
 
-from rota.cli import cli as commands
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -54,6 +52,7 @@ class Stage(Line):
         self.situations = {one.pipeline: one for one in situations}
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
         self.heard, self.slots = folder / "heard", slots
+        self.instance: dg.DagsterInstance | None = None  # Dagster's storage, once somebody asks for it
         self.kept: dict[str, object] = {}  # what a situation puts aside, by its name
 
     def start(self) -> None:
@@ -90,6 +89,8 @@ class Stage(Line):
 
     def stop(self) -> None:
         super().stop()
+        if self.instance is not None:
+            self.instance.dispose()
         for server in (self.spark, *self.own_sparks.values()):
             with suppress(ProcessLookupError):
                 server.stop()
@@ -146,27 +147,21 @@ class Stage(Line):
 
     # --- what a person types and sees
 
-    def type(self, *words: str) -> Result:
-        """A command of rota's, as typed."""
-        return CliRunner().invoke(commands, list(words), catch_exceptions=True)
-
-    def ask(self, group: str, pipeline: str = "") -> tuple[int, str]:
-        """`rota status --check`: the exit code and what it said."""
-        done = self.type(
-            "status", "--check", "--json", "--group", group, *(["--pipeline", pipeline] if pipeline else [])
-        )
-        try:
-            needs = [need["line"] for need in json.loads(done.stdout)["needs"] if need["person"]]
-        except (ValueError, KeyError):
-            needs = [done.output.strip()]
-        return done.exit_code, "; ".join(needs)
+    def type(self, *words: str) -> str:
+        """A command of rota's, as typed; what it printed. Raises where it fails."""
+        command = [sys.executable, "-m", "rota", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, start_new_session=True)
+        if done.returncode:
+            raise RuntimeError(f"rota {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
 
     def find_red(self, asset: str, check: str) -> str:
         """What the page says at the check if it fails as an error; empty else. Read where the page reads it."""
         from rota.dagster.assets.checks import read_said
 
-        with dg.DagsterInstance.from_config(str(self.dev.home)) as instance:
-            last = read_said(instance, dg.AssetCheckKey(dg.AssetKey(asset.split("/")), check))
+        if self.instance is None:
+            self.instance = dg.DagsterInstance.from_config(str(self.dev.home))
+        last = read_said(self.instance, dg.AssetCheckKey(dg.AssetKey(asset.split("/")), check))
         if last is None or last[0].passed or last[0].severity != dg.AssetCheckSeverity.ERROR:
             return ""
         return last[0].description or "it failed"

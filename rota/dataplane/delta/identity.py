@@ -50,8 +50,13 @@ class Identity:
         """Why the table, which is not this pipeline's, is left alone, with the next step."""
         if way := find_rename(path, table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
+        if count_adoptions(table) is None:
+            return (
+                f"{path} has rows that rota did not write. Nothing was written. Give {self.pipeline!r} another path; or, to "
+                f"take the table over: rota adopt"
+            )
         name = find_owner(table) or "?"  # a log that was shortened
-        if not self.group_has(table) and (count_adoptions(table) is None or belongs_to(table, self.pipeline)):
+        if not self.group_has(table) and belongs_to(table, self.pipeline):
             return (
                 f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
                 f"written. To take it over: rota adopt"

@@ -4,8 +4,9 @@ import shutil
 from collections import Counter
 from contextlib import nullcontext
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from rota.adopt import adopt
 from rota.catalog import load
@@ -103,6 +104,14 @@ def test_a_table_of_another_deployment_and_another_name_is_left_alone(world: Wor
     other.give("a", incarnation=other.join("w2"))
     assert [type(e) for e in other.run("a", connect=no_spark)] == [IdlePartition]
     assert count_rows(world) == count_each("q:a", 2)
+
+
+def test_a_table_that_another_program_wrote_is_left_alone_and_may_be_taken_over(world: World) -> None:
+    write_deltalake(world.table / "main", pa.table({"_partition": ["p:a"], "_offset": [7], "n": [1]}))
+    world.give("a")
+    with pytest.raises(ForeignTable, match=r"rows that rota did not write.* another path.* rota adopt"):
+        world.run("a", connect=no_spark)
+    adopt(world.tree, [world.pipeline])
 
 
 @pytest.mark.parametrize("copy", ["a", "z"])

@@ -1,0 +1,80 @@
+"""What one look at a group saw: the values that `needs` judges."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rota.core.values import Worker
+from rota.dataplane.ports import Position
+from rota.eligibility import Facts
+
+HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSeen:
+    """What a pipeline's source and tables say. Mappings are by partition; `ends` are (offset, end offset), `left_out` is by
+    path. `fault`: why the source cannot be read. `refusal`: why the table is not this group's, or cannot be read. `waiting`
+    are keys of the source that the group does not know, and `room` says why it takes none."""
+
+    name: str
+    ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    stale: Mapping[str, str] = field(default_factory=dict)
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+    refusal: str = ""
+    waiting: Sequence[str] = ()
+    room: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorSeen:
+    """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
+    seconds since its last tick began; `pipeline` whose it is, if it is of one."""
+
+    name: str
+    on: bool = True
+    failing: float = 0.0
+    why: str = ""
+    quiet: float = 0.0
+    pipeline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterSeen:
+    """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
+    reason; `unserved` the pipelines that none serves; `failed` how often a pipeline's runs failed in a row, and why."""
+
+    silent: str = ""
+    locations: Mapping[str, str] = field(default_factory=dict)
+    sensors: Sequence[SensorSeen] = ()
+    unserved: Sequence[str] = ()
+    failed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look saw of a group. `now` is the server's clock. `silent`: worker -> why its Spark does not answer.
+    `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
+    process waits. `refused`: file -> why it is not served. `undeclared`: pipelines of the group that no file declares.
+    `labels`: pipeline -> what its workers must carry."""
+
+    group: str
+    now: float
+    facts: Facts
+    protocol: str = "assigned"
+    grace: float = 0.0
+    handover: float = HANDOVER
+    workers: Sequence[Worker] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    joined_under: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    twice: Sequence[str] = ()
+    records: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    undeclared: Sequence[str] = ()
+    pipelines: Sequence[PipelineSeen] = ()
+    dagster: DagsterSeen | None = None

@@ -1,0 +1,57 @@
+"""What a look at a group tells of records: of a part nothing of the others, and nothing of what is gone."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rota.coordination.group_state import GroupState
+from rota.coordination.layout import Paths
+from rota.coordination.memory import MemoryServer
+from rota.health import make_seen, read_records
+from rota.needs import find_needs
+
+
+def test_a_look_at_one_pipeline_tells_nothing_of_anothers_records() -> None:
+    """Each pipeline of the group turned red by one record, and two alerts came for it."""
+    tree = GroupState(MemoryServer().connect(), "default")
+    tree.found()
+    for name in ("p", "q"):
+        tree.grow(name, ["a"])
+    for path in (tree.paths.parking("q:a"), tree.paths.parking("gone:a")):
+        tree.store.create(path, b"no record")
+
+    def find(*pipelines: str) -> list[tuple[str, str]]:
+        facts, basis = read_records(tree, pipelines or None)
+        found, _ = find_needs(make_seen(tree, facts, basis, []))
+        return sorted((need.kind, need.name) for need in found if need.cause == "record")
+
+    nobodys = ("record", tree.paths.parking("gone:a"))
+    assert find("p") == [nobodys]
+    assert find("q") == find() == [("partition", "q:a"), nobodys]
+
+
+FOLDERS: dict[str, tuple[Callable[[Paths], str], Callable[[GroupState], object]]] = {
+    "parked": (lambda at: at.parking("p:a"), lambda tree: tree.parked()),
+    "own": (lambda at: at.own("p:a"), lambda tree: tree.owned(["p:a"])),
+    "checkpoint": (lambda at: at.checkpoint("p:a"), lambda tree: tree.checkpoints(["p:a"])),
+    "live": (lambda at: at.live("w1@0000000000000001"), lambda tree: tree.live()),
+    "run": (lambda at: f"{at.runs}/w1@0000000000000001@r@0000000000000002", lambda tree: tree.runs()),
+    "worker": (lambda at: f"{at.workers}/w1", lambda tree: tree.worker_overrides()),
+    "assign": (lambda at: at.assign("w1"), lambda tree: tree.assigns()),
+    "load": (lambda at: at.load("p"), lambda tree: tree.loads()),
+}
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_record_that_was_removed_is_not_unreadable_any_more(kind: str) -> None:
+    """Who looked again and again told of it until its end: `rota status --watch`, and each worker."""
+    find_path, read = FOLDERS[kind]
+    tree = GroupState(MemoryServer().connect(), "default")
+    tree.found()
+    path = find_path(tree.paths)
+    tree.store.create(path, b"no record")
+    read(tree)
+    assert list(tree.unreadable) == [path]
+    tree.store.delete(path)
+    read(tree)
+    assert not tree.unreadable
