@@ -38,6 +38,7 @@ class Memory:
     behind: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
     at: float = 0.0  # when the look ended, on the clock of who looked, in seconds since 1970
     took: float = 0.0  # seconds
+    due: float | None = None  # seconds after the look in which something that it saw needs a person, unless it heals
 
     def dump(self) -> str:
         """The memory as JSON."""
@@ -70,7 +71,8 @@ def look(
     seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
     found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind))
     said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
-    return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind)
+    due = min((need.due - seen.now for need in found if not need.person and need.due < float("inf")), default=None)
+    return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, due=due)
 
 
 def read_table(

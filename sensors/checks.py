@@ -8,7 +8,7 @@ import dagster as dg
 
 from rota.dagster.assets import checks
 from rota.dagster.assets.failure import ExpectedFailure, in_one_line
-from rota.dagster.assets.look import load_memory, look
+from rota.dagster.assets.look import Memory, load_memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -18,23 +18,24 @@ from rota.pipeline import Pipeline
 if TYPE_CHECKING:
     from rota.seen import DagsterSeen
 
-PAUSE = 30  # seconds between two looks, at least
+TICK = 15  # seconds between two ticks; most look at nothing
+PAUSE = 25.0  # seconds between two looks, at least
 REST = 20  # times as long as a look took is the pause after it: at 100,000 partitions one takes seconds
 SILENT = 75.0  # seconds since the last look after which it is on the page that there is none
-LONGEST = 60.0  # seconds of such a pause: a look on a busy machine is no reason for the next one to be late
+LONGEST = 45.0  # seconds of such a pause: a look on a busy machine is no reason for the next one to be late
 
 
 def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
     """The sensor. Laws: a pipeline at which nobody works is looked at as well: a file that was rewritten, a partition that
     is parked or that nobody owns is on the page within two looks of when it counts. Looks take a twentieth of the time where
-    that makes no pause longer than `LONGEST` seconds.
+    that makes no pause longer than `LONGEST` seconds. What may heal is looked at again when it should have.
 
     It is not the backlog sensor, which launches: a pipeline that cannot be looked at is consumed as far as it can be.
     """
 
     @dg.sensor(
         name=names.checks(pipeline.name),
-        minimum_interval_seconds=PAUSE,
+        minimum_interval_seconds=TICK,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Reports the checks of pipeline {pipeline.name} when their results change.",
     )
@@ -42,8 +43,8 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource
     ) -> dg.SensorResult | dg.SkipReason:
         began, before = time.time(), load_memory(context.cursor)
-        if 0 <= began - before.at < min(LONGEST, REST * before.took):  # the clock may have gone back
-            return dg.SkipReason(f"the last look took {before.took:.1f} s; looks take a twentieth of the time")
+        if 0 <= began - before.at < (pause := choose_pause(before)):  # the clock may have gone back
+            return dg.SkipReason(f"the last look took {before.took:.1f} s; the next one is {pause:.0f} s after it")
         try:
             with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
                 if not tree.exists():
@@ -61,6 +62,12 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         )
 
     return report
+
+
+def choose_pause(memory: Memory) -> float:
+    """Seconds from the look that left this memory to the next."""
+    pause = min(LONGEST, max(PAUSE, REST * memory.took))
+    return pause if memory.due is None else min(pause, memory.due)
 
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":

@@ -116,6 +116,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(polling, "WINDOW", 0.0)
     monkeypatch.setattr("rota.dagster.sensors.checks.REST", 0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0.0)
     with dg.DagsterInstance.ephemeral() as instance:
         desk = Desk(zookeeper.hosts, tmp_path, instance)
         yield desk

@@ -12,11 +12,13 @@ from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
 from rota.dagster.assets.checks import read_said
-from rota.dagster.assets.look import load_memory
+from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
+from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.dataplane.delta.fenced_table import FencedTable
 from rota.dataplane.ports import LogEntry
+from rota.needs import SETTLE
 from tests.face.desk import Desk, cancel_check, list_counted, ready
 
 names = Names()
@@ -63,6 +65,7 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
         store.close()
     told, cursor = report(desk, cursor)
     assert told == {}, "a hand-over has its time"
+    assert load_memory(cursor).due == pytest.approx(SETTLE)
     monkeypatch.setattr("rota.needs.SETTLE", 0.0)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
@@ -162,8 +165,18 @@ def test_no_look_is_so_long_that_the_next_one_is_late(desk: Desk, monkeypatch: p
     slow = replace(load_memory(cursor), took=7.5)
     monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
     assert isinstance(desk.tick("p__checks", slow.dump()), dg.SkipReason)
-    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=lambda: slow.at + 61))
+    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=lambda: slow.at + LONGEST + 1))
     report(desk, slow.dump())
+
+
+def test_what_may_heal_is_looked_at_again_when_it_should_have() -> None:
+    """It was on the page, and somebody was called, up to a whole pause later."""
+    slow = Memory(took=1.6)
+    assert choose_pause(slow) == REST * 1.6
+    assert choose_pause(replace(slow, due=10.0)) == 10.0
+    assert choose_pause(replace(slow, due=70.0)) == REST * 1.6
+    assert choose_pause(Memory()) == PAUSE
+    assert choose_pause(Memory(took=60.0)) == LONGEST
 
 
 def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
