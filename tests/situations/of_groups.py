@@ -116,6 +116,11 @@ def start_spark(stage: Stage, name: str) -> None:
     wait_until(lambda: stage.is_consumed(name), pause=1)
 
 
+def restart_spark(stage: Stage, name: str) -> None:
+    """As its worker would: at the address that it had."""
+    stage.own_sparks[name].start()
+
+
 def signal_spark(how: signal.Signals) -> Act:
     def act(stage: Stage, name: str) -> None:
         stage.find_spark(stage.own_sparks[name]).send_signal(how)
@@ -186,7 +191,7 @@ GROUPS = (
         signal_spark(signal.SIGCONT),
         ready=start_spark,
     ),
-    Situation("dead-spark", "spark", "does not answer", signal_spark(signal.SIGKILL), start_spark, ready=start_spark),
+    Situation("dead-spark", "spark", "does not answer", signal_spark(signal.SIGKILL), restart_spark, ready=start_spark),
     Situation(
         "claim-drained",
         "unplaceable",

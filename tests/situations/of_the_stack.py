@@ -188,7 +188,9 @@ STACK = (
         signal_parts(DAEMON, signal.SIGCONT),
         **UNHEARD,
     ),
-    on_base("daemon-killed", "daemon", "", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD),
+    on_base(
+        "daemon-killed", "silent", "ROTA_DAGSTER", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD
+    ),
     on_base("code-killed", "location", "", signal_parts(CODE, signal.SIGKILL), restart_dagster, **UNHEARD),
     on_base(
         "code-frozen", "location", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD

@@ -51,17 +51,25 @@ class Play:
         begun = time.time()
         quiet = self.quiet if any(not row.of.cause for row in self.rows) else 0.0
         with ThreadPoolExecutor(len(self.rows)) as hands:  # what takes long delays nobody else's
-            acts = [hands.submit(self._strike, row) for row in self.rows]
+            self._do(self._strike, hands)
             self._wait(lambda: self._look() and time.time() - begun >= quiet and all(row.said for row in self.rows), "")
-            self._wait(lambda: self._look() and all(act.done() for act in acts) and self._is_typed(), "not typed")
+            self._wait(lambda: self._look() and self._is_typed(), "not typed")
             self._confirm()
-            acts = [hands.submit(self._heal, row) for row in self.rows]
+            self._do(self._heal, hands)
             self._wait(lambda: self._look() and all(row.done for row in self.rows), "")
         self._tell_strangers(begun)
         for row in self.rows:
             if row.of.cause:
                 self.tell(row.describe())
         return self.rows
+
+    def _do(self, act: Callable[[Row], None], hands: ThreadPoolExecutor) -> None:
+        """All at once. One alone is done here: a process that it starts would end with its thread."""
+        if len(self.rows) == 1:
+            act(self.rows[0])
+        else:
+            for row in self.rows:
+                hands.submit(act, row)
 
     def _strike(self, row: Row) -> None:
         row.began = time.time()
@@ -112,7 +120,7 @@ class Play:
         alerts, load = self.stage.read_alerts(), os.getloadavg()[0]
         for row in (one for one in self.rows if one.began):
             mine = [one for one in self.lines[row.of.of] if self._is_mine(row, one[1])]
-            heard = [one for one in alerts if one[0] >= row.began and names(row, *one[1:])]
+            heard = find_alerts(row, alerts)
             row.alerts = [title for _, title, _ in heard]
             row.load = max(row.load, load)
             if row.of.cause:
@@ -180,9 +188,18 @@ class Play:
 
     def _tell_strangers(self, begun: float) -> None:
         """Alerts that belong to no situation."""
-        for at, title, text in self.stage.read_alerts():
-            if at >= begun and not any(names(row, title, text) for row in self.rows):
+        alerts = self.stage.read_alerts()
+        owned = {one for row in self.rows for one in find_alerts(row, alerts)}
+        for at, title, text in alerts:
+            if at >= begun and (at, title, text) not in owned:
                 self.tell(f"# an alert of nothing that is played, after {at - begun:.0f} s: {title}: {text[:200]}")
+
+
+def find_alerts(row: Row, alerts: Sequence[Alarm]) -> list[Alarm]:
+    """Those that name the situation since it began, and those that tell of their end."""
+    mine = [one for one in alerts if one[0] >= row.began and names(row, *one[1:])]
+    ends = {f"{OVER}{title}" for _, title, _ in mine}
+    return [one for one in alerts if one[0] >= row.began and (one in mine or one[1] in ends)]
 
 
 def confirms(row: Row, said: Said) -> bool:
