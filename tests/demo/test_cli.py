@@ -219,6 +219,8 @@ def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/gone.py").write_text(declared.format(repr(str(tmp_path / "nowhere")), repr(str(tmp_path / "t1"))))
     (tmp_path / "code/kept.py").write_text(declared.format(repr(str(tmp_path / "land")), repr(str(tmp_path / "t2"))))
+    (tmp_path / "code/file.py").write_text(declared.format(repr(str(tmp_path / "plain")), repr(str(tmp_path / "t3"))))
+    (tmp_path / "plain").write_text("1\n")
     (tmp_path / "land/a").mkdir(parents=True)
     (tmp_path / "land/lone.csv").write_text("1\n")
     done = rota("check", "--json", ROTA_ZOOKEEPER="127.0.0.1:1", ROTA_PIPELINES=str(tmp_path / "code"))
@@ -227,6 +229,7 @@ def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
         False,
         f"{tmp_path}/nowhere is not there. Make the folder, mount its disk, or mend the path of files(...)",
     )
+    assert probes["source of file"][1].startswith(f"{tmp_path}/plain is no folder. Make the folder")
     aside = "not read: 1, such as lone.csv (it lies in no partition's folder; move it into one)"
     assert probes["source of kept"] == (True, f"{tmp_path}/land has 1 partitions: a; {aside}")
     assert probes["files of kept"] == (True, "no file changed after it was consumed")

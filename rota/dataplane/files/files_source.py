@@ -87,9 +87,8 @@ class FilesSource:
     def find_place(self) -> str:
         """See `Source.find_place`: the landing folder."""
         if not self.root.is_dir():
-            raise ConfigError(
-                f"{self.root} is not there. Make the folder, mount its disk, or mend the path of files(...)"
-            )
+            what = "is no folder" if self.root.exists() else "is not there"
+            raise ConfigError(f"{self.root} {what}. Make the folder, mount its disk, or mend the path of files(...)")
         return str(self.root)
 
     def list_keys(self) -> tuple[str, ...]:
