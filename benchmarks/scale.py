@@ -33,20 +33,20 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from rota.dataplane import columns
 from rota.dataplane.delta.compaction import compact, is_due
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch, DataFile, TableClaim
+from rota.ledger import schema
+from rota.ledger.values import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
 
 CHUNK = 20_000
 
 
-def open_table(folder: Path) -> FencedTable:
+def open_table(folder: Path) -> PipelineTable:
     """The table under measure."""
-    return FencedTable(folder / "main", "g", "0" * 32)
+    return PipelineTable.at(folder / "main", "g", "0" * 32)
 
 
 def name_partitions(partitions: int) -> tuple[str, ...]:
@@ -108,14 +108,14 @@ def measure_table(folder: Path, partitions: int) -> None:
     print_peak_and_exit()
 
 
-def make_batch(table: FencedTable, claim: TableClaim) -> Batch:
+def make_batch(table: PipelineTable, claim: TableClaim) -> Batch:
     """The next offset of each partition of the claim, and one file."""
     name = uuid.uuid4().hex
     (table.path / name).write_bytes(b"nobody reads it")
     ranges = {p: (at, at + 1) for p, at in claim.offsets.items()}
     first = next(iter(ranges))
     return Batch(
-        name, "run", "w@0", name, 1, ranges, (DataFile(name, first, 15, 1, 0, "{}", columns.FIRST),), {first: 1}
+        name, "run", "w@0", name, 1, ranges, (DataFile(name, first, 15, 1, 0, "{}", schema.FIRST),), {first: 1}
     )
 
 
@@ -227,7 +227,7 @@ def measure_batches(folder: Path, batches: int, rows: int) -> None:
         schema = json.dumps({"type": "struct", "fields": fields})
         file = DataFile(str(path.relative_to(table.path)), "p", size, rows, 0, said, schema)
         made = Batch(f"{number}", "run", "w@0", f"{number}", 1, {"p": (number, number + 1)}, (file,), {"p": rows})
-        if is_due(table.commit(claimed, made)):
+        if is_due(table.commit(claimed, made).version):
             began = time.process_time()
             compact(table.path)
             spent += time.process_time() - began

@@ -21,8 +21,9 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import Batch, FailedPartition, LogEntry, Ports, Position, Ranges, TableClaim, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.restored import find_lost_offsets
 from rota.rights import Rights, holds, read_rights
@@ -293,11 +294,7 @@ class ConsumingRun:
         )  # fmt: skip
         if bad:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
-        version = self.ports.main.commit(claimed, batch)
-        return LogEntry(
-            version, 0.0, "commit", self.tree.group, batch.id, self.run_id, piece.attempt, batch.epoch, claimed.tokens,
-            kept, rows, bad, piece.seconds,
-        )  # fmt: skip
+        return self.ports.main.commit(claimed, batch)
 
     def _set_aside(self, piece: WrittenFiles, batch: Batch, base: TableClaim) -> None:
         table, ranges = self.ports.quarantine, batch.ranges

@@ -17,11 +17,12 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
-from rota.dataplane.ports import LogEntry, Position, Table
+from rota.dataplane.ports import Table
 from rota.dataplane.spark.probe import explain_silence
 from rota.eligibility import Facts, read_facts
 from rota.errors import ForeignTable, RotaError
 from rota.ids import WAITING, worker_of
+from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 from rota.rewritten import explain_rewritten

@@ -17,9 +17,9 @@ from itertools import groupby
 from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked, repair_command
 from rota.core.reasons import explain_unplaceable
-from rota.dataplane.ports import Position
 from rota.eligibility import Eligibility, Facts, judge
 from rota.ids import pipeline_of, quote, worker_of
+from rota.ledger.values import Position
 from rota.seen import PipelineSeen, Seen
 
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import OwnedSource, Ports, Ranges
+from rota.dataplane.ports import OwnedSource, Ports
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
@@ -18,6 +18,7 @@ from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_job import SparkJob
 from rota.dataplane.spark.spark_source import SparkSource
 from rota.errors import ConfigError
+from rota.ledger.values import Ranges
 from rota.pipeline import Delta, Files, Pipeline
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rota.coordination.group_state import GroupState
-from rota.dataplane.ports import Batch, FailedPartition, Ports, Ranges, Source, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Ports, Source, WrittenFiles
 from rota.errors import DataError
+from rota.ledger.values import Batch, Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
             aside = tuple(f for f in piece.bad_files if f.partition in kept)
             ranges = {p: kept[p] for p in bad}
             ports.quarantine.append(replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={}))
-        version = ports.main.replace(batch)
+        version = ports.main.replace(batch).version
         ports.source.keep_identities(tuple(kept))
     except DataError as error:
         yield from (RefusedReplay(p, str(error)) for p in kept)

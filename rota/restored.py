@@ -6,7 +6,8 @@ taken for consumed.
 
 from collections.abc import Mapping
 
-from rota.dataplane.ports import Position, Source, Table
+from rota.dataplane.ports import Source, Table
+from rota.ledger.values import Position
 
 
 def find_lost_offsets(source: Source, main: Table, positions: Mapping[str, Position]) -> dict[str, str]:

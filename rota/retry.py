@@ -8,9 +8,10 @@ import uuid
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Batch, Ports
+from rota.dataplane.ports import Ports
 from rota.errors import ConfigError, RotaError
 from rota.ids import quote
+from rota.ledger.values import Batch
 from rota.restored import find_lost_offsets
 
 

@@ -8,7 +8,8 @@ fault: people tidy up what was consumed.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from rota.dataplane.ports import LogEntry, Source
+from rota.dataplane.ports import Source
+from rota.ledger.values import LogEntry
 from rota.spans import join_offsets, list_offsets
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import narrow_run
-from rota.dataplane.ports import Ranges
 from rota.errors import CoordinationError
+from rota.ledger.values import Ranges
 from rota.rights import Rights, read_rights
 
 SHIFT = 600.0  # seconds

@@ -12,9 +12,10 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Batch, Ports, Source
+from rota.dataplane.ports import Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
+from rota.ledger.values import Batch
 from rota.restored import find_lost_offsets
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 
-from rota.dataplane.ports import LogEntry, Ports, Ranges
+from rota.dataplane.ports import Ports
 from rota.errors import ConfigError
+from rota.ledger.values import LogEntry, Ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import names
-from rota.dataplane.columns import SPLIT
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.ports import DataFile
 from rota.errors import BadTransform, EnvironmentFailed
+from rota.ledger.schema import OFFSET, PARTITION, SPLIT
+from rota.ledger.values import DataFile
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 LONGEST = 64  # characters of a string that is a statistic

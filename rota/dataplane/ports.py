@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rota.errors import DataError, RotaError
-
-Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
+from rota.ledger.values import Batch, DataFile, LogEntry, Position, Ranges, TableClaim
 
 
 class Source(Protocol):
@@ -115,93 +114,6 @@ class OwnedSource(Source, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A written Parquet file: `path` below the table's folder, and what its footer says."""
-
-    path: str
-    partition: str
-    size: int
-    rows: int
-    modified: int  # ms
-    statistics: str  # JSON, as Delta wants it
-    columns: str  # the schema that Spark wrote into it, JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one commit makes visible. `id` is fresh for each attempt, each table and each set of partitions; it is not the
-    run id."""
-
-    id: str
-    run: str
-    incarnation: str
-    attempt: str
-    epoch: int
-    ranges: Ranges
-    files: tuple[DataFile, ...] = ()
-    rows: Mapping[str, int] = field(default_factory=dict)
-    bad: Mapping[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    op: str = "commit"
-
-
-@dataclass(frozen=True, slots=True)
-class TableClaim:
-    """A version of the table in which every token is the claimant's own: the base of the commit's compare-and-set.
-
-    `offsets` are the partitions' next unread offsets. `newer` are the partitions that were not claimed because the table
-    has seen a greater token: partition -> that token. `snapshot` and `entry` belong to the implementation.
-    """
-
-    snapshot: object
-    version: int
-    table: str  # the table's own id; another table at the same location has another
-    columns: str  # its schema, JSON
-    tokens: Mapping[str, int]
-    offsets: Mapping[str, int]
-    newer: Mapping[str, int]
-    entry: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The offset and the token that the table holds for one partition; None where it does not know the partition. `table`
-    is the table's own id, None where there is no table."""
-
-    offset: int | None
-    token: int | None
-    table: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One commit as the table's log tells it. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
-
-    version: int
-    at: float
-    op: str
-    group: str
-    commit: str
-    run: str
-    attempt: str
-    epoch: int
-    tokens: Mapping[str, int]
-    ranges: Ranges
-    rows: Mapping[str, int]
-    bad: Mapping[str, int]
-    seconds: float
-
-    def goes_beyond(self, partition: str, offset: int) -> bool:
-        """Whether it brought the partition beyond this offset."""
-        return partition in self.ranges and self.ranges[partition][1] > offset
-
-    def seconds_of(self, partition: str) -> float:
-        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
-        rows = sum(self.rows.values())
-        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
-
-
 class Table(Protocol):
     """Where batches are published. Law: offsets, tokens and rows of a batch change together, in one commit, or not at all.
 
@@ -240,21 +152,21 @@ class Table(Protocol):
         """
         ...
 
-    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
-        """Publishes the batch exactly once and returns its version, whatever was lost on the way.
+    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
+        """Publishes the batch exactly once and returns what the log says of it, whatever was lost on the way.
 
         `follows`: each range must start at the claim's offset. Raises Fenced where a newer owner claimed a partition,
         OffsetGap where an offset moved, BadTransform where a column's type changed. After an error nothing was written.
         """
         ...
 
-    def replace(self, batch: Batch) -> int:
-        """Puts the batch's rows in place of all rows of its ranges and returns the version. Moves no offset and no token.
-        Raises OffsetGap where a range goes beyond what was consumed."""
+    def replace(self, batch: Batch) -> LogEntry:
+        """Puts the batch's rows in place of all rows of its ranges, and returns what the log says of it. Moves no offset
+        and no token. Raises OffsetGap where a range goes beyond what was consumed."""
         ...
 
-    def append(self, batch: Batch) -> int:
-        """Adds the batch's rows and returns the version. Moves no offset and no token."""
+    def append(self, batch: Batch) -> LogEntry:
+        """Adds the batch's rows, and returns what the log says of it. Moves no offset and no token."""
         ...
 
     def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:

@@ -11,25 +11,29 @@ Laws:
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Field, Schema, TableFeatures
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.ledger.port import Draft, Moved
 
 LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
 TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
 CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
 FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
+RETRIES = 30  # of delta-rs, each on a newer version, as long as nothing of what is compared moved
 CHUNK = 1 << 16  # bytes of a commit that are read at a time: what it says of itself stands first
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
@@ -64,21 +68,38 @@ class DeltaVersion:
         """The files of this version, with their statistics as columns."""
         return pa.table(self.handle.get_add_actions(flatten=True))
 
-    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """What the newest commits say of themselves, newest first, down to where the log was shortened. By their names:
-        delta-rs lists the whole log, and numbers them wrongly where one says nothing of itself."""
-        versions = range(self.number, -1 if limit is None else max(-1, self.number - limit), -1)
-        return list(takewhile(bool, map(self.log.read_info, versions)))
+    def append(self, draft: Draft[Any]) -> None:
+        """See `Version.append`."""
+        try:
+            self._add_columns(draft.columns) if draft.columns else self._write(draft)
+        except (DeltaError, OSError) as error:
+            if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
+                raise Moved from error
+            raise EnvironmentFailed(
+                f"{self.log.location} cannot be written ({describe_error(error)}). Check the disk; the next run goes on"
+            ) from error
 
-    def add_columns(self, added: Sequence[Field]) -> None:
-        """Adds these columns in a commit of their own. Raises as deltalake does.
+    def _write(self, draft: Draft[Any]) -> None:
+        now, change = int(time.time() * 1000), draft.changes
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(path, change, now, size=size) for path, size in draft.removes.items()
+        ]
+        actions += [AddAction(f.path, f.size, {}, f.modified, change, f.statistics) for f in draft.adds]
+        properties = CommitProperties(
+            app_transactions=[Transaction(name, number) for name, number in draft.sets.items()],
+            custom_metadata=dict(draft.said) or None,
+            max_commit_retries=0 if draft.alone else RETRIES,
+        )
+        self.handle.create_write_transaction(
+            actions, "append", self.handle.schema(), partition_by=[], commit_properties=properties
+        )
 
-        A `timestamp_ntz` inside a map is one that deltalake's own look does not find: without the feature it refuses it.
-        """
+    def _add_columns(self, columns: str) -> None:
+        """A `timestamp_ntz` inside a map is one that deltalake's own look does not find: without the feature it refuses."""
         known = self.handle.protocol().writer_features or ()
-        if "timestampNtz" not in known and any('"timestamp_ntz"' in one.to_json() for one in added):
+        if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
             self.handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        self.handle.alter.add_columns(added)
+        self.handle.alter.add_columns(list(Schema.from_json(columns).fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from rota.dataplane.ports import DataFile, FailedPartition, Ranges, WrittenFiles
+from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.errors import BadTransform
+from rota.ledger.values import DataFile, Ranges
 
 
 class TimedJob:

@@ -10,8 +10,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 
-from rota.dataplane.ports import Batch, LogEntry, Position, TableClaim
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.ledger.values import Batch, LogEntry, Position, TableClaim
 
 TRIES = 100
 OFFSET, TOKEN = "offset", "token"
@@ -163,7 +163,7 @@ class MemoryTable:
                 continue
         raise EnvironmentFailed(f"no claim in {TRIES} tries. Too many writers at once; try again")
 
-    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
         """See `Table.commit`."""
         moved = tuple(p for p, (start, _) in batch.ranges.items() if claim.offsets[p] != start)
         if moved and follows:
@@ -186,7 +186,7 @@ class MemoryTable:
             self._check_unmoved(claim, batch)
         raise EnvironmentFailed(f"no commit in {TRIES} tries. Nothing of this batch was written; try again")
 
-    def replace(self, batch: Batch) -> int:
+    def replace(self, batch: Batch) -> LogEntry:
         """See `Table.replace`."""
         batch = replace(batch, op="replay")
         first = self.version
@@ -207,7 +207,7 @@ class MemoryTable:
                     return landed
         raise EnvironmentFailed(f"no replay in {TRIES} tries. Nothing was replaced; try again")
 
-    def append(self, batch: Batch) -> int:
+    def append(self, batch: Batch) -> LogEntry:
         """See `Table.append`."""
         self.pause()
         self._identify()
@@ -226,9 +226,9 @@ class MemoryTable:
         """The partitions that are not at these offsets."""
         return tuple(p for p, at in offsets.items() if self._value(p, OFFSET) != at)
 
-    def find_commit(self, commit: str, since: int) -> int | None:
-        """The version after `since` that carries this commit id."""
-        return next((c.said.version for c in self.commits[since + 1 :] if c.said.commit == commit), None)
+    def find_commit(self, commit: str, since: int) -> LogEntry | None:
+        """The entry after `since` that carries this commit id."""
+        return next((c.said for c in self.commits[since + 1 :] if c.said.commit == commit), None)
 
     def _check_unmoved(self, claim: TableClaim, batch: Batch) -> None:
         if newer := tuple(self.find_newer({p: claim.tokens[p] for p in batch.ranges})):
@@ -271,7 +271,7 @@ class MemoryTable:
         sets: Mapping[Mark, int],
         adds: Iterable[tuple[str, int, int]] = (),
         removes: Iterable[Slice] = (),
-    ) -> int:
+    ) -> LogEntry:
         """Appends a commit that was made on version `base`. Raises Conflicted; EnvironmentFailed where its call fails."""
         fault = self.fault()
         if fault == "before":
@@ -308,7 +308,7 @@ class MemoryTable:
             self.slices.setdefault(one.partition, {})[one.name] = one
         if fault == "after":
             raise EnvironmentFailed("the commit's answer was lost. The next run goes on")
-        return version
+        return said
 
 
 def _list_written(batch: Batch) -> list[tuple[str, int, int]]:

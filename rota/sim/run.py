@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.group_state import GroupState
-from rota.dataplane.ports import Ports, Ranges
+from rota.dataplane.ports import Ports
 from rota.errors import ForeignTable, RotaError
 from rota.ids import worker_of
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.replay import replay
 from rota.serve import Rest, RunEnd, serve

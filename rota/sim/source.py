@@ -3,8 +3,8 @@
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from rota.dataplane.ports import Ranges
 from rota.errors import RotaError, SourceChanged
+from rota.ledger.values import Ranges
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from random import Random
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.core import Policy, Worker
-from rota.dataplane.ports import Job, Ports, Ranges
+from rota.dataplane.ports import Job, Ports
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
+from rota.ledger.values import Ranges
 from rota.serve import Terms
 from rota.sim.checker import Checker
 from rota.sim.journal import JournalServer

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
-from rota.dataplane.ports import FailedPartition, Ranges, Source, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Source, WrittenFiles
 from rota.errors import BadTransform
+from rota.ledger.values import Ranges
 
 TYPES = {
     "_partition": "string",

@@ -18,11 +18,11 @@ from rota.backlog import find_work
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import TableClaim
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.spark import bisection
 from rota.errors import RotaError
 from rota.ids import worker_of
+from rota.ledger.values import TableClaim
 from rota.registry import open_ports
 from rota.serve import Terms, serve
 from rota.settings import Settings
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def main(group: str, worker: str, folder: Path, unfenced: bool, spark: bool) -> None:
     """Serves the worker in each of its lives, until it is killed."""
     if unfenced:
-        FencedTable.renew = renew_blindly  # type: ignore[method-assign]
+        PipelineTable.renew = renew_blindly  # type: ignore[method-assign]
     settings = Settings.from_environment()
     for number in itertools.count():
         try:
@@ -69,11 +69,11 @@ def save_and_stop(told: Path, save: "Callable[[DataFrame, Path], None]" = bisect
     return call
 
 
-def renew_blindly(table: FencedTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
+def renew_blindly(table: PipelineTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
-    version, columns = newest.version(), str(newest.schema().to_json())
-    return replace(claimed, snapshot=newest, version=version, columns=columns, entry=table.log.read_text(version))
+    entry = table.log.read_info(newest.number)
+    return replace(claimed, snapshot=newest, version=newest.number, columns=newest.schema, entry=entry)
 
 
 def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: bool) -> None:

@@ -13,8 +13,8 @@ from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
 from rota.core.values import Worker
-from rota.dataplane.ports import Position
 from rota.eligibility import Facts
+from rota.ledger.values import Position
 from rota.needs import (
     BEHIND,
     IDLE,

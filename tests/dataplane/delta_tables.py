@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.delta.tables import PipelineTable
+from rota.ledger.values import Batch, TableClaim
 
 META = "0" * 32
 
 
-def ledger(folder: Path, **more: Any) -> FencedTable:
-    return FencedTable(folder / "main", "g", **{"meta": META, **more})
+def ledger(folder: Path, **more: Any) -> PipelineTable:
+    return PipelineTable.at(folder / "main", "g", **{"meta": META, **more})
 
 
 def batch(
-    table: FencedTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any
+    table: PipelineTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any
 ) -> Batch:
     """One row an offset, written as Spark would; two offsets a partition."""
     ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
@@ -47,12 +47,12 @@ def expect_rows(**offsets: int) -> dict[str, dict[int, int]]:
     return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
 
 
-def again(table: FencedTable, start: int, end: int, **extra: Any) -> Batch:
+def again(table: PipelineTable, start: int, end: int, **extra: Any) -> Batch:
     stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
     return batch(table, stand_in, ends={"p": end}, **extra)
 
 
-def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> FencedTable:
+def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> PipelineTable:
     """A table with so many batches of these partitions, two offsets each; the first is version 2."""
     table, names = ledger(folder), partitions or ("p",)
     for _ in range(batches):
@@ -61,7 +61,7 @@ def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> Fe
     return table
 
 
-def append_batch(table: FencedTable) -> None:
+def append_batch(table: PipelineTable) -> None:
     claimed = table.claim({"p": 1}, {"p": 0})
     table.commit(claimed, batch(table, claimed))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rota
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import LogEntry
+from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline
 
 

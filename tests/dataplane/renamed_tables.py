@@ -10,8 +10,8 @@ from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch
 from rota.dataplane.spark import quarantine
+from rota.ledger.values import Batch
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.stand_ins import no_spark

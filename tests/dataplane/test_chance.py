@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.consume import CommittedBatch
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.delta.tables import PipelineTable
+from rota.ledger.values import Batch, TableClaim
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 
@@ -35,15 +35,15 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     for key in "ab":
         for name in "01":
             world.rows(key, name, 50, 50 * int(name))
-    real, died = FencedTable.commit, list[Path]()
+    real, died = PipelineTable.commit, list[Path]()
 
-    def commit(table: FencedTable, claim: TableClaim, batch: Batch, *more: Any) -> int:
+    def commit(table: PipelineTable, claim: TableClaim, batch: Batch, *more: Any) -> int:
         if len(died) < 2:
             died.append(table.path / "data" / batch.attempt)
             raise Died
         return real(table, claim, batch, *more)
 
-    monkeypatch.setattr(FencedTable, "commit", commit)
+    monkeypatch.setattr(PipelineTable, "commit", commit)
     for _ in range(2):
         with pytest.raises(Died):
             world.run("a", "b")

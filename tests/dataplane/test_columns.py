@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane import columns, footers, names
-from rota.dataplane.delta import replacement
+from rota.dataplane import footers, names
 from rota.errors import BadTransform, EnvironmentFailed
+from rota.ledger import schema
 from tests.dataplane.delta_tables import again, batch, ledger, spark_schema
 
 
@@ -43,7 +43,7 @@ def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declar
         table = ledger(tmp_path / name)
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed, a=kind))
-        replacement.replace_rows(table, again(table, 0, 1, a=kind, b=kind))
+        table.replace(again(table, 0, 1, a=kind, b=kind))
         assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
 
 
@@ -60,12 +60,12 @@ def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declar
 )
 def test_a_batch_that_does_not_fit_is_refused(found: str, said: str) -> None:
     with pytest.raises(BadTransform, match=said):
-        columns.check_columns(found, spark_schema(a="long"))
+        schema.check_columns(found, spark_schema(a="long"))
 
 
 def test_nullability_does_not_matter() -> None:
     array = {"type": "array", "elementType": "long", "containsNull": False}
-    columns.check_columns(spark_schema(a=array), spark_schema(a={**array, "containsNull": True}))
+    schema.check_columns(spark_schema(a=array), spark_schema(a={**array, "containsNull": True}))
 
 
 def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path:
     """Two partitions in one file, whatever the reason, or rows of none, are refused."""
 
     def write(number: int, *partitions: str | None) -> None:
-        folder = tmp_path / "data" / "one" / f"{columns.SPLIT}={number}"
+        folder = tmp_path / "data" / "one" / f"{schema.SPLIT}={number}"
         folder.mkdir(parents=True)
         rows = {"_partition": pa.array(partitions, pa.string()), "_offset": [0] * len(partitions)}
         pq.write_table(pa.table(rows), folder / "part-0.parquet")

@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.dataplane.delta import compaction, replacement
+from rota.dataplane.delta import compaction
 from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
 from rota.errors import Fenced
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -34,12 +34,12 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
     table, most = ledger(tmp_path), 0
     for _ in range(40):
         claimed = table.claim({"p": 5}, {"p": 0})
-        if is_due(table.commit(claimed, batch(table, claimed))):
+        if is_due(table.commit(claimed, batch(table, claimed)).version):
             compact(table.path)
         most = max(most, files(table.path))
     assert most <= EVERY + FEW
     assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
-    replacement.replace_rows(table, again(table, 3, 41))
+    table.replace(again(table, 3, 41))
     assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
     assert not table.find_foreign_commits(["p"])
 
@@ -71,7 +71,7 @@ def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> No
     for partition in ("p", LONG):
         claimed = table.claim({partition: 5}, {partition: 0})
         made = batch(table, replace(claimed, offsets={partition: 4}))
-        replacement.replace_rows(table, made)
+        table.replace(made)
     assert damage(table.path, expect_rows(**{"p": 20, LONG: 20})) == NO_DAMAGE
 
 
@@ -90,7 +90,7 @@ def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pyte
     table, real = fill(tmp_path, 10, token=5), compaction.choose_target
 
     def meanwhile(sizes: Any) -> int:
-        replacement.replace_rows(table, again(table, 1, 4))
+        table.replace(again(table, 1, 4))
         return real(sizes)
 
     monkeypatch.setattr(compaction, "choose_target", meanwhile)

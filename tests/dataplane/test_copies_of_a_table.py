@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.delta import replacement
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed
+from rota.ledger.values import Batch, TableClaim
 from tests.dataplane.conftest import damage, log
 from tests.dataplane.delta_tables import batch, expect_rows, fill, ledger
 
@@ -21,7 +20,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
     if not guarded:
-        monkeypatch.setattr(FencedTable, "check_same_copy", lambda *_: None)
+        monkeypatch.setattr(PipelineTable, "check_same_copy", lambda *_: None)
     table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
@@ -48,7 +47,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
     """A table that names files that are not there is read by nobody any more."""
     if not guarded:
         for look in ("check_same_copy", "check_on_disk"):
-            monkeypatch.setattr(FencedTable, look, lambda *_: None)
+            monkeypatch.setattr(PipelineTable, look, lambda *_: None)
     table = fill(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     shutil.copytree(table.path, tmp_path / "copy")
@@ -59,7 +58,7 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
         if verb == "commit":
             table.commit(claimed, made)
         else:
-            (replacement.replace_rows if verb == "replay" else replacement.append_rows)(table, made)
+            (table.replace if verb == "replay" else table.append)(made)
     missing = [file for file in log(table.path).files if not file.exists()]
     assert bool(missing) != guarded
 

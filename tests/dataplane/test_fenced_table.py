@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.delta.commit_info import KEYS
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import Batch
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import Fenced, OffsetGap
+from rota.ledger.entries import KEYS
+from rota.ledger.values import Batch
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.delta_tables import META, batch, expect_rows, ledger
 
@@ -22,7 +22,7 @@ def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
     assert table.read_positions(("p",))["p"].offset is None
     assert not table.path.exists()
     claimed = table.claim({"p": 7, "q": 8}, {"p": 0, "q": 0})
-    assert table.commit(claimed, one := batch(table, claimed)) == 2
+    assert table.commit(claimed, one := batch(table, claimed)).version == 2
     assert {p: (s.offset, s.token) for p, s in table.read_positions(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
     assert damage(table.path, expect_rows(p=2, q=2)) == NO_DAMAGE
     (said,) = log(table.path).said("commit")
@@ -104,7 +104,7 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
 
 
 def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FencedTable, "find_newer", lambda *_: {})
+    monkeypatch.setattr(PipelineTable, "find_newer", lambda *_: {})
     table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
@@ -115,7 +115,7 @@ def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, mo
 def test_without_identity_another_zookeeper_writes_into_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "check_owner", lambda *_: None)
+    monkeypatch.setattr(PipelineTable, "check_owner", lambda *_: None)
     for meta in (META, "1" * 32):
         table = ledger(tmp_path, meta=meta)
         claimed = table.claim({"p": 1}, {"p": 0})

@@ -195,7 +195,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
 ) -> None:
     """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
     if not guarded:
-        monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: [])
+        monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: {})
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
     real, armed = FilesSource.find_new, [True]

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field
 
-from rota.dataplane.delta import replacement
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.ports import Batch, TableClaim
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import ForeignTable
+from rota.ledger.values import Batch, TableClaim
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.delta_tables import META, append_batch, batch, expect_rows, fill, ledger
 
@@ -25,7 +24,7 @@ def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, who: 
     mine = ledger(tmp_path)
     claimed = mine.claim({"p": 9}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
-    other = FencedTable(mine.path, **{"group": "g", "meta": META, **who})
+    other = PipelineTable.at(mine.path, **{"group": "g", "meta": META, **who})
     before = count_versions(mine.path)
     with pytest.raises(ForeignTable, match="rota adopt"):
         other.claim({"p": 3}, {"p": 0})
@@ -46,17 +45,17 @@ def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path
         ledger(tmp_path).claim({"p": 1}, {"p": 0})
 
 
-def restore(table: FencedTable) -> None:
+def restore(table: PipelineTable) -> None:
     DeltaTable(table.path).restore(2)
 
 
-def empty(table: FencedTable) -> None:
+def empty(table: PipelineTable) -> None:
     DeltaTable(table.path).delete("_offset >= 2")
 
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
 def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
-    tmp_path: Path, change: Callable[[FencedTable], None]
+    tmp_path: Path, change: Callable[[PipelineTable], None]
 ) -> None:
     """Its offsets stand where they stood: whoever went on would leave the hole for good. A replay fills it."""
     table = fill(tmp_path)
@@ -71,16 +70,16 @@ def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
     assert table.adopt() == 1
     assert count_versions(table.path) == before + 1, "adopted once"
     lost = TableClaim(None, 0, "", "", {}, {"p": 2}, {})
-    replacement.replace_rows(table, batch(table, lost, ends={"p": 6}))
+    table.replace(batch(table, lost, ends={"p": 6}))
     append_batch(table)
     assert damage(table.path, expect_rows(p=8)) == NO_DAMAGE
 
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
 def test_without_looking_at_what_others_did_rows_are_gone(
-    tmp_path: Path, change: Callable[[FencedTable], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, change: Callable[[PipelineTable], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FencedTable, "find_foreign_commit", lambda *_: None)
+    monkeypatch.setattr(PipelineTable, "find_foreign_commit", lambda *_: None)
     table = fill(tmp_path)
     change(table)
     append_batch(table)
@@ -89,7 +88,7 @@ def test_without_looking_at_what_others_did_rows_are_gone(
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
 def test_what_takes_rows_refuses_the_commit_that_was_claimed_before(
-    tmp_path: Path, change: Callable[[FencedTable], None]
+    tmp_path: Path, change: Callable[[PipelineTable], None]
 ) -> None:
     table = fill(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
@@ -108,7 +107,7 @@ def test_what_slips_in_between_a_claim_and_its_commit_is_found_by_the_next(tmp_p
     claimed = table.claim({"p": 1}, {"p": 0})
     made = batch(table, claimed)
     write_deltalake(table.path, pa.table({"_partition": ["p"], "_offset": [0]}), mode="append")
-    assert table.commit(claimed, made) == 6
+    assert table.commit(claimed, made).version == 6
     for number in range(later):
         DeltaTable(table.path).alter.set_table_properties({"delta.checkpointInterval": str(100 + number)})
     with pytest.raises(ForeignTable, match="WRITE"):
@@ -120,7 +119,7 @@ def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: P
     claimed = table.claim({"p": 1}, {"p": 0})
     table.commit(claimed, Batch("s", "who", "", "", 0, {"p": (6, 7)}, op="skip"))
     append_batch(table)
-    replacement.replace_rows(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
+    table.replace(batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
     restore(table)
     assert table.find_foreign_commits(["p"])["p"].endswith("(of p: 0 to 1, 2 to 6, 7 to 9)")
 
@@ -139,7 +138,7 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     DeltaTable(table.path).alter.add_columns(Field("later", "long"))
     DeltaTable(table.path).create_checkpoint()
-    replacement.replace_rows(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
+    table.replace(batch(table, TableClaim(None, 0, "", "", {}, {"p": 2}, {}), ends={"p": 6}))
     assert not table.find_foreign_commits(["p"])
     append_batch(table)
     assert damage(table.path, expect_rows(p=8)) == NO_DAMAGE
@@ -163,6 +162,6 @@ def test_a_compaction_does_not_hide_a_restore(tmp_path: Path) -> None:
     table = fill(tmp_path)
     DeltaTable(table.path).restore(3)
     DeltaTable(table.path).optimize.compact()
-    replacement.replace_rows(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
+    table.replace(batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 2}))
     with pytest.raises(ForeignTable, match="RESTORE"):
         append_batch(table)

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane import columns
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed
+from rota.ledger import change, schema
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch, expect_rows, ledger, spark_schema
 
@@ -53,7 +53,7 @@ def test_a_commit_that_landed_without_a_reply_is_found(
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(error))
-    assert table.commit(claimed, one) == 2
+    assert table.commit(claimed, one).version == 2
     assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
 
 
@@ -69,15 +69,15 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
 
     one = batch(table, claimed)
     interfere(after=others)
-    assert table.commit(claimed, one) == 2
+    assert table.commit(claimed, one).version == 2
     assert damage(table.path, expect_rows(p=2, q=6)) == NO_DAMAGE
 
 
 def test_without_looking_into_the_history_it_is_written_twice(
     tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look in ("find_commit", "check_unmoved"):
-        monkeypatch.setattr(FencedTable, look, lambda *_: None)
+    monkeypatch.setattr(change, "find_commit", lambda *_: None)
+    monkeypatch.setattr(PipelineTable, "check_unmoved", lambda *_: None)
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
@@ -94,7 +94,7 @@ def test_a_commit_that_never_landed_is_an_error_of_the_disk(tmp_path: Path, inte
     interfere(before=fail(OSError("No space left on device")))
     with pytest.raises(EnvironmentFailed, match="No space left"):
         table.commit(claimed, one)
-    assert table.commit(claimed, one) == 2
+    assert table.commit(claimed, one).version == 2
 
 
 def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callable[..., None]) -> None:
@@ -103,7 +103,7 @@ def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callab
     one = batch(table, claimed)
     interfere(
         before=lambda: DeltaTable(table.path).alter.add_columns(
-            columns.find_added(columns.FIRST, [spark_schema(b="long")])
+            list(Schema.from_json(schema.find_added(schema.FIRST, [spark_schema(b="long")])).fields)
         )
     )
     table.commit(claimed, one)

@@ -22,6 +22,7 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.names import key
 from rota.demo import deltalog
 from rota.errors import ConfigError
+from rota.ledger.change import find_commit
 from rota.rename import rename
 from rota.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -54,7 +55,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     main, index = tables(world).main, FilesSource.of(world.pipeline).index
     p = world.pipeline.partition(key(odd))
     assert main.read_log()[0].op == "commit"
-    assert main.find_commit(main.read_log()[0].commit, 0) == main.read_log()[0].version
+    assert find_commit(main.log, main.read_log()[0].commit, 0) == main.read_log()[0]
     assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch
 from rota.dataplane import names
-from rota.dataplane.delta import replacement
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
+from rota.ledger import change, replacing
 from rota.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import META, again, batch, fill
@@ -45,7 +45,7 @@ def replay_ranges(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str,
 # --- the table alone ------------------------------------------------------------------------------------------------
 
 
-def fill_two(folder: Path) -> FencedTable:
+def fill_two(folder: Path) -> PipelineTable:
     """Offsets 0 to 5 of p and of q."""
     return fill(folder, 3, "p", "q", token=5)
 
@@ -54,10 +54,10 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
     table = fill_two(tmp_path)
     DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
     before = log(table.path).transactions
-    replacement.replace_rows(table, again(table, 1, 4))
+    table.replace(again(table, 1, 4))
     assert count_rows(table.path) == once(p=6, q=6)
     assert log(table.path).transactions == before
-    replacement.replace_rows(table, again(table, 0, 6))
+    table.replace(again(table, 0, 6))
     assert count_rows(table.path) == once(p=6, q=6)
     (first, second) = (c["rota.replayed"] for c in log(table.path).said("replay"))
     assert (first, second) == ('{"p":[1,4]}', '{"p":[0,6]}')
@@ -66,7 +66,7 @@ def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_p
 def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
-        replacement.replace_rows(table, again(table, 4, 7))
+        table.replace(again(table, 4, 7))
     assert count_rows(table.path) == once(p=6, q=6)
 
 
@@ -78,25 +78,25 @@ def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_pa
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):
-        replacement.replace_rows(table, again(table, start, start + 1))
+        table.replace(again(table, start, start + 1))
     lost.unlink(missing_ok=True)
     DeltaTable(table.path).repair()
     with pytest.raises(ForeignTable, match="FSCK"):
         table.claim({"p": 5}, {"p": 0})
     table.adopt()
-    replacement.replace_rows(table, again(table, start, start + 2))
+    table.replace(again(table, start, start + 2))
     assert count_rows(table.path) == once(p=6, q=6)
 
 
-def compaction(table: FencedTable) -> None:
+def compaction(table: PipelineTable) -> None:
     DeltaTable(table.path).optimize.compact()
 
 
-def other_replay(table: FencedTable) -> None:
-    replacement.replace_rows(table, again(table, 0, 2))
+def other_replay(table: PipelineTable) -> None:
+    table.replace(again(table, 0, 2))
 
 
-def live_batch(table: FencedTable) -> None:
+def live_batch(table: PipelineTable) -> None:
     claimed = table.claim({"p": 5}, {"p": 0})
     table.commit(claimed, batch(table, claimed))
 
@@ -105,24 +105,24 @@ def live_batch(table: FencedTable) -> None:
 class Racing:
     """A replay of [0, 3) of p; after each of its first plans somebody else is faster."""
 
-    table: FencedTable
+    table: PipelineTable
     patch: pytest.MonkeyPatch
     plans: int = 0
 
-    def replay(self, other: Callable[[FencedTable], None], races: int = 1) -> None:
-        plan = replacement.make_room
+    def replay(self, other: Callable[[PipelineTable], None], races: int = 1) -> None:
+        plan = replacing.make_room
 
         def meanwhile(*args: Any) -> object:
             room = plan(*args)
             self.plans += 1
             if self.plans <= races:
-                self.patch.setattr(replacement, "make_room", plan)
+                self.patch.setattr(replacing, "make_room", plan)
                 other(self.table)
-                self.patch.setattr(replacement, "make_room", meanwhile)
+                self.patch.setattr(replacing, "make_room", meanwhile)
             return room
 
-        self.patch.setattr(replacement, "make_room", meanwhile)
-        replacement.replace_rows(self.table, again(self.table, 0, 3))
+        self.patch.setattr(replacing, "make_room", meanwhile)
+        self.table.replace(again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:
         """Files that the replay wrote for rows it had to keep, and that no version names."""
@@ -137,7 +137,7 @@ def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
 
 @pytest.mark.parametrize("other", [compaction, other_replay])
 def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(
-    racing: Racing, other: Callable[[FencedTable], None]
+    racing: Racing, other: Callable[[PipelineTable], None]
 ) -> None:
     racing.replay(other)
     assert racing.plans == 2
@@ -154,14 +154,14 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
 
 
 def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) -> None:
-    racing.patch.setattr(replacement, "fits", lambda *_: False)
-    racing.patch.setattr(replacement, "TRIES", 5)
-    with pytest.raises(EnvironmentFailed, match="no replay in 5 tries"):
+    racing.patch.setattr(replacing, "fits", lambda *_: False)
+    racing.patch.setattr(change, "TRIES", 5)
+    with pytest.raises(EnvironmentFailed, match="not written in 5 tries"):
         racing.replay(live_batch, races=100)
 
 
 def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
-    racing.patch.setattr(replacement, "fits", lambda *_: True)
+    racing.patch.setattr(replacing, "fits", lambda *_: True)
     racing.replay(compaction)
     rows = [r for uri in DeltaTable(racing.table.path).file_uris() for r in pq.read_table(uri).to_pylist()]
     assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2
@@ -170,7 +170,7 @@ def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> 
 def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     stale = DeltaTable(table.path)
-    replacement.replace_rows(table, again(table, 0, 2))
+    table.replace(again(table, 0, 2))
     with pytest.raises(CommitFailedError):
         stale.optimize.compact()
     assert count_rows(table.path) == once(p=6, q=6)
@@ -250,7 +250,7 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     replay_ranges(world, {"p:a": (0, 1)})
     replay_ranges(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
-    counts = quarantine.make_counter(FencedTable(world.table / "main", "g", "").read_log())
+    counts = quarantine.make_counter(PipelineTable.at(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
     assert sum(count_rows(world.table / "main").values()) == 20
@@ -367,4 +367,4 @@ def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_pa
     DeltaTable(table.path).cleanup_metadata()
     assert table.read_positions(("p",))["p"].offset == 6
     assert table.claim({"p": 4}, {"p": 0}).newer == {"p": 5}
-    assert FencedTable(table.path, "g", META).read_log()[-1].op == "claim"
+    assert PipelineTable.at(table.path, "g", META).read_log()[-1].op == "claim"

@@ -6,7 +6,7 @@ import pytest
 
 from rota.consume import CommittedBatch, ConsumingRun, DroppedPartition, Event, ParkedPartition
 from rota.coordination.parking import park
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import ConfigError
 from rota.retry import retry
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -85,9 +85,9 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
     if not guarded:
-        past = FencedTable.read_log
+        past = PipelineTable.read_log
         monkeypatch.setattr(
-            FencedTable, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
+            PipelineTable, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
     committed = ConsumingRun.commit
 

@@ -16,7 +16,7 @@ def commit(folder: Path, partition: str, ends: int = 2) -> int:
     """A commit of rows with a column `n`; its version."""
     table = ledger(folder)
     claim = table.claim({partition: 1}, {partition: 0})
-    return table.commit(claim, batch(table, claim, ends={partition: ends}, n="integer"))
+    return table.commit(claim, batch(table, claim, ends={partition: ends}, n="integer")).version
 
 
 def find_file(folder: Path) -> Path:

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from rota.dataplane import columns
-from rota.dataplane.delta.commit_info import KEYS, describe_commit
 from rota.dataplane.files import file_index
-from rota.dataplane.ports import Batch
 from rota.dataplane.spark import quarantine
+from rota.ledger import schema
+from rota.ledger.entries import KEYS, describe_commit
+from rota.ledger.values import Batch
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text().partition("## Tables")[2].partition("\n## ")[0]
 
@@ -18,7 +18,7 @@ def row(first: str) -> str:
 
 def test_the_columns() -> None:
     kinds = re.compile(r"`(\w+)` (string|long)")
-    assert dict(kinds.findall(row("main"))) == columns.NEEDED
+    assert dict(kinds.findall(row("main"))) == schema.NEEDED
     assert dict(kinds.findall(row("quarantine"))) == quarantine.KINDS
     arrow = {f.name: "long" if str(f.type) == "int64" else str(f.type) for f in file_index.SCHEMA}
     assert dict(kinds.findall(row("index"))) == arrow

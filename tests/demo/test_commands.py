@@ -14,8 +14,8 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
 from rota.coordination.records import Checkpoint, Loads, Parked
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.ports import Batch
 from rota.errors import RotaError
+from rota.ledger.values import Batch
 from tests.demo.small_group import KEYS, Group, Run
 
 

@@ -10,7 +10,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch
+from rota.ledger.values import Batch
 from rota.pipeline import Pipeline
 from rota.seen import DagsterSeen
 

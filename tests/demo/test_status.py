@@ -19,8 +19,8 @@ from rota.coordination.ownership import claim, release
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch
 from rota.errors import ConfigError, RotaError
+from rota.ledger.values import Batch
 from rota.seen import DagsterSeen
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until

@@ -19,7 +19,7 @@ from rota.dagster.assets import report
 from rota.dagster.assets.batch import RunOutput
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.report import Report
-from rota.dataplane.ports import LogEntry
+from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
 from rota.replay import ReplayedRange
 from rota.sim.memory_table import MemoryTable

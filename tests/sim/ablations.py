@@ -9,8 +9,9 @@ from typing import Any
 from rota.coordination.group_state import GroupState
 from rota.coordination.store import Check, Op
 from rota.coordination.views import OwnView, RunView, Target
-from rota.dataplane.ports import Batch, Ports, Position, Table, TableClaim
+from rota.dataplane.ports import Ports, Table
 from rota.ids import worker_of
+from rota.ledger.values import Batch, Position, TableClaim
 from rota.sim.memory_table import MemoryTable
 from rota.sim.run import Event, RunProcess
 from tests.ablations import Change, among, where, writes

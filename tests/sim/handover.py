@@ -17,8 +17,8 @@ from rota.coordination.parking import is_waiting
 from rota.coordination.records import Head, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core import Worker
-from rota.dataplane.ports import Ranges
 from rota.errors import Conflict, RotaError
+from rota.ledger.values import Ranges
 from rota.serve import Terms
 from rota.sim.parts import SHIPPED, Parts
 from rota.sim.run import PIPELINE, Event, ReplayProcess, RunProcess

@@ -10,7 +10,8 @@ from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
-from rota.dataplane.ports import Ports, Ranges
+from rota.dataplane.ports import Ports
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.serve import Rest, RunEnd, Terms, serve
 from rota.sim.job import TimedJob

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from rota.dataplane import names
-from rota.dataplane.delta.commit_info import PARTITION
 from rota.errors import RotaError
 from rota.ledger.delta_log import DeltaLog
+from rota.ledger.schema import PARTITION
 
 COLUMNS = 30
 MOST = 5_000_000

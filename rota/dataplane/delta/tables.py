@@ -1,33 +1,38 @@
 """The Delta tables of a pipeline, as its group owns them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rota.dataplane.delta import renaming, replacement, samples
+from rota.dataplane.delta import samples
 from rota.dataplane.delta.compaction import compact, is_due
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.delta.identity import explain_taken, find_owner_among
+from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import vacuum
-from rota.dataplane.ports import Batch, Position
 from rota.errors import ForeignTable
-from rota.ledger.delta_log import is_checkpoint
+from rota.ledger.delta_log import DeltaLog, is_checkpoint
+from rota.ledger.identity import explain_taken, find_owner_among
+from rota.ledger.owned import OwnedLedger
 from rota.pipeline import Pipeline
 from rota.settings import resolve_folder
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineTable(FencedTable):
-    """`main` or `quarantine` of a pipeline: see `ports.OwnedTable`."""
+class PipelineTable(OwnedLedger):
+    """`main` or `quarantine` of a pipeline, a Delta table: see `ports.OwnedTable`."""
 
-    def replace(self, batch: Batch) -> int:
-        """See `Table.replace`."""
-        return replacement.replace_rows(self, batch)
+    log: DeltaLog
+    files: ParquetFiles
 
-    def append(self, batch: Batch) -> int:
-        """See `Table.append`."""
-        return replacement.append_rows(self, batch)
+    @classmethod
+    def at(cls, path: Path, group: str, meta: str, pipeline: str = "", *, editable: bool = False) -> "PipelineTable":
+        """The table in this folder, as this pipeline of the group sees it."""
+        return cls(DeltaLog(str(path)), ParquetFiles(path), group, meta, pipeline, editable)
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.files.folder
 
     def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, samples.Rows]:
         """See `Table.read_samples`."""
@@ -46,22 +51,6 @@ class PipelineTable(FencedTable):
         if is_due(version):
             compact(self.path)
 
-    def is_renamed(self, old: str) -> bool:
-        """See `OwnedTable.is_renamed`."""
-        return renaming.is_renamed(self, old)
-
-    def begin_rename(self, old: str, partitions: Iterable[str]) -> int:
-        """See `OwnedTable.begin_rename`."""
-        return renaming.begin_rename(self, old, partitions)
-
-    def read_renamed_positions(self, old: str, partitions: Iterable[str]) -> Mapping[str, Position]:
-        """See `OwnedTable.read_renamed_positions`."""
-        return renaming.read_renamed_positions(self, old, partitions)
-
-    def finish_rename(self, old: str, partitions: Iterable[str]) -> None:
-        """See `OwnedTable.finish_rename`."""
-        renaming.finish_rename(self, old, partitions)
-
 
 @dataclass(frozen=True, slots=True)
 class PipelineTables:
@@ -75,22 +64,22 @@ class PipelineTables:
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "PipelineTables":
         """`meta` is the random id of the group's meta record."""
         place = resolve_folder(pipeline.table.path)
-        main = PipelineTable(place / "main", group, meta, pipeline=pipeline.name)
-        return cls(place, main, replace(main, path=place / "quarantine", editable=True))
+        main = PipelineTable.at(place / "main", group, meta, pipeline.name)
+        return cls(place, main, PipelineTable.at(place / "quarantine", group, meta, pipeline.name, editable=True))
 
     @staticmethod
     def find_owner(place: Path, pipelines: Iterable[str]) -> str | None:
         """Which of these pipelines has the table at `place`; None: none of them, or there is no table. Raises
         EnvironmentFailed."""
-        return find_owner_among(place / "main", pipelines)
+        return find_owner_among(DeltaLog(str(place / "main")), pipelines)
 
     def describe(self) -> str | None:
         """How large the table is, for people; None where there is none. Raises ForeignTable where it is somebody else's,
         whatever the ZooKeeper."""
         main = self.main
-        if (table := main.open()) is None:
+        if (table := main.log.open()) is None:
             return None
-        if whose := explain_taken(main.path, main.pipeline, main.group):
+        if whose := explain_taken(table, main.pipeline, main.group):
             raise ForeignTable(whose)
         return f"is at version {table.number}, {table.files().num_rows} files, {table.handle.count():,} rows"
 

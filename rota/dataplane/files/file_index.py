@@ -14,6 +14,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -22,23 +23,23 @@ from typing import Any, TypeVar, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import Schema
 
 from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, find_times, name_files, read_between, read_file
 from rota.dataplane.footers import resolve_path
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
-from rota.ledger.delta_log import DeltaLog, DeltaVersion, describe_error
+from rota.ledger.change import commit_change
+from rota.ledger.delta_log import DeltaLog
+from rota.ledger.port import Draft, Moved, Version
+from rota.ledger.values import DataFile, Ranges
 
 T = TypeVar("T")
-TRIES = 100
 RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
-Ranges = Mapping[str, tuple[int, int]]
+Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
 New = Callable[
     [Mapping[str, frozenset[str]]], Mapping[str, "list[LandedFile]"]
 ]  # by partition: known paths -> new files
@@ -131,55 +132,62 @@ class FileIndex:
         """How many files each partition has after those that are `new` got the next ordinals, in the order given.
 
         One of which `new` says nothing is left out."""
-        for _ in range(TRIES):
-            table = self.log.open()
-            if table is None:
-                # and read below, on this very version: somebody may have been faster
-                table = self.log.create(Schema.from_arrow(SCHEMA).to_json())
+        wrote = False
+
+        def make(_: int) -> Draft[Mapping[str, int]] | Mapping[str, int]:
+            nonlocal wrote
+            # where it is made, somebody may have been faster: it is read on this very version
+            table = self.log.open() or self.log.create(Schema.from_arrow(SCHEMA).to_json())
             counts, found = self._look(self._read_files(table), partitions, new)
-            if not any(found.values()):
-                return {p: counts[p] for p in found}
-            if self._append(table, counts, found):
-                self._tidy()
-                return {p: counts[p] + len(files) for p, files in found.items()}
-        raise EnvironmentFailed(f"{self.path}: no append in {TRIES} tries. Too many writers at once; try again")
+            ends = {p: counts[p] + len(files) for p, files in found.items()}
+            wrote = any(found.values())
+            if not wrote:
+                return ends
+            moves = self.make_moves({p: ends[p] for p, files in found.items() if files})
+            return Draft(table, moves, adds=self._write_new(counts, found), result=ends)
+
+        ends = commit_change(self.log, make)
+        if wrote:
+            self._tidy()
+        return ends
 
     def keep(self, partitions: tuple[str, ...]) -> None:
         """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
-        for _ in range(TRIES):
+
+        def make(_: int) -> Draft[bool] | bool:
             table = self.log.open()
-            if table is None or not (actions := self.rewrite_renewed(table, partitions)):
-                return
-            if self._swap(table, actions):
-                return
-        raise EnvironmentFailed(f"{self.path}: not renewed in {TRIES} tries. Too many writers at once; try again")
+            removes, adds = self.rewrite_renewed(table, partitions) if table else ({}, ())
+            return Draft(table, adds=adds, removes=removes, alone=True, result=True) if table and removes else True
+
+        commit_change(self.log, make)
 
     def rename(self, old: str, new: str, number: int) -> None:
         """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
         a run that came too late for an earlier rename, and goes."""
-        for _ in range(TRIES):
+
+        def make(_: int) -> Draft[bool] | bool:
             table = self.log.open()
             if table is None or table.transaction(RENAMED) == number:
-                return
+                return True
             known = {p for file in self._read_files(table) for p in file.spans["partition"].to_pylist()}
-            late = [
-                Transaction(f"rota/{p}/index", 0) for p in sorted(known)
-            ]  # whoever gives offsets meanwhile conflicts
-            self._swap(table, self.rewrite_renamed(table, old, new), [Transaction(RENAMED, number), *late])
-        raise EnvironmentFailed(f"{self.path}: not renamed in {TRIES} tries. Too many writers at once; try again")
+            late = self.make_moves(dict.fromkeys(sorted(known), 0))  # whoever gives offsets meanwhile conflicts
+            removes, adds = self.rewrite_renamed(table, old, new)
+            return Draft(table, {RENAMED: number, **late}, adds=adds, removes=removes, alone=True)
 
-    def rewrite_renamed(self, table: DeltaVersion, old: str, new: str) -> list[AddAction | RemoveAction]:
+        commit_change(self.log, make)
+
+    def rewrite_renamed(self, table: Version, old: str, new: str) -> Rewritten:
         """Each file of the index again, with the rows of the old name alone, under the new one."""
-        actions: list[AddAction | RemoveAction] = []
+        removes, adds = dict[str, int](), list[DataFile]()
         for said, file in self.read_named_files(table):
             for rows in self._read_between([file], _everything(file), SCHEMA.names):
                 kept = rows.filter(pc.starts_with(rows["partition"], partition_id(old, "")))
                 ids = pa.array([rename_id(p, old, new) for p in kept["partition"].to_pylist()], pa.string())
-                actions += self.write_files(kept.set_column(0, SCHEMA.field(0), ids), change=True)
-            actions.append(RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"]))
-        return actions
+                adds += self.write_files(kept.set_column(0, SCHEMA.field(0), ids))
+            removes[said["path"]] = said["size_bytes"]
+        return removes, tuple(adds)
 
-    def read_named_files(self, table: DeltaVersion) -> Iterator[tuple[dict[str, Any], IndexFile]]:
+    def read_named_files(self, table: Version) -> Iterator[tuple[dict[str, Any], IndexFile]]:
         """What the log says of each file of the index, and the file."""
         return zip(table.files().to_pylist(), self._read_files(table), strict=True)
 
@@ -210,7 +218,7 @@ class FileIndex:
             return list(last.files.values())
         return self._read_files(self.log.open())
 
-    def _read_files(self, table: DeltaVersion | None) -> list[IndexFile]:
+    def _read_files(self, table: Version | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
         known = READ[self.path].files if self.path in READ else {}
         version = table.number if table else -1
@@ -244,9 +252,9 @@ class FileIndex:
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.path, f"cannot be read ({error})") from error
 
-    def rewrite_renewed(self, table: DeltaVersion, partitions: tuple[str, ...]) -> list[AddAction | RemoveAction]:
+    def rewrite_renewed(self, table: Version, partitions: tuple[str, ...]) -> Rewritten:
         """Each file of the index that says something else of a renewed file, written anew."""
-        actions: list[AddAction | RemoveAction] = []
+        removes, adds = dict[str, int](), list[DataFile]()
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
         ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
         for said, file in self.read_named_files(table):
@@ -255,9 +263,9 @@ class FileIndex:
             rows = next(self._read_between([file], _everything(file), SCHEMA.names)).to_pylist()
             now = [self._row_now(row, renewed) for row in rows]
             if now != rows:
-                removed = RemoveAction(said["path"], True, int(time.time() * 1000), size=said["size_bytes"])
-                actions += [removed, *self.write_files(pa.Table.from_pylist(now, SCHEMA), change=True)]
-        return actions
+                removes[said["path"]] = said["size_bytes"]
+                adds += self.write_files(pa.Table.from_pylist(now, SCHEMA))
+        return removes, tuple(adds)
 
     def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, LandedFile]]) -> dict[str, Any]:
         file = renewed.get(row["partition"], {}).get(row["ordinal"])
@@ -266,58 +274,33 @@ class FileIndex:
     def _take_renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
         return self.renewed.get(partition, {}).get(ordinal, was)
 
-    def make_moves(self, counts: Mapping[str, int]) -> list[Transaction]:
+    def make_moves(self, counts: Mapping[str, int]) -> dict[str, int]:
         """What makes the append of one partition's files a compare-and-set."""
-        return [Transaction(f"rota/{p}/index", count) for p, count in counts.items()]
+        return {f"rota/{p}/index": count for p, count in counts.items()}
 
-    def _append(self, table: DeltaVersion, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> bool:
+    def _write_new(self, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> tuple[DataFile, ...]:
+        """Whoever loses the race leaves them as orphans until the next vacuum."""
         rows = [
             (p, counts[p] + i, f.path, f.size, f.modified)
             for p, files in sorted(found.items())
             for i, f in enumerate(files)
         ]
         columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
-        moved = self.make_moves({p: counts[p] + len(files) for p, files in found.items() if files})
-        try:
-            actions = self.write_files(pa.Table.from_arrays(columns, schema=SCHEMA), change=True)
-            properties = CommitProperties(app_transactions=moved, max_commit_retries=30)
-            table.handle.create_write_transaction(
-                actions, "append", table.handle.schema(), partition_by=[], commit_properties=properties
-            )
-        except CommitFailedError:
-            return False  # the files stay as orphans until the next vacuum
-        except (DeltaError, OSError) as error:
-            raise EnvironmentFailed(
-                f"{self.path} cannot be written ({describe_error(error)}). Check the disk"
-            ) from error
-        return True
+        return self.write_files(pa.Table.from_arrays(columns, schema=SCHEMA))
 
-    def _swap(
-        self, table: DeltaVersion, actions: list[AddAction | RemoveAction], moved: Sequence[Transaction] = ()
-    ) -> bool:
-        """Commits them as a compare-and-set of the version: whoever was faster may have moved the same rows."""
-        properties = CommitProperties(app_transactions=list(moved), max_commit_retries=0)
-        try:
-            table.handle.create_write_transaction(
-                actions, "append", table.handle.schema(), partition_by=[], commit_properties=properties
-            )
-        except CommitFailedError:
-            return False
-        except (DeltaError, OSError) as error:
-            raise EnvironmentFailed(
-                f"{self.path} cannot be written ({describe_error(error)}). Check the disk"
-            ) from error
-        return True
-
-    def write_files(self, rows: pa.Table, *, change: bool) -> list[AddAction]:
-        """Files of the index with these rows, which nobody sees yet."""
-        actions = []
+    def write_files(self, rows: pa.Table) -> tuple[DataFile, ...]:
+        """Files of the index with these rows, which nobody sees yet. Raises EnvironmentFailed."""
+        written = []
         for start in range(0, rows.num_rows, LARGE):
-            some, name = rows.slice(start, LARGE), f"{uuid.uuid4().hex}.parquet"
-            pq.write_table(some, self.path / name, row_group_size=KEPT)
-            size, said = (self.path / name).stat().st_size, json.dumps({"numRecords": some.num_rows})
-            actions.append(AddAction(name, size, {}, int(time.time() * 1000), change, said))
-        return actions
+            some, path = rows.slice(start, LARGE), self.path / f"{uuid.uuid4().hex}.parquet"
+            try:
+                pq.write_table(some, path, row_group_size=KEPT)
+                size = path.stat().st_size
+            except OSError as error:
+                raise EnvironmentFailed(f"{self.path} cannot be written ({error}). Check the disk") from error
+            said = json.dumps({"numRecords": some.num_rows})
+            written.append(DataFile(path.name, "", size, some.num_rows, int(time.time() * 1000), said, ""))
+        return tuple(written)
 
     def _tidy(self) -> None:
         """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
@@ -335,9 +318,9 @@ class FileIndex:
         merged = pa.concat_tables(
             [some for file, _ in small for some in self._read_between([file], _everything(file), SCHEMA.names)]
         ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
-        now = int(time.time() * 1000)
-        removed = [RemoveAction(one["path"], False, now, size=one["size_bytes"]) for _, one in small]
-        self._swap(table, [*removed, *self.write_files(merged, change=False)])
+        removes = {one["path"]: one["size_bytes"] for _, one in small}
+        with suppress(Moved):
+            table.append(Draft(table, adds=self.write_files(merged), removes=removes, alone=True, changes=False))
 
 
 def explain_without_copy(folder: Path) -> str:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane import names
 from rota.dataplane.columns import count_rows
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files import lines, listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
-from rota.dataplane.ports import Ranges
 from rota.dataplane.spark.spark_source import CORRUPT, Records
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
+from rota.ledger.schema import OFFSET, PARTITION
+from rota.ledger.values import Ranges
 from rota.pipeline import Files, Pipeline
 from rota.settings import resolve_folder
 

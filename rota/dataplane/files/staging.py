@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from rota.dataplane import names
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.ports import Ranges
 from rota.errors import EnvironmentFailed
+from rota.ledger.schema import OFFSET, PARTITION
+from rota.ledger.values import Ranges
 from rota.pipeline import Files
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
-from rota.dataplane.ports import Ranges
 from rota.dataplane.rabbitmq import frames
 from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
@@ -30,6 +29,7 @@ from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, SINGLE, name
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError
 from rota.ids import key_of, quote
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:

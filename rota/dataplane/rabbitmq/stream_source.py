@@ -12,7 +12,6 @@ from threading import Condition
 from time import monotonic
 from typing import ClassVar, Literal
 
-from rota.dataplane.ports import Ranges
 from rota.dataplane.rabbitmq.declaration import RabbitStreams
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.link import Link
@@ -20,6 +19,7 @@ from rota.dataplane.rabbitmq.queue_source import LONGEST, QueueSource
 from rota.dataplane.rabbitmq.queues import OFFSET, SINGLE, STREAM
 from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import quote
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 
 STILL = 0.3  # seconds without a message, after which the end of a stream was seen

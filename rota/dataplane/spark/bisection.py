@@ -30,12 +30,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.dataplane import columns, footers
-from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
+from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.spark_source import Records, SparkSource
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
 from rota.ids import quote
+from rota.ledger.schema import SPLIT, check_columns
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -295,7 +297,7 @@ class Bisection:
                 BadTransform(str(judged), everywhere=True, person=True) if isinstance(judged, DataError) else judged
             ) from error
         try:
-            columns.check_columns(schema, self.schema)
+            check_columns(schema, self.schema)
             plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
             return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
         except BadTransform as error:
@@ -309,7 +311,7 @@ class Bisection:
 
 def save(frame: "DataFrame", folder: Path) -> None:
     """Spark writes the frame into files of the folder."""
-    frame.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN).parquet(str(folder))
+    frame.write.partitionBy(SPLIT).options(**columns.WRITTEN).parquet(str(folder))
 
 
 def _named(partition: str, error: RotaError) -> RotaError:

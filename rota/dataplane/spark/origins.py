@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.spark.parsing import ROWS
 from rota.dataplane.spark.plans import read_steps
 from rota.errors import BadTransform
+from rota.ledger.schema import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
-from rota.dataplane.ports import DataFile, LogEntry
 from rota.dataplane.spark import parsing
 from rota.dataplane.spark.parsing import Parsed, Tally
 from rota.dataplane.spark.spark_source import CORRUPT, SparkSource
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
+from rota.ledger.schema import OFFSET, PARTITION, SPLIT
+from rota.ledger.values import DataFile, LogEntry
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def set_aside(
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
-        split.write.partitionBy(columns.SPLIT).options(**columns.WRITTEN, **ONCE).parquet(str(raw))
+        split.write.partitionBy(SPLIT).options(**columns.WRITTEN, **ONCE).parquet(str(raw))
         footers.name_split_folders(raw)
         bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
         again, records = _count(parsed, bad, good, pipeline)

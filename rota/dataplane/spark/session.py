@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rota.dataplane.delta.commit_info import OFFSET, PARTITION
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.token import NAME, add_token
 from rota.errors import EnvironmentFailed
+from rota.ledger.schema import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

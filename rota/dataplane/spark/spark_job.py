@@ -6,10 +6,11 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.dataplane.ports import FailedPartition, Ranges, WrittenFiles
+from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark.bisection import Bisection
 from rota.dataplane.spark.session import join_session
 from rota.dataplane.spark.spark_source import SparkSource
+from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:

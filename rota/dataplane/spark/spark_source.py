@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rota.dataplane.ports import OwnedSource, Ranges
+from rota.dataplane.ports import OwnedSource
+from rota.ledger.values import Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from rota.dataplane.ports import FailedPartition, Job, Ranges, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Job, WrittenFiles
+from rota.ledger.values import Ranges
 
 
 class JobBench(Protocol):

@@ -14,8 +14,9 @@ from typing import Protocol
 
 import pytest
 
-from rota.dataplane.ports import Batch, DataFile, Position, Table, TableClaim
+from rota.dataplane.ports import Table
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap, RotaError
+from rota.ledger.values import Batch, DataFile, Position, TableClaim
 
 
 class TableBench(Protocol):
@@ -82,12 +83,12 @@ class TableSuite:
     def test_rows_offset_and_token_of_a_batch_change_together(self, place: TableBench) -> None:
         table = place.open()
         claim = table.claim({"a": 7, "b": 8}, {"a": 0, "b": 0})
-        version = table.commit(claim, one := batch(place, claim))
+        entry = table.commit(claim, one := batch(place, claim))
         assert sorted(place.rows()) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
         assert positions(table, "a", "b") == {"a": (2, 7), "b": (2, 8)}
-        entry = table.read_log()[0]
+        assert entry == table.read_log()[0]
         assert (entry.version, entry.op, entry.commit, entry.run, entry.group) == (
-            version,
+            max(e.version for e in table.read_log()),
             "commit",
             one.id,
             "run",
@@ -147,7 +148,7 @@ class TableSuite:
         claim = table.claim({"a": 7, "b": 8}, {"a": 0, "b": 0})
         table.commit(claim, batch(place, claim, 4))
         again = batch(place, replace(claim, offsets={"a": 1}))
-        assert table.replace(replace(again, files=())) == table.read_log()[0].version
+        assert table.replace(replace(again, files=())) == table.read_log()[0]
         assert sorted(place.rows()) == [("a", 0), ("a", 3), ("b", 0), ("b", 1), ("b", 2), ("b", 3)]
         table.replace(again)
         assert sorted(place.rows()) == sorted((p, at) for p in "ab" for at in range(4))
@@ -216,7 +217,7 @@ class TableSuite:
         claim = table.claim({"a": 99}, {"a": 0})
         again = batch(place, replace(claim, offsets={"a": 1}))
         for files, rows in ((), []), (again.files, [1, 2]):
-            version = table.replace(replace(again, files=files))
+            version = table.replace(replace(again, files=files)).version
             found = table.read_samples({"a": version, "b": version}, 5)
             assert [row["_offset"] for row in found.get("a", ())] == rows, (
                 "of a replay, and none that stood there before"
@@ -289,4 +290,4 @@ def publish(place: TableBench, table: Table, partition: str) -> int:
     """One more batch under one more token."""
     token = (table.read_positions((partition,))[partition].token or 0) + 1
     claim = table.claim({partition: token}, {partition: 0})
-    return table.commit(claim, batch(place, claim))
+    return table.commit(claim, batch(place, claim)).version

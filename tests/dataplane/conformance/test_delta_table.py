@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import PipelineTable
-from rota.dataplane.ports import DataFile
+from rota.ledger.values import DataFile
 from tests.dataplane.conformance.table_suite import TableSuite
 from tests.dataplane.conftest import log
 
@@ -24,7 +24,7 @@ class DeltaBench:
         self.path = folder / "main"
 
     def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> PipelineTable:
-        return PipelineTable(self.path, group, meta, pipeline=pipeline)
+        return PipelineTable.at(self.path, group, meta, pipeline=pipeline)
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
         file = self.path / "data" / attempt / names.split(partition) / "part-0.parquet"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rota.dataplane.ports import DataFile
+from rota.ledger.values import DataFile
 from rota.sim.memory_table import MemoryTable
 from tests.dataplane.conformance.table_suite import TableSuite
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rota.consume import CommittedBatch
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.errors import EnvironmentFailed
 from rota.rabbitmq import Publisher
@@ -24,7 +24,7 @@ pipeline = Pipeline(source=queues({url!r}, prefix="orders", count=2, schema="n i
 """
 MOMENTS: dict[str, tuple[Any, str]] = {
     "taking": (Inbox, "take"),  # the run holds some messages, and others are on their way
-    "committing": (FencedTable, "commit"),  # it holds all of them, and Spark has written them
+    "committing": (PipelineTable, "commit"),  # it holds all of them, and Spark has written them
 }
 
 

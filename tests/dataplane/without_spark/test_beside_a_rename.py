@@ -7,17 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 
 from rota.adopt import adopt
 from rota.consume import IdlePartition
-from rota.dataplane.delta import replacement
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import Batch, TableClaim
 from rota.errors import ForeignTable
 from rota.ids import rename_id
+from rota.ledger.port import Version
+from rota.ledger.values import Batch, TableClaim
 from rota.rename import rename
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
@@ -68,14 +67,14 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
     world.call("q")
     if not guarded:
 
-        def kept(index: FileIndex, table: DeltaTable, old: str, new: str) -> list[Any]:
-            actions: list[Any] = []
+        def kept(index: FileIndex, table: Version, old: str, new: str) -> Any:
+            removes, adds = {}, []
             for said, file in index.read_named_files(table):
                 rows = pq.read_table(file.path)
                 ids = pa.array([rename_id(p, old, new) for p in rows["partition"].to_pylist()])
-                actions += index.write_files(rows.set_column(0, rows.field(0), ids), change=True)
-                actions.append(RemoveAction(said["path"], True, 0, size=said["size_bytes"]))
-            return actions
+                adds += index.write_files(rows.set_column(0, rows.field(0), ids))
+                removes[said["path"]] = said["size_bytes"]
+            return removes, tuple(adds)
 
         monkeypatch.setattr(FileIndex, "rewrite_renamed", kept)
     rename(world.tree, "p", world.pipeline)
@@ -101,15 +100,15 @@ def test_a_compaction_beside_a_rename_loses_nothing(world: World, monkeypatch: p
     fill(world, "0")
     fill(world, "1")
     world.call("q")
-    real, times = FencedTable.check_on_disk, [2]
+    real, times = PipelineTable.check_on_disk, [2]
 
-    def meanwhile(ledger: FencedTable, files: Any) -> None:
+    def meanwhile(ledger: PipelineTable, files: Any) -> None:
         real(ledger, files)
         if times[0]:
             times[0] -= 1
             DeltaTable(ledger.path).optimize.compact()
 
-    monkeypatch.setattr(FencedTable, "check_on_disk", meanwhile)
+    monkeypatch.setattr(PipelineTable, "check_on_disk", meanwhile)
     assert rename(world.tree, "p", world.pipeline) == 1
     assert (count_rows(world), count_rows(world, "quarantine")) == (count_each("q:a", 2), count_each("q:a", 2))
 
@@ -148,7 +147,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(world: World) -> No
     world.call("q")
     rename(world.tree, "p", world.pipeline)
     main = tables(world).main
-    replacement.replace_rows(main, batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
+    main.replace(batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
     assert count_rows(world) == count_each("q:a", 2)
 
 
@@ -164,6 +163,6 @@ def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new
     world.call("q")
     rename(world.tree, "p", world.pipeline)
     with pytest.raises(ForeignTable, match="is the table of pipeline 'q'"):
-        replacement.append_rows(late, Batch("late", "", "", "late", 0, {"p:a": (0, 1)}))
+        late.append(Batch("late", "", "", "late", 0, {"p:a": (0, 1)}))
     aside = tables(world).quarantine
     assert aside.claim({"q:a": 9}, {"q:a": 0}).tokens == {"q:a": 9}

@@ -11,8 +11,7 @@ import pytest
 
 from rota.backlog import find_work
 from rota.consume import CommittedBatch, IdlePartition
-from rota.dataplane.delta.fenced_table import FencedTable
-from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
@@ -53,7 +52,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     once it is mounted again, all goes on without a hand."""
 
     if not there:
-        monkeypatch.setattr(FencedTable, "open_existing", FencedTable.open_or_make)
+        monkeypatch.setattr(PipelineTable, "open_existing", PipelineTable.open_or_make)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")

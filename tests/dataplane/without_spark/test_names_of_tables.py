@@ -12,9 +12,9 @@ from rota.adopt import adopt
 from rota.catalog import load
 from rota.consume import IdlePartition
 from rota.coordination.memory import MemoryServer
-from rota.dataplane.delta import renaming
-from rota.dataplane.delta.identity import Identity
 from rota.errors import ForeignTable
+from rota.ledger import renaming
+from rota.ledger.identity import Identity
 from rota.rename import rename
 from rota.replay import replay
 from rota.skip import skip

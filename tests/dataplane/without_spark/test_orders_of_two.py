@@ -17,7 +17,8 @@ import pytest
 
 from rota.adopt import adopt
 from rota.consume import CommittedBatch, IdlePartition, ParkedPartition, consume
-from rota.dataplane.ports import FailedPartition, Ports, Ranges, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
+from rota.ledger.values import Ranges
 from rota.rename import rename
 from rota.replay import ReplayedRange, replay
 from rota.retry import retry

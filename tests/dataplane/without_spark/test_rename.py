@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from rota import rename as verb
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.overrides import pin
-from rota.dataplane.delta import renaming
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.errors import ConfigError, ForeignTable
+from rota.ledger import renaming
 from rota.rename import rename
 from tests.dataplane.renamed_tables import check_renamed, count_each, count_rows, fill, prepare, tables
 from tests.dataplane.world import World
@@ -51,7 +51,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "before the pins": (verb.coordination, "repin", lambda *_: True),
     "before the old checkpoints go": (verb.coordination, "remove", lambda *_: True),
     "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
-    "a file of main is written": (FencedTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
+    "a file of main is written": (PipelineTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
 }
 
 
@@ -82,7 +82,7 @@ def test_a_rename_that_dies_is_typed_again(
     over = step == "the group's records are renamed" and not replied
     if (step != "before it is begun" or not replied) and not over:
         for main in (tables(world).main, replace(tables(world).main, pipeline="p")):
-            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), FencedTable.adopt):
+            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), PipelineTable.adopt):
                 with pytest.raises(ForeignTable, match=r"between two names.* rota rename p q --group g"):
                     touch(main)
         with pytest.raises(ConfigError, match="Go on with: rota rename p q --group g"):

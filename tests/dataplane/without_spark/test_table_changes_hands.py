@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from rota.adopt import adopt
 from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
-from rota.dataplane.delta.fenced_table import FencedTable
+from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.skip import skip
 from tests.dataplane.conftest import damage
@@ -30,8 +30,8 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     before = DeltaTable(main.path).version()
     world.rows("a", "2", 1)
     read: list[int] = []
-    past = FencedTable.read_log
-    monkeypatch.setattr(FencedTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
+    past = PipelineTable.read_log
+    monkeypatch.setattr(PipelineTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
     event, other = world.run("a", "b", connect=pause_run(lambda: None))
     assert read == [1]
     assert isinstance(other, ParkedPartition), other
@@ -51,7 +51,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
 
 def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
     """A pipeline moved to another group and back: what was consumed there is not consumed again."""
-    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), PipelineTable.at(tmp_path / "main", "h", "1" * 32)
     claimed = mine.claim({"p": 7}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
     other.adopt()
@@ -63,7 +63,7 @@ def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path:
 
 
 def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
-    mine, other = ledger(tmp_path), FencedTable(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), PipelineTable.at(tmp_path / "main", "h", "1" * 32)
     first = mine.claim({"p": 7}, {"p": 0})
     mine.commit(first, batch(mine, first))
     zombie = mine.claim({"p": 7}, {"p": 0})

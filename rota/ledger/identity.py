@@ -8,12 +8,10 @@ takes the table from the old name first and gives it to the new one last: in bet
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-
-from deltalake import Transaction
 
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_log import DeltaLog, DeltaVersion
+from rota.ledger.change import read_back
+from rota.ledger.port import Log, Version
 from rota.pipeline import rename_command, suggest_path
 
 ADOPTED = "rota/adopted"  # how often the table changed hands
@@ -28,27 +26,28 @@ class Identity:
     meta: str
     pipeline: str
 
-    def owns(self, table: DeltaVersion) -> bool:
+    def owns(self, table: Version) -> bool:
         """Whether the table is this pipeline's, in this group."""
         number = count_adoptions(table)
         both = (self._group(), _pipeline(self.pipeline))
         return number is not None and all(table.transaction(one) == number for one in both)
 
-    def group_has(self, table: DeltaVersion) -> bool:
+    def group_has(self, table: Version) -> bool:
         """Whether the table is this group's, whatever its pipeline is called."""
         return bool(table.transaction(self._group()) == count_adoptions(table))
 
-    def taken(self, number: int) -> list[Transaction]:
+    def taken(self, number: int) -> dict[str, int]:
         """What makes the table this pipeline's, as the owner of that number."""
-        return [*self.left(number), Transaction(_pipeline(self.pipeline), number)]
+        return {**self.left(number), _pipeline(self.pipeline): number}
 
-    def left(self, number: int) -> list[Transaction]:
+    def left(self, number: int) -> dict[str, int]:
         """What makes the table this group's, and no pipeline's."""
-        return [Transaction(self._group(), number), Transaction(ADOPTED, number)]
+        return {self._group(): number, ADOPTED: number}
 
-    def refusal(self, path: Path, table: DeltaVersion) -> str:
+    def refusal(self, table: Version) -> str:
         """Why the table, which is not this pipeline's, is left alone, with the next step."""
-        if way := find_rename(path, table):
+        path = table.log.location
+        if way := find_rename(table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
         if count_adoptions(table) is None:
             return (
@@ -90,23 +89,23 @@ class Rename:
         return rename_command(self.old, self.new, self.group)
 
 
-def count_adoptions(table: DeltaVersion) -> int | None:
+def count_adoptions(table: Version) -> int | None:
     """How often the table changed hands; None: nobody ever claimed it."""
     number: int | None = table.transaction(ADOPTED)
     return number
 
 
-def belongs_to(table: DeltaVersion, pipeline: str) -> bool:
+def belongs_to(table: Version, pipeline: str) -> bool:
     """Whether the log names this pipeline as the one that has the table, in whatever group."""
     number = count_adoptions(table)
     return number is not None and bool(table.transaction(_pipeline(pipeline)) == number)
 
 
-def find_owner(table: DeltaVersion) -> str | None:
+def find_owner(table: Version) -> str | None:
     """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
     limit, seen = 16, 0
     while count_adoptions(table) is not None:
-        entries = table.history(limit)
+        entries = read_back(table, limit)
         said = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
         if found := [name for name in said if belongs_to(table, name)]:
             return found[0]
@@ -116,30 +115,31 @@ def find_owner(table: DeltaVersion) -> str | None:
     return None
 
 
-def find_owner_among(path: Path, pipelines: Iterable[str]) -> str | None:
+def find_owner_among(log: Log, pipelines: Iterable[str]) -> str | None:
     """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
-    table = DeltaLog(str(path)).open()
+    table = log.open()
     return next((name for name in pipelines if table and belongs_to(table, name)), None)
 
 
-def explain_taken(path: Path, name: str, group: str) -> str:
+def explain_taken(table: Version, name: str, group: str) -> str:
     """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
-    table = DeltaLog(str(path)).open()
-    if table is None or count_adoptions(table) is None or belongs_to(table, name):
+    if count_adoptions(table) is None or belongs_to(table, name):
         return ""
-    if way := find_rename(path, table):
-        return f"{path} is between two names. Go on with: {way.command}"
+    if way := find_rename(table):
+        return f"{table.log.location} is between two names. Go on with: {way.command}"
     its = find_owner(table) or "?"
-    return f"{path} is the table of pipeline {its!r}. {suggest_path(its, name, group)}"
+    return f"{table.log.location} is the table of pipeline {its!r}. {suggest_path(its, name, group)}"
 
 
-def find_rename(path: Path, table: DeltaVersion) -> Rename | None:
+def find_rename(table: Version) -> Rename | None:
     """The rename that began and did not end."""
     if not table.transaction(RENAMING):
         return None
-    began = next((one for one in table.history() if one.get("rota.op") == "renaming"), None)
+    began = next((one for one in read_back(table) if one.get("rota.op") == "renaming"), None)
     if began is None:
-        raise EnvironmentFailed(f"{path} is between two names that its log has lost. Bring its log back from a copy")
+        raise EnvironmentFailed(
+            f"{table.log.location} is between two names that its log has lost. Bring its log back from a copy"
+        )
     ((old, new),) = json.loads(str(began["rota.renamed"])).items()
     return Rename(str(old), str(new), str(began["rota.group"]))
 

@@ -9,7 +9,8 @@ What moves rows between files without changing them (OPTIMIZE), removes files (V
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rota.ledger.delta_log import DeltaLog, DeltaVersion
+from rota.ledger.change import read_back
+from rota.ledger.port import Log, Version
 
 FEW = 16  # commits that are read first
 
@@ -24,11 +25,11 @@ class ForeignCommit:
     back_to: int | None
 
 
-def find_foreign_commit(table: DeltaVersion) -> ForeignCommit | None:
+def find_foreign_commit(table: Version) -> ForeignCommit | None:
     """Looks from the newest version back to where a commit of ours has looked."""
     seen, base, limit, found = 0, -1, FEW, None
     while True:
-        entries = table.history(limit)
+        entries = read_back(table, limit)
         for one in entries[seen:]:
             version = int(str(one["version"]))
             if version <= base:
@@ -63,7 +64,7 @@ def _base(said: Mapping[str, object], version: int) -> int:
     return int(base) if base else -1
 
 
-def _changes_rows(log: DeltaLog, version: int) -> bool:
+def _changes_rows(log: Log, version: int) -> bool:
     return any(kind in ("add", "remove") and body.get("dataChange", True) for kind, body in log.read_actions(version))
 
 

@@ -4,42 +4,47 @@ Law: what `describe_commit` writes, `parse_entries` reads back; a commit of some
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from rota.dataplane.ports import Batch, LogEntry
 from rota.ids import rename_id
+from rota.ledger.values import Batch, LogEntry
 
 T = TypeVar("T")
-PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
-KEYS = (
+KEYS = (  # `base` is set where offsets move
     "op", "commit", "run", "group", "pipeline", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad",
     "seconds", "base",
 )  # fmt: skip
 DOCUMENTS = ("tokens", "ranges", "rows", "bad")  # the keys whose value is JSON
 
 
-def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipeline: str = "") -> dict[str, str]:
-    """What a commit says of itself in the log: `rota.<key>` -> text."""
-    ranges = "replayed" if batch.op == "replay" else "ranges"  # a replay moves no offset
-    said = {
-        "op": batch.op,
-        "commit": batch.id,
-        "run": batch.run,
-        "group": group,
-        "pipeline": pipeline,
-        "incarnation": batch.incarnation,
-        "attempt": batch.attempt,
-        "epoch": str(batch.epoch),
-        "tokens": _json({p: tokens[p] for p in batch.ranges if p in tokens}),
-        ranges: _json({p: list(r) for p, r in batch.ranges.items()}),
-        "rows": _json(batch.rows),
-        "bad": _json(batch.bad),
-        "seconds": f"{batch.seconds:.3f}",
-        "base": "",  # set where offsets move
-    }
+def describe_step(op: str, group: str, pipeline: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
+    """What a commit without a batch says of itself in the log: `rota.<key>` -> text."""
+    said = {**dict.fromkeys(KEYS, ""), **dict.fromkeys(DOCUMENTS, "{}"), "epoch": "0", "seconds": "0.000"}
+    said |= {"op": op, "commit": uuid.uuid4().hex, "group": group, "pipeline": pipeline, "tokens": _json(tokens or {})}
     return {f"rota.{key}": value for key, value in said.items()}
+
+
+def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipeline: str = "") -> dict[str, str]:
+    """What the commit of a batch says of itself."""
+    step = describe_step(batch.op, group, pipeline, {p: tokens[p] for p in batch.ranges if p in tokens})
+    ranges = "rota.ranges"
+    if batch.op == "replay":  # it moves no offset
+        del step[ranges]
+        ranges = "rota.replayed"
+    return step | {
+        "rota.commit": batch.id,
+        "rota.run": batch.run,
+        "rota.incarnation": batch.incarnation,
+        "rota.attempt": batch.attempt,
+        "rota.epoch": str(batch.epoch),
+        ranges: _json({p: list(r) for p, r in batch.ranges.items()}),
+        "rota.rows": _json(batch.rows),
+        "rota.bad": _json(batch.bad),
+        "rota.seconds": f"{batch.seconds:.3f}",
+    }
 
 
 def parse_entries(entries: Iterable[Mapping[str, object]]) -> Iterator[LogEntry]:

@@ -1,0 +1,344 @@
+"""The table as a ledger: data files, offsets and tokens of all partitions of a batch in one commit of its log.
+
+Law: a commit is a compare-and-set of every partition's offset and token, because the offset was read on the very version
+that it is made on (a log refuses a transaction that was set since, and compares no numbers), and the log still has what it
+said there: a copy that took the table's place meanwhile moved nothing, and is another table. After any failure the table is
+opened again and log, token and offset decide what happened: a conflict alone is no fence.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.ledger import schema
+from rota.ledger.change import commit_change, read_back
+from rota.ledger.entries import describe_commit, describe_step, parse_entries
+from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit, join_ranges
+from rota.ledger.identity import Identity, belongs_to, count_adoptions
+from rota.ledger.port import Draft, Files, Log, Version
+from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim
+
+SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
+RECENT = 500  # versions of a table that a check reads back
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One table of a group (`main` or `quarantine`): the `pipeline` of this `group` with this `meta` (the random id in its
+    meta znode) owns it. `editable`: people change its rows, and nobody looks for that."""
+
+    log: Log
+    files: Files
+    group: str
+    meta: str
+    pipeline: str = ""
+    editable: bool = False
+
+    # --- what readers see
+
+    @property
+    def location(self) -> str:
+        """See `Table.location`."""
+        return self.log.location
+
+    def open(self) -> Version | None:
+        """The newest version; None where there is no table."""
+        return self.log.open()
+
+    def open_or_make(self) -> Version:
+        """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
+        return self.open() or self.log.create(schema.FIRST, SETTINGS)
+
+    def open_existing(self) -> Version:
+        """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
+        table = self.open()
+        if table is None:
+            raise EnvironmentFailed(
+                f"There is no table at {self.location}, and there was one. Nothing was written. Is its disk mounted? If the "
+                f"table was dropped on purpose, type: rota adopt"
+            )
+        return table
+
+    def require(self) -> None:
+        """See `Table.require`."""
+        self.open_existing()
+
+    def exists(self) -> bool:
+        """See `OwnedTable.exists`."""
+        return self.open() is not None
+
+    def make(self) -> None:
+        """See `OwnedTable.make`."""
+        self.open_or_make()
+
+    def read_schema(self) -> str | None:
+        """See `Table.read_schema`."""
+        table = self.open()
+        return table.schema if table else None
+
+    def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
+        """See `Table.read_positions`."""
+        if table := self.open():
+            self.check_owner(table)
+        return self.read_positions_in(table, partitions)
+
+    def read_positions_in(self, table: Version | None, partitions: Iterable[str]) -> Mapping[str, Position]:
+        """The positions at this version, whoever has the table."""
+        if table is None:
+            return dict.fromkeys(partitions, Position(None, None, None))
+        at, its = table.transaction, table.table
+        return {p: Position(at(self._offset_id(p)), at(self._token_id(p)), its) for p in partitions}
+
+    def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
+        """See `Table.read_log`."""
+        table = self.open()
+        newer = table.number - since if table else 0
+        return tuple(parse_entries(read_back(table, newer))) if table and newer > 0 else ()
+
+    def read_recent_log(self) -> tuple[LogEntry, ...]:
+        """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
+        table = self.open()
+        return tuple(parse_entries(read_back(table, RECENT))) if table else ()
+
+    def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
+        """The commits, newest first, back to where each partition stood at its offset."""
+        table, limit = self.open() if offsets else None, 64
+        while table:
+            entries = read_back(table, limit)
+            found = tuple(one for one in parse_entries(entries) if one.op in ("commit", "skip"))
+            reached = {p for one in found for p, (start, _) in one.ranges.items() if start <= offsets.get(p, start)}
+            if reached >= set(offsets) or len(entries) < limit:
+                return tuple(one for one in found if any(one.goes_beyond(p, at) for p, at in offsets.items()))
+            limit *= 8
+        return ()
+
+    def list_partitions(self) -> set[str]:
+        """See `OwnedTable.list_partitions`."""
+        return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
+
+    # --- whose it is
+
+    @property
+    def owner(self) -> Identity:
+        """Who the table must belong to."""
+        return Identity(self.group, self.meta, self.pipeline)
+
+    def check_owner(self, table: Version) -> None:
+        """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
+        pipeline."""
+        if self.owner.owns(table) or not (count_adoptions(table) or table.files().num_rows):
+            return
+        raise ForeignTable(self.owner.refusal(table))
+
+    def check_adoptable(self) -> None:
+        """See `OwnedTable.check_adoptable`."""
+        if table := self.open():
+            self._check_adoptable_version(table)
+
+    def find_foreign_commits(self, partitions: Iterable[str]) -> dict[str, str]:
+        """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
+        that a RESTORE took; empty if nothing."""
+        table = self.open()
+        if table is None or (found := self.find_foreign_commit(table)) is None:
+            return {}
+        past = self.read_log(found.back_to) if found.back_to is not None else ()
+        taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
+        spans = {p: join_ranges(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
+        said = self._explain_foreign(found)
+        return {
+            p: f"{said} (of {p}: {', '.join(f'{start} to {end}' for start, end in of)})" if of else said
+            for p, of in spans.items()
+        }
+
+    def find_foreign_commit(self, table: Version) -> ForeignCommit | None:
+        """The newest commit of somebody else that changed rows and was not adopted, if any."""
+        return None if self.editable else find_foreign_commit(table)
+
+    def _explain_foreign(self, found: ForeignCommit) -> str:
+        return (
+            f"{self.location}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at "
+            f"it, then: rota adopt; rows that are gone come back by a replay of their offsets"
+        )
+
+    def _check_untouched(self, table: Version) -> None:
+        if found := self.find_foreign_commit(table):
+            raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
+
+    def adopt(self) -> int:
+        """See `OwnedTable.adopt`. The offsets of another pipeline are of other partitions: all would be read again."""
+
+        def make(_: int) -> Draft[int] | int:
+            table = self.open_existing()
+            self._check_adoptable_version(table)
+            if self.owner.owns(table) and not self.find_foreign_commit(table):
+                return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
+            taken = self.owner.taken((count_adoptions(table) or 0) + 1)
+            return self._draft_step(table, "adopt", {**taken, **self._carry_former(table)})
+
+        return commit_change(self.log, make)
+
+    def _check_adoptable_version(self, table: Version) -> None:
+        """Raises ForeignTable where the table is another pipeline's, or between two names."""
+        if count_adoptions(table) is not None and not belongs_to(table, self.pipeline):
+            raise ForeignTable(self.owner.refusal(table))
+
+    def _carry_former(self, table: Version) -> dict[str, int]:
+        """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
+        commits lies between the reading and the adoption, and none that began before comes after."""
+        past = self.read_log()
+        if not past or past[0].group == self.group:
+            return {}  # the same names: the next claim under a greater token does both
+        former = replace(self, group=past[0].group)
+        offsets = {p: table.transaction(former._offset_id(p)) for p in self.list_partitions()}
+        return {one._offset_id(p): at for one in (self, former) for p, at in offsets.items() if at is not None}
+
+    def identity_moves(self, table: Version) -> dict[str, int]:
+        """What the first commit of this group into a table carries, so that it is known again."""
+        return {} if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
+
+    # --- claim and commit
+
+    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
+        """See `Table.claim`. Raises ForeignTable before anything is written."""
+
+        def make(_: int) -> Draft[TableClaim] | TableClaim:
+            table = self.open_existing() if known else self.open_or_make()
+            self.check_owner(table)
+            self._check_untouched(table)
+            seen = {p: table.transaction(self._token_id(p)) for p in tokens}
+            newer = self.find_newer(seen, tokens)
+            mine = {p: t for p, t in tokens.items() if p not in newer}
+            heard = {p: table.transaction(self._offset_id(p)) for p in (*mine, *(starts.keys() - tokens.keys()))}
+            wanted = {self._token_id(p): t for p, t in mine.items() if seen[p] != t}
+            wanted |= {self._offset_id(p): starts[p] for p, at in heard.items() if at is None}
+            if not wanted:
+                return self._make_claim(table, mine, {p: heard[p] or 0 for p in mine}, newer)
+            return self._draft_step(table, "claim", {**wanted, **self.identity_moves(table)}, mine)
+
+        return commit_change(self.log, make)
+
+    def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
+        """The tokens that the table has seen and that are above these."""
+        return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
+
+    def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
+        """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
+        table = self.open_existing()
+        self.check_owner(table)
+        self._check_untouched(table)
+        self.check_unmoved(table, claimed, partitions)
+        tokens = {p: claimed.tokens[p] for p in partitions}
+        return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
+
+    def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
+        """See `Table.commit`."""
+        moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
+        if moved and follows:
+            raise OffsetGap(
+                f"{self.location}: {moved} do not start at { ({p: claimed.offsets[p] for p in moved}) }. Read the offsets "
+                f"again",
+                partitions=tuple(moved),
+            )
+        partitions = tuple(batch.ranges)
+
+        def make(tries: int) -> Draft[LogEntry] | LogEntry:
+            claim = self.renew(claimed, partitions) if tries else claimed
+            if not tries and self._find_added(claim.columns, batch):
+                claim = self.renew(claimed, partitions)  # whoever was overtaken adds no column either
+            table: Any = claim.snapshot
+            if added := self._find_added(claim.columns, batch):
+                return Draft(table, columns=added)
+            self.check_same_copy(claim)
+            self.check_on_disk(batch.files)
+            sets = {self._offset_id(p): end for p, (_, end) in batch.ranges.items()}
+            sets |= {self._token_id(p): claim.tokens[p] for p in partitions}
+            said = {**self.describe(batch, claim.tokens), "rota.base": str(table.number)}
+            return Draft(table, sets, said, batch.files, commit=batch.id)
+
+        return commit_change(self.log, make)
+
+    def append(self, batch: Batch) -> LogEntry:
+        """See `Table.append`: bad records of a replay, which the newest attempt rules."""
+        batch = replace(batch, op="quarantine replay")
+
+        def make(_: int) -> Draft[LogEntry] | LogEntry:
+            table = self.open_or_make()
+            self.check_owner(table)
+            if added := self._find_added(table.schema, batch):
+                return Draft(table, columns=added)
+            self.check_on_disk(batch.files)
+            return Draft(table, self.identity_moves(table), self.describe(batch, {}), batch.files, commit=batch.id)
+
+        return commit_change(self.log, make)
+
+    def check_on_disk(self, files: Iterable[DataFile]) -> None:
+        """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
+        if gone := self.files.find_missing(files):
+            raise EnvironmentFailed(
+                f"{gone}, which this run wrote into {self.location}, is gone: another copy took its place. Nothing was "
+                f"written; try again"
+            )
+
+    def check_same_copy(self, claimed: TableClaim) -> None:
+        """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
+        if self.log.read_info(claimed.version) != claimed.entry:
+            raise EnvironmentFailed(
+                f"{self.location} is not the one of the claim: another copy took its place. Nothing was written; the next "
+                f"run looks at what is there"
+            )
+
+    def check_unmoved(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """Raises Fenced where a token, OffsetGap where an offset is not the one of the claim any more."""
+        seen = {p: table.transaction(self._token_id(p)) for p in partitions}
+        if newer := tuple(p for p in partitions if seen[p] != claimed.tokens[p]):
+            raise Fenced(
+                f"Commit of {', '.join(newer)} refused: the table has seen the tokens { ({p: seen[p] for p in newer}) }, "
+                f"mine are { ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
+                partitions=newer,
+            )
+        retried = (one for one in self.read_log(claimed.version) if one.op == "retry")
+        anew = {p for one in retried for p in one.ranges}  # their files, as they are
+        at = {p: table.transaction(self._offset_id(p)) for p in partitions}
+        if moved := tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew):
+            raise OffsetGap(
+                f"{self.location}: the offset of {', '.join(moved)} moved meanwhile (another run of the same owner), or its "
+                f"files were taken anew. Nothing was written; the next run reads it again",
+                partitions=moved,
+            )
+
+    # --- what a commit says
+
+    def describe(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
+        """What a commit of ours says of itself."""
+        return describe_commit(batch, self.group, tokens, self.pipeline)
+
+    def describe_step(self, op: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
+        """What a commit of ours that has no batch says of itself."""
+        return describe_step(op, self.group, self.pipeline, tokens)
+
+    def position_moves(self, partition: str, stands: Position) -> dict[str, int]:
+        """What sets the partition's offset and token, as far as they are known."""
+        both = {self._offset_id(partition): stands.offset, self._token_id(partition): stands.token}
+        return {name: number for name, number in both.items() if number is not None}
+
+    def _draft_step(
+        self, table: Version, op: str, sets: Mapping[str, int], tokens: Mapping[str, int] | None = None
+    ) -> Draft[Any]:
+        return Draft(table, sets, {**self.describe_step(op, tokens), "rota.base": str(table.number)})
+
+    def _make_claim(
+        self, table: Version, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
+    ) -> TableClaim:
+        said = self.log.read_info(table.number)
+        return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer, said)
+
+    def _find_added(self, columns: str, batch: Batch) -> str:
+        """The columns that the table gets from the batch; a changed type is refused."""
+        return schema.find_added(columns, (f.columns for f in batch.files))
+
+    def _offset_id(self, partition: str) -> str:
+        return f"rota/{self.group}/{partition}/offset"
+
+    def _token_id(self, partition: str) -> str:
+        return f"rota/{self.group}/{partition}/token"

@@ -1,0 +1,126 @@
+"""What the ledger asks of a table: of its log, and of its data files. `delta_log` is such a log.
+
+A log is a row of numbered versions; each is made by one commit. A commit sets transactions (a name with a number), adds and
+removes files, and says something of itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from rota.ledger.values import DataFile, Ranges
+
+T = TypeVar("T")
+
+
+class Moved(Exception):
+    """Somebody else wrote what a draft compares since the version that it was made on. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(Generic[T]):
+    """A commit to be made on the version `base`.
+
+    It compares: nobody set a transaction of `sets`, removed a file of `removes` or changed the columns since. `alone`:
+    nobody wrote anything since. `changes`: rows come or go; else they only move between files. A draft that adds `columns`
+    (JSON) does nothing else. `commit` is the id by which it is found where its answer is lost; without one, whoever made
+    the draft makes it again and finds nothing left to do. `result` spares that.
+    """
+
+    base: "Version"
+    sets: Mapping[str, int] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
+    adds: tuple[DataFile, ...] = ()
+    removes: Mapping[str, int] = field(default_factory=dict)  # path -> bytes
+    alone: bool = False
+    changes: bool = True
+    columns: str = ""
+    commit: str = ""
+    result: T | None = None
+
+
+class Version(Protocol):
+    """A log at one version. Law: it says the same for ever, whatever is written after it."""
+
+    @property
+    def log(self) -> "Log":
+        """The log itself."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def table(self) -> str:
+        """The table's own id."""
+        ...
+
+    @property
+    def schema(self) -> str:
+        """The table's columns, JSON."""
+        ...
+
+    def transaction(self, name: str) -> int | None:
+        """The number that was set last; None: it never was. All are read at once, with the first."""
+        ...
+
+    def files(self) -> pa.Table:
+        """The files that readers see: `path`, `size_bytes`, `num_records`, and `min.<column>`, `max.<column>` where it is
+        known."""
+        ...
+
+    def append(self, draft: Draft[Any]) -> None:
+        """Commits the draft, which was made on this version, at the end of the log. Raises Moved where something that it
+        compares moved; EnvironmentFailed where the store fails: then it may have gone in all the same."""
+        ...
+
+
+class Log(Protocol):
+    """The log of one table. Law: a commit is there as a whole or not at all, and never changes. Every method may raise
+    EnvironmentFailed."""
+
+    @property
+    def location(self) -> str:
+        """Where a person finds the table."""
+        ...
+
+    def open(self) -> Version | None:
+        """The newest version; None where there is no table."""
+        ...
+
+    def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> Version:
+        """The table, made by whoever is first."""
+        ...
+
+    def read_info(self, version: int) -> Mapping[str, Any]:
+        """What the commit of this version says of itself, with its number as `version`; empty where it is not there."""
+        ...
+
+    def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """What the commit of this version did: `add`, `remove`, `txn`, ... with its fields as Delta names them."""
+        ...
+
+
+class Files(Protocol):
+    """The data files of a table, which its log names. A file never changes under its name."""
+
+    def find_missing(self, files: Iterable[DataFile]) -> str:
+        """The path of one of these that is not there; empty: all are."""
+        ...
+
+    def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
+        """New files with the rows of this one (as `Version.files` says it) that are outside the ranges; None where all
+        are. Raises EnvironmentFailed where it cannot be read."""
+        ...
+
+    def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
+        """A new file with the rows of this one under the ids of another pipeline. Raises EnvironmentFailed."""
+        ...
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Deletes files that no commit names."""
+        ...

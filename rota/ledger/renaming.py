@@ -1,0 +1,116 @@
+"""The tables of a pipeline under another name: every row, offset and token goes from `<old>:<key>` to `<new>:<key>`.
+
+Law: nothing is read again and nothing is lost, wherever it stops. First `begin_rename` takes main from the old name: from
+then on nobody commits to it, and what is under way conflicts. Then everything else goes over; last of all `finish_rename`
+gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version, and does nothing
+the second time. A token goes along, so that only who claims under the new name after `begin_rename` is above it. The log is
+not written anew: `parse_entries` tells what it says of the old name.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rota.errors import ConfigError, ForeignTable
+from rota.ids import rename_id
+from rota.ledger.change import commit_change
+from rota.ledger.identity import RENAMING, Rename, count_adoptions, find_owner, find_rename
+from rota.ledger.ledger import Ledger
+from rota.ledger.port import Draft
+from rota.ledger.values import DataFile, Position
+
+
+def is_renamed(main: Ledger, old: str) -> bool:
+    """Whether the table has gone from `old` to the ledger's pipeline. Raises ConfigError where there is nothing that could,
+    ForeignTable where it is somebody else's."""
+    table, new = main.open(), main.pipeline
+    if table is None:
+        raise ConfigError(
+            f"There is no table at {main.location}. Let {new!r} name the path of the table of {old!r}, or move its folder "
+            f"there"
+        )
+    if way := find_rename(table):
+        if way != Rename(old, new, main.group):  # the ids of its transactions carry the group's name
+            raise ConfigError(f"{main.location} is between {way.old!r} and {way.new!r}. Go on with: {way.command}")
+        return False
+    if replace(main, pipeline=old).owner.owns(table):
+        return False
+    if main.owner.owns(table) and table.transaction(_name_transaction(old, new)):
+        return True
+    if not main.owner.group_has(table):
+        raise ForeignTable(replace(main, pipeline=old).owner.refusal(table))
+    raise ConfigError(
+        f"{main.location} is the table of pipeline {find_owner(table)!r}, not of {old!r}. Nothing was written. Let "
+        f"{new!r} name the path of the table of {old!r}"
+    )
+
+
+def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int:
+    """Nobody has the table after it: the number of this rename. `partitions` are all of `old`. Raises as `is_renamed`."""
+    former, new, all_of_old = replace(main, pipeline=old), main.pipeline, tuple(partitions)
+
+    def make(_: int) -> Draft[int] | int:
+        is_renamed(main, old)
+        table = main.open_existing()
+        if number := table.transaction(RENAMING):
+            return number
+        number = (count_adoptions(table) or 0) + 1
+        sets = {**main.owner.left(number), RENAMING: number, _name_transaction(old, new): number}
+        sets |= make_moves(former, _stands(main, all_of_old))
+        return Draft(table, sets, _describe_rename(former, "renaming", old, new), alone=True)
+
+    return commit_change(main.log, make)
+
+
+def read_renamed_positions(ledger: Ledger, old: str, partitions: Iterable[str]) -> dict[str, Position]:
+    """What the table says of these partitions of `old`, by their ids to be; after `begin_rename`, nobody changes it."""
+    return {rename_id(p, old, ledger.pipeline): one for p, one in _stands(ledger, partitions).items()}
+
+
+def _stands(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Position]:
+    """Whoever has the table."""
+    return ledger.read_positions_in(ledger.open(), partitions)
+
+
+def finish_rename(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
+    """The table is the ledger's pipeline's after it, with every row, offset and token of `old`, whose are `partitions`."""
+    new, written, all_of_old = ledger.pipeline, dict[str, DataFile](), tuple(partitions)
+    attempt = f"rename-{uuid.uuid4().hex[:12]}"
+
+    def make(_: int) -> Draft[Any] | None:
+        table = ledger.open()
+        if table is None or ledger.owner.owns(table):
+            return None
+        named: dict[str, int] = {one["path"]: one["size_bytes"] for one in table.files().to_pylist()}
+        for path in [path for path in named if path not in written]:  # a file never changes under its name
+            written[path] = ledger.files.rename(path, attempt, old, new)
+        ledger.check_on_disk(written.values())
+        sets = {**ledger.owner.taken((count_adoptions(table) or 0) + 1), RENAMING: 0}
+        sets |= make_moves(ledger, _merge_positions(read_renamed_positions(ledger, old, all_of_old), ledger))
+        adds, said = tuple(written[path] for path in named), _describe_rename(ledger, "rename", old, new)
+        return Draft(table, sets, said, adds, named, alone=True)
+
+    commit_change(ledger.log, make)
+
+
+def _merge_positions(stands: dict[str, Position], ledger: Ledger) -> dict[str, Position]:
+    """With the greater token, where the new name had one in an earlier life of the table."""
+    was = _stands(ledger, stands)
+    known = {p: one for p, one in stands.items() if one.offset is not None}
+    return {p: replace(one, token=max(one.token or 0, was[p].token or 0)) for p, one in known.items()}
+
+
+def make_moves(ledger: Ledger, stands: Mapping[str, Position]) -> dict[str, int]:
+    """What sets the token and the offset of each partition to where it stands."""
+    return {name: number for p, one in stands.items() for name, number in ledger.position_moves(p, one).items()}
+
+
+def _describe_rename(ledger: Ledger, op: str, old: str, new: str) -> dict[str, str]:
+    """Without a `rota.base`: what somebody else did to the rows is looked for by the next owner."""
+    return {**ledger.describe_step(op), "rota.renamed": json.dumps({old: new})}
+
+
+def _name_transaction(old: str, new: str) -> str:
+    return f"rota/renamed/{old}/to/{new}"

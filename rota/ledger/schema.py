@@ -1,0 +1,95 @@
+"""The columns of a table against the columns of a batch; both are JSON.
+
+Law: a batch may bring new columns, which the table gets before the commit; one that lacks a column of the table, or has
+it in another type, is refused before anything is written. Nullability is not compared: every column may be null.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from rota.errors import BadTransform
+
+PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
+SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
+PLAIN = re.compile(
+    r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
+)
+NEEDED = {PARTITION: "string", OFFSET: "long"}
+FIRST = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in NEEDED.items()],
+    }
+)
+
+
+def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
+    """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table).
+
+    `whole`: it must have every column of the table. It need not have those that others added while its job ran.
+    """
+    found, there = _types(batch), _types(table) if table else {}
+    for name, kind in {**NEEDED, **there}.items():
+        if name not in found:
+            if name not in NEEDED and not whole:
+                continue
+            raise BadTransform(f"The transform dropped the column {name}, which the table has. Keep it in the result")
+        if found[name] != kind:
+            raise BadTransform(
+                f"Column {name} is {_shown(found[name])} and was {_shown(kind)} in the table. Cast it back, or "
+                f"give it a new name"
+            )
+    if SPLIT in map(str.lower, found):  # Spark would put ours in its place, whatever its case
+        raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
+    low = [name.lower() for name in found]
+    if twice := sorted({name for name in low if low.count(name) > 1}):
+        raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+
+
+def find_added(table: str, batches: Iterable[str]) -> str:
+    """The columns that these batches have and the table has not, JSON; empty: there are none. Raises BadTransform for a
+    column of another type."""
+    there = set(_types(table))
+    fields: dict[str, Any] = {}
+    for batch in set(batches):
+        check_columns(batch, table, whole=False)
+        fields.update({f["name"]: f for f in _fields(batch, set(_types(batch)) - there - set(fields))})
+    return json.dumps({"type": "struct", "fields": list(fields.values())}) if fields else ""
+
+
+def _fields(schema: str, names: set[str]) -> list[dict[str, Any]]:
+    return [
+        {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}}
+        for f in json.loads(schema)["fields"]
+        if f["name"] in names
+    ]
+
+
+def _types(schema: str) -> dict[str, Any]:
+    return {f["name"]: _nullable(f["type"]) for f in json.loads(schema)["fields"]}
+
+
+def _nullable(kind: Any) -> Any:
+    """The type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
+    if isinstance(kind, str):
+        kind = kind.partition(" collate ")[0]  # what a Python function returns; the collation is not of the data
+        if PLAIN.fullmatch(kind):
+            return kind
+        raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")
+    if kind["type"] == "struct":
+        fields = [
+            {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}} for f in kind["fields"]
+        ]
+        return {"type": "struct", "fields": fields}
+    if kind["type"] == "array":
+        return {"type": "array", "elementType": _nullable(kind["elementType"]), "containsNull": True}
+    if kind["type"] == "map":
+        types = {"keyType": _nullable(kind["keyType"]), "valueType": _nullable(kind["valueType"])}
+        return {"type": "map", **types, "valueContainsNull": True}
+    raise BadTransform(f"A Delta table cannot hold a column of type {kind['type']}. Cast or drop it")
+
+
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)

@@ -1,0 +1,98 @@
+"""What the ledger is told and tells: a batch to commit, a claim, a position, an entry of the log.
+
+An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
+partition is named by its id.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A written Parquet file: `path` below the table's folder, and what its footer says."""
+
+    path: str
+    partition: str
+    size: int
+    rows: int
+    modified: int  # ms
+    statistics: str  # JSON, as Delta wants it
+    columns: str  # the schema that Spark wrote into it, JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit makes visible. `id` is fresh for each attempt, each table and each set of partitions; it is not the
+    run id."""
+
+    id: str
+    run: str
+    incarnation: str
+    attempt: str
+    epoch: int
+    ranges: Ranges
+    files: tuple[DataFile, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    bad: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    op: str = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class TableClaim:
+    """A version of the table in which every token is the claimant's own: the base of the commit's compare-and-set.
+
+    `offsets` are the partitions' next unread offsets. `newer` are the partitions that were not claimed because the table
+    has seen a greater token: partition -> that token. `snapshot` and `entry` belong to the implementation.
+    """
+
+    snapshot: object
+    version: int
+    table: str  # the table's own id; another table at the same location has another
+    columns: str  # its schema, JSON
+    tokens: Mapping[str, int]
+    offsets: Mapping[str, int]
+    newer: Mapping[str, int]
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The offset and the token that the table holds for one partition; None where it does not know the partition. `table`
+    is the table's own id, None where there is no table."""
+
+    offset: int | None
+    token: int | None
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One commit as the table's log tells it. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
+
+    version: int
+    at: float
+    op: str
+    group: str
+    commit: str
+    run: str
+    attempt: str
+    epoch: int
+    tokens: Mapping[str, int]
+    ranges: Ranges
+    rows: Mapping[str, int]
+    bad: Mapping[str, int]
+    seconds: float
+
+    def goes_beyond(self, partition: str, offset: int) -> bool:
+        """Whether it brought the partition beyond this offset."""
+        return partition in self.ranges and self.ranges[partition][1] > offset
+
+    def seconds_of(self, partition: str) -> float:
+        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
+        rows = sum(self.rows.values())
+        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
