@@ -83,6 +83,7 @@ def read_table(
     from rota.errors import ForeignTable, RotaError
     from rota.health import TableSeen
     from rota.registry import open_tables
+    from rota.rewritten import LOOKED
 
     try:
         main = open_tables(pipeline, tree.group, meta).main
@@ -91,7 +92,7 @@ def read_table(
         if newest < memory.upto:
             past = main.read_log()
             newest = max((one.version for one in past), default=-1)
-        return TableSeen(past, main.read_positions(ids)), newest
+        return TableSeen(past, main.read_positions(ids), main.explain_harm(LOOKED)), newest
     except ForeignTable as error:
         return TableSeen(refusal=str(error)), memory.upto
     except (RotaError, OSError) as error:

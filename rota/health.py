@@ -25,7 +25,7 @@ from rota.ids import WAITING, worker_of
 from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
-from rota.rewritten import explain_rewritten
+from rota.rewritten import LOOKED, explain_rewritten
 from rota.seen import PipelineSeen, Seen
 from rota.settings import Settings
 
@@ -76,9 +76,9 @@ class HealthReader:
 
 
 def read_table(main: Table, ids: tuple[str, ...]) -> TableSeen:
-    """The newest commits of a table and where it stands."""
+    """The newest commits of a table, where it stands, and what others made of it."""
     try:
-        return TableSeen(main.read_recent_log(), main.read_positions(ids))
+        return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(LOOKED))
     except ForeignTable as error:
         return TableSeen(refusal=str(error))
     except (RotaError, OSError) as error:

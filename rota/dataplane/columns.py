@@ -51,3 +51,23 @@ def count_rows(files: Sequence[Path]) -> int:
 
 def _rows(file: Path) -> int:
     return int(pq.read_metadata(file).num_rows) if file.stat().st_size else 0
+
+
+def without_views(rows: pa.Table) -> pa.Table:
+    """The same values, without the views in which other programs write texts: Arrow filters none of them."""
+    plain = pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema], rows.schema.metadata)
+    return rows if plain == rows.schema else rows.cast(plain)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    return kind

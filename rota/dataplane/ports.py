@@ -190,6 +190,11 @@ class Table(Protocol):
         """How many rows each partition has now. Left out where too much would have to be read. Raises nothing."""
         ...
 
+    def explain_harm(self, most: int | None = None) -> str:
+        """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
+        gone, or its columns have other names in them. With the next step; empty if nothing."""
+        ...
+
     def compact(self, version: int) -> None:
         """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
         ...

@@ -27,6 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.ledger.delta_features import check_known, check_writable
 from rota.ledger.port import Draft, Moved
 
 LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
@@ -70,9 +71,11 @@ class DeltaVersion:
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
+        check_writable(self.log.location, self.handle, draft.removes)
         try:
             self._add_columns(draft.columns) if draft.columns else self._write(draft)
         except (DeltaError, OSError) as error:
+            check_known(self.log.location, error)
             if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
                 raise Moved from error
             raise EnvironmentFailed(
@@ -121,9 +124,11 @@ class DeltaLog:
                 f"{self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
             ) from error
         except DeltaError as error:
+            way = f"Bring its {LOG} back from a copy, then: rota adopt"
+            if "Unsupported" in str(error):
+                way = "Another program gave it a feature that delta-rs does not read: take it away there"
             raise EnvironmentFailed(
-                f"{self.location} is no table that can be read ({describe_error(error)}). Bring its {LOG} back from a "
-                f"copy, then: rota adopt"
+                f"{self.location} is no table that can be read ({describe_error(error)}). {way}"
             ) from error
 
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> DeltaVersion:

@@ -95,7 +95,7 @@ def _holding(table: Version, batch: Batch) -> dict[str, Said]:
 
 def _near(files: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
     """All that may hold rows of the ranges, by their widest bounds: few of very many files are looked at one by one."""
-    near = pa.chunked_array([pa.array([True] * files.num_rows)])
+    near = pa.chunked_array([pa.array([True] * files.num_rows, pa.bool_())])
     starts, ends = zip(*ranges.values(), strict=True)
     for column, first, last in ((PARTITION, min(ranges), max(ranges)), (OFFSET, min(starts), max(ends))):
         low, high = f"min.{column}", f"max.{column}"

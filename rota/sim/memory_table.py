@@ -141,6 +141,10 @@ class MemoryTable:
 
     # --- what writers do
 
+    def explain_harm(self, most: int | None = None) -> str:  # noqa: ARG002
+        """See `Table.explain_harm`."""
+        return ""
+
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
         """See `Table.claim`."""
         for _ in range(TRIES):

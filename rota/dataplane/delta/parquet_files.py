@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rota.dataplane import footers
+from rota.dataplane import columns, footers
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
 from rota.ledger.schema import OFFSET, PARTITION
@@ -69,7 +69,7 @@ class ParquetFiles:
 
 def _read(file: Path, said: Mapping[str, Any]) -> pa.Table:
     try:
-        return pq.ParquetFile(file).read()
+        return columns.without_views(pq.ParquetFile(file).read())
     except (OSError, pa.ArrowInvalid) as error:
         low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
         of = ""
@@ -82,7 +82,7 @@ def _read(file: Path, said: Mapping[str, Any]) -> pa.Table:
 
 
 def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
-    gone = pa.chunked_array([pa.array([False] * rows.num_rows)])
+    gone = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
     for partition, (start, end) in ranges.items():
         here = pc.and_(pc.greater_equal(rows[OFFSET], start), pc.less(rows[OFFSET], end))
         gone = pc.or_(gone, pc.and_(pc.equal(rows[PARTITION], partition), here))

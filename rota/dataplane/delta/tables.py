@@ -9,7 +9,8 @@ from rota.dataplane.delta import samples
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import vacuum
-from rota.errors import ForeignTable
+from rota.errors import EnvironmentFailed, ForeignTable
+from rota.ledger.delta_features import explain_gone, explain_mapping
 from rota.ledger.delta_log import DeltaLog, is_checkpoint
 from rota.ledger.identity import explain_taken, find_owner_among
 from rota.ledger.owned import OwnedLedger
@@ -41,6 +42,13 @@ class PipelineTable(OwnedLedger):
     def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
         """See `Table.count_rows`."""
         return samples.count_rows(self.path, partitions)
+
+    def explain_harm(self, most: int | None = None) -> str:
+        """See `Table.explain_harm`."""
+        if (table := self.log.open()) is None:
+            return ""
+        gone = explain_gone(self.location, table.files(), lambda path: (self.path / path).exists(), most)
+        return explain_mapping(self.location, table.handle) or gone
 
     def read_stamp(self) -> int | None:
         """What is another number after each commit, read without opening the table; None where there is no table."""
@@ -81,6 +89,8 @@ class PipelineTables:
             return None
         if whose := explain_taken(table, main.pipeline, main.group):
             raise ForeignTable(whose)
+        if harm := main.explain_harm():
+            raise EnvironmentFailed(harm)
         return f"is at version {table.number}, {table.files().num_rows} files, {table.handle.count():,} rows"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
