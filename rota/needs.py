@@ -25,6 +25,7 @@ from rota.seen import PipelineSeen, Seen
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
 BEHIND = 600.0  # seconds in which lag has to fall
+STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
 KEPT = 1000  # times that a memory holds, the oldest first
 
@@ -95,8 +96,10 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
         *find_of_partitions(seen),
         *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
     ]
-    idle = {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
-    found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in idle}, seen)
+    stopped = {one.name for one in found if one.kind == "pipeline" and one.cause in STOPS and one.patience is not None}
+    found = [one for one in found if one.cause != "idle" or one.name not in stopped]
+    stopped |= {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
+    found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in stopped}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
     needs = [_make_need(one, since[one.key], seen.now) for one in found]
     oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])

@@ -178,6 +178,19 @@ NEEDS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "case", ["runs that fail", "a sensor that is off", "an unserved pipeline", "a table that cannot be read"]
+)
+def test_what_stops_a_pipelines_runs_is_told_once(case: str) -> None:
+    """That its runs failed was told, and two minutes later that none works: two calls for one cause."""
+    seen, _, cause, _ = NEEDS[case]
+    behind = replace(seen, pipelines=(replace(seen.pipelines[0], ends={"p:a": (5, 9)}),))
+    if cause == "off":
+        behind = replace(behind, dagster=DagsterSeen(sensors=(SensorSeen("p__backlog", on=False, pipeline="p"),)))
+    mine = [need for need in look(behind, BEHIND / 2, BEHIND) if need.person]
+    assert [need.cause for need in mine] == [cause]
+
+
 @pytest.mark.parametrize("case", HEALTHY)
 def test_what_heals_itself_needs_nobody(case: str) -> None:
     seen, seconds = HEALTHY[case]

@@ -104,10 +104,12 @@ class FilesSource:
         return dict(found) | long
 
     def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
-        """What a look at the root gives; nothing where there is no root."""
+        """What a look at the root gives; nothing where there is no root. Raises ConfigError where that is no folder."""
         try:
             return look()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            if self.root.exists():
+                self.find_place()
             return []
         except OSError as error:
             raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
