@@ -26,6 +26,7 @@ MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
 TICKS = 20  # of a sensor that are looked at
 PATIENCE = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
+TIMES = re.compile(r" \(failed \d+x\)")  # in a line: another number is no other cause
 AGAIN = 3  # failures in a row of runs that are launched again by themselves
 
 
@@ -119,7 +120,7 @@ def _explain_needs(needs: list[dict[str, str]], path: str) -> Iterator[tuple[str
     def find_cause(need: dict[str, str]) -> tuple[str, str, str]:
         partition = need["kind"] == "partition"
         about = pipeline_of(need["name"]) if partition else need["name"]
-        plain = need["line"].replace(quote(need["name"]), "").replace(need["name"], "")
+        plain = TIMES.sub("", need["line"]).replace(quote(need["name"]), "").replace(need["name"], "")
         return about, need["cause"], digest(plain) if need["cause"] == "parked" else ""
 
     for (about, cause, which), alike in groupby(sorted(needs, key=find_cause), key=find_cause):

@@ -1,6 +1,7 @@
 """Who is called, and when: a listener instead of Slack, evaluations and runs as the daemon stores them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -108,6 +109,9 @@ def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_i
         "/assets/p/records?view=checks",
     )
     listener.need(park("p:a", "the schema is wrong in offset 7"), park("p:b", "the schema is wrong in offset 5"))
+    assert listener.tick() == []
+    again = park("p:a", "the schema is wrong in offset 7")
+    listener.need(replace(again, why=again.why.replace("parked", "parked (failed 3x)")))
     assert listener.tick() == []
     listener.need(park("p:a", "the schema is wrong in offset 7"), park("p:c", "the disk is full"))
     assert [one.text for one in listener.tick()] == ["p:c: it is parked: the disk is full: rota retry p:c"]
