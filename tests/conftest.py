@@ -18,13 +18,14 @@ from xdist.scheduler import LoadScopeScheduling
 FACE = "face/"  # one ZooKeeper and one Spark for all
 # And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
 LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
-DEMO = ("demo/test_end_to_end.py", "demo/test_up.py")  # each starts all of it: one at a time
+# Each starts all of it: one at a time.
+DEMO = ("demo/test_end_to_end.py", "demo/test_up.py", "face/test_situations.py")
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
 HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
 ENSEMBLE = ("conformance/test_ensemble.py", "conformance/test_older_zookeeper.py")  # one of three servers for both
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
-TOGETHER = {"line": LINE, "face": FACE, "demo": DEMO, "rabbitmq": RABBITMQ, "access": ACCESS, "ensemble": ENSEMBLE}
+TOGETHER = {"line": LINE, "demo": DEMO, "face": FACE, "rabbitmq": RABBITMQ, "access": ACCESS, "ensemble": ENSEMBLE}
 REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 # The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
 FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")

@@ -84,6 +84,7 @@ class Play:
             act(self.stage, row.of.pipeline)
         except Exception as error:
             row.add_wrong(f"the play itself: {type(error).__name__} {str(error)[:150]}")
+            self.tell(f"# {row.of.name}: {row.wrong[-1]}")
 
     def _wait(self, what: Callable[[], object], why: str, row: Row | None = None) -> None:
         try:
@@ -127,6 +128,8 @@ class Play:
                 self._judge(row, mine, heard)
             elif not row.mended:
                 row.add_wrong(*(line for line, _ in mine), *(f"alert {t}: {x}" for _, t, x in heard))
+            if not row.mended and row.of.cause and all(one.said for one in self.rows if one.of.of == row.of.of):
+                self._find_answer(row)  # typed as soon as it can be confirmed
         return True
 
     def _judge(self, row: Row, mine: list[Line], heard: list[Alarm]) -> None:

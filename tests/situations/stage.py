@@ -141,9 +141,8 @@ class Stage(Line):
 
     def find_spark(self, server: SparkServer) -> psutil.Process:
         """The process of a Spark server of the stage."""
-        port = server.url.rpartition(":")[2]
-        mine = psutil.Process().children()
-        return next(one for one in mine if any(c.laddr and str(c.laddr.port) == port for c in one.net_connections()))
+        assert server.pid is not None
+        return psutil.Process(server.pid)
 
     # --- what a person types and sees
 

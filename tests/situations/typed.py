@@ -1,4 +1,4 @@
-"""`rota status --check`, typed while others look: each in a process of its own, two at once, with a bound."""
+"""`rota status --check`, typed while others look: each in a process of its own, a few at once, with a bound."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-AT_ONCE = 2
+AT_ONCE = 4  # most of the time they wait whether something heals
 BOUND = 200.0  # seconds; the command itself waits up to 100 s for what may heal
 
 
