@@ -51,6 +51,8 @@ def main(acts: tuple[str, ...], only: tuple[str, ...], keep: Path | None, write:
     tell(HEAD)
     for act in acts or tuple(ACTS):
         chosen = [one for one in ACTS[act] if not only or one.name in only]
+        if not chosen:
+            continue
         with tempfile.TemporaryDirectory(prefix="situations-") as made, end_on_sigterm():
             folder = (keep or Path(made)) / act
             folder.mkdir(parents=True)

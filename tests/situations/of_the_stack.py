@@ -191,10 +191,10 @@ STACK = (
     on_base(
         "daemon-killed", "silent", "ROTA_DAGSTER", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD
     ),
-    on_base("code-killed", "location", "", signal_parts(CODE, signal.SIGKILL), restart_dagster, **UNHEARD),
     on_base(
-        "code-frozen", "location", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
+        "code-frozen", "fails", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
     ),
+    on_base("code-killed", "", "", signal_parts(CODE, signal.SIGKILL), alert=ANY),  # Dagster starts it again
     on_base("zookeeper-restarted", "", "", restart_zookeeper, alert=ANY),
     on_base("code-reloaded", "", "", reload, alert=ANY),
     on_base("pipeline-added", "", "", add_file(NEW), forget_new, alert=ANY),

@@ -53,6 +53,9 @@ class Play:
         with ThreadPoolExecutor(len(self.rows)) as hands:  # what takes long delays nobody else's
             self._do(self._strike, hands)
             self._wait(lambda: self._look() and time.time() - begun >= quiet and all(row.said for row in self.rows), "")
+            for row in self.rows:
+                if not row.said:
+                    self.tell(f"# {row.of.name} is silent; there is: {self.lines[row.of.of]}"[:1000])
             self._wait(lambda: self._look() and self._is_typed(), "not typed")
             self._confirm()
             self._do(self._heal, hands)
