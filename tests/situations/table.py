@@ -9,16 +9,15 @@ from tests.situations.situation import Situation
 
 SECTION = "situations"
 HEAD = ("situation", "cause", "status", "page", "alert", "over", "load", "")
+NOT_PLAYED = "| | | | | | not played |"
 ALIGN = "|---|---|---:|---:|---:|---:|---:|---|"
 
 
 def write_table(page: Path, all_of_them: Iterable[Situation], rows: Iterable[Row]) -> None:
     """Writes the rows into the page's section. A situation that was not played keeps its line, or is told as not played."""
-    known = {line.split("|")[1].strip(): line for line in read_lines(page)}
+    known = {line.split("|")[1].strip(): line for line in read_lines(page) if NOT_PLAYED not in line}
     known |= {row.of.name: describe(row) for row in rows}
-    lines = [
-        known.get(one.name, f"| {one.name} | {one.cause or 'healthy'} | | | | | | not played |") for one in all_of_them
-    ]
+    lines = [known.get(one.name, f"| {one.name} | {one.cause or 'healthy'} {NOT_PLAYED}") for one in all_of_them]
     write_section(page, SECTION, "\n".join([f"| {' | '.join(HEAD)} |", ALIGN, *lines]))
 
 
