@@ -192,7 +192,12 @@ STACK = (
         "daemon-killed", "silent", "ROTA_DAGSTER", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD
     ),
     on_base(
-        "code-frozen", "fails", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
+        "code-frozen",
+        "silent",
+        "ROTA_DAGSTER",
+        signal_parts(CODE, signal.SIGSTOP),
+        signal_parts(CODE, signal.SIGCONT),
+        **UNHEARD,
     ),
     on_base("code-killed", "", "", signal_parts(CODE, signal.SIGKILL), alert=ANY),  # Dagster starts it again
     on_base("zookeeper-restarted", "", "", restart_zookeeper, alert=ANY),
