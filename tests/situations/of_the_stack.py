@@ -13,7 +13,7 @@ from tests.situations.situation import Act, Situation, nothing
 from tests.situations.stage import Stage
 from tests.waiting import wait_until
 
-DAEMON, PAGE, CODE = ("dagster._daemon",), ("dagster_webserver",), ("code-server",)
+DAEMON, PAGE, CODE = ("dagster._daemon",), ("dagster_webserver",), ("code-server start",)
 TURN = """mutation T($id: String!) { %s { __typename ... on PythonError { message } } }"""
 
 
@@ -191,14 +191,6 @@ STACK = (
     on_base(
         "daemon-killed", "silent", "ROTA_DAGSTER", signal_parts(DAEMON, signal.SIGKILL), restart_dagster, **UNHEARD
     ),
-    on_base(
-        "code-frozen",
-        "silent",
-        "ROTA_DAGSTER",
-        signal_parts(CODE, signal.SIGSTOP),
-        signal_parts(CODE, signal.SIGCONT),
-        **UNHEARD,
-    ),
     on_base("code-killed", "", "", signal_parts(CODE, signal.SIGKILL), alert=ANY),  # Dagster starts it again
     on_base("zookeeper-restarted", "", "", restart_zookeeper, alert=ANY),
     on_base("code-reloaded", "", "", reload, alert=ANY),
@@ -221,6 +213,9 @@ STACK = (
         freeze_spark(signal.SIGCONT),
         alert="spark",
     ),
-    on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
     on_base("zookeeper-wiped", "restored", "adopt", wipe_zookeeper, adopt, alert="adopt|restored"),
+    on_base(
+        "code-frozen", "fails", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
+    ),
+    on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
 )
