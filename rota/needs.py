@@ -148,7 +148,8 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         step = "start it, or set ROTA_DAGSTER to the address of its page"
         yield Finding("dagster", "Dagster", "silent", there.silent, step, SETTLE)
     for name, why in there.locations.items():
-        yield Finding("dagster", f"code location {name}", "location", why, "mend it, then reload it on the page")
+        step = "mend it, then reload it on the page"  # Dagster starts a code server that ended again
+        yield Finding("dagster", f"code location {name}", "location", why, step, SETTLE)
     for sensor in there.sensors:
         of, name, about = "dagster", f"sensor {sensor.name}", ""
         if sensor.pipeline:
