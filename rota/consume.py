@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination.checkpoint import Entry, carry_load, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, narrow_run, portions, register_run
 from rota.coordination.parking import note_refusal, park, unpark
@@ -78,6 +78,7 @@ class ParkedPartition:
     reason: str
     failures: int
     retry_at: float | None
+    restored: bool = False  # the table or ZooKeeper is older than what this group knows
 
 
 Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
@@ -207,9 +208,10 @@ class ConsumingRun:
                 reason = (
                     f"the checkpoint is at {was.offset} and {main.location} at {offset}: an older table was restored"
                 )
-                yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True)
+                yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True, restored=True)
             elif was and was.table not in ("", standing[p].table):
-                yield self._park(p, f"{main.location} is not the table it was. Type: rota adopt", offset, final=True)
+                reason = f"{main.location} is not the table it was. Type: rota adopt"
+                yield self._park(p, reason, offset, final=True, restored=True)
             elif reason := touched.get(p) or lost.get(p) or "":
                 yield self._park(p, reason, offset, final=True)
 
@@ -313,9 +315,8 @@ class ConsumingRun:
         """Step 5. Not being able to is no failure: the table has it, and the next run reads the table."""
         try:
             seen = self.tree.checkpoints(offsets)
-            entries = [
-                Entry(self.rights.held[p], self._describe(p, at, last, table), seen.get(p)) for p, at in offsets.items()
-            ]
+            described = {p: carry_load(seen.get(p), self._describe(p, at, last, table)) for p, at in offsets.items()}
+            entries = [Entry(self.rights.held[p], one, seen.get(p)) for p, one in described.items()]
             for partition, refusal in write_checkpoints(self.tree, self.node, entries).items():
                 if refusal:
                     log.warning("checkpoint=%s not_written=%s", partition, refusal)
@@ -334,7 +335,7 @@ class ConsumingRun:
         )
 
     def _park(
-        self, partition: str, reason: str, offset: int, *, final: bool, person: bool = False
+        self, partition: str, reason: str, offset: int, *, final: bool, person: bool = False, restored: bool = False
     ) -> ParkedPartition | DroppedPartition:
         """`final`: it waits for a person; else it is tried again after a while, longer at each failure of the same offset.
 
@@ -348,7 +349,7 @@ class ConsumingRun:
             record = park(self.tree, partition, reason, retry_after=wait, offset=offset, person=person, checks=proof)
         except Conflict as error:
             return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
-        return ParkedPartition(partition, record.reason, record.failures, record.retry_at)
+        return ParkedPartition(partition, record.reason, record.failures, record.retry_at, restored)
 
     def was_overtaken(self, partition: str, offset: int) -> bool:
         """Whether the table is past this offset by now."""

@@ -78,11 +78,12 @@ def shown(value: object, most: int = 80) -> str:
 
 
 class RotaError(Exception):
-    """One printable line: what happened, how we know, and what to do next. `facts` keep the values."""
+    """One printable line: what happened, how we know, and what to do next. `facts` keep the values. `step` ends the line
+    where somebody who knows more may say it better; `what` is the line before it."""
 
-    def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(printable(mask(message)))
-        self.facts = facts
+    def __init__(self, what: str, *, step: str = "", **facts: object) -> None:
+        super().__init__(printable(mask(f"{what}{step}")))
+        self.what, self.step, self.facts = printable(mask(what)), step, facts
 
 
 class ConfigError(RotaError):
@@ -124,8 +125,8 @@ class Unknown(CoordinationError):
 class Undecodable(CoordinationError):
     """A record cannot be read; `path` names it. It is reported, never read as empty."""
 
-    def __init__(self, message: str, *, path: str) -> None:
-        super().__init__(message, path=path)
+    def __init__(self, what: str, *, path: str, step: str = "") -> None:
+        super().__init__(what, step=step, path=path)
         self.path = path
 
 
@@ -152,8 +153,8 @@ class ForeignTable(RotaError):
 class DataError(RotaError):
     """The data or the user's transform is at fault. `partition` is the one to park, if it is known."""
 
-    def __init__(self, message: str, *, partition: str | None = None, **facts: object) -> None:
-        super().__init__(message, partition=partition, **facts)
+    def __init__(self, what: str, *, partition: str | None = None, step: str = "", **facts: object) -> None:
+        super().__init__(what, step=step, partition=partition, **facts)
         self.partition = partition
 
 

@@ -7,25 +7,22 @@ changes nobody's target publishes no epoch; the head only notes what was looked 
 """
 
 import logging
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rota.coordination.alone import find_own_targets
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import publication_of, publish, take_control
-from rota.coordination.records import Loads
 from rota.coordination.snapshot import Basis, GroupSnapshot, read_basis, read_snapshot
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
 from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
-from rota.errors import ConfigError, RotaError
-from rota.ids import partition_id, worker_of
+from rota.errors import ConfigError
+from rota.ids import worker_of
 from rota.observed import count_before, find_claim_times, find_unsettled, see
 
-SMOOTHING = 600.0  # seconds in which an old load loses its weight
 log = logging.getLogger(__name__)
 
 
@@ -137,7 +134,6 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
         publication = replace(publication, observed=count_before(seen.snapshot), claimed=claimed)
     done = publish(tree, term, publication)
     doubles = _doubles(tree)
-    _fold(tree)
     return Rebalanced(
         epoch=done.epoch,
         published=done.published,
@@ -177,20 +173,6 @@ def because(joined: Iterable[str], left: Iterable[str], otherwise: str) -> str:
             more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
             said.append(f"{', '.join(listed[:5])}{more} {verb}")
     return ", ".join(said) or otherwise
-
-
-def folded(loads: Loads, batches: Mapping[str, tuple[int, int]], span: float) -> Loads:
-    """The loads after `span` seconds in which these batches were recorded: key -> (rows, mzxid of the checkpoint).
-
-    A batch counts once, by its mzxid, and what is old decays: rows a second, exponentially smoothed. A checkpoint tells
-    of the last batch only; what a partition read in between two looks is as unknown for one as for the other.
-    """
-    keep = math.exp(-max(0.0, span) / SMOOTHING)
-    rates = {key: rate * keep for key, rate in loads.rates.items()}
-    for key, (rows, mzxid) in batches.items():
-        if mzxid > loads.upto:
-            rates[key] = rates.get(key, 0.0) + rows / SMOOTHING
-    return Loads(rates=rates, upto=max([loads.upto, *(mzxid for _, mzxid in batches.values())]))
 
 
 def _find_others(tree: GroupState, protocol: str) -> str:
@@ -253,21 +235,3 @@ def _doubles(tree: GroupState) -> dict[str, tuple[str, ...]]:
         for partition in partitions:
             holding.setdefault(partition, []).append(worker)
     return {p: tuple(sorted(workers)) for p, workers in holding.items() if len(workers) > 1}
-
-
-def _fold(tree: GroupState) -> None:
-    """What runs recorded becomes the load that the next decision sees. Last and best effort: a load is no promise."""
-    try:
-        now, loads, checkpoints = tree.store.now(), tree.loads(), tree.checkpoints(tree.ids())
-        for pipeline, record in tree.partitions().items():
-            named = {key: checkpoints.get(partition_id(pipeline, key)) for key in record.keys}
-            batches = {key: (one.record.rows, one.node.mzxid) for key, one in named.items() if one is not None}
-            if batches and tree.paths.load(pipeline) not in tree.unreadable:  # the others go on
-                span = now - loads[pipeline].node.mtime / 1000 if pipeline in loads else 0.0
-                tree.update(tree.paths.load(pipeline), Loads, _folding(batches, span))
-    except RotaError as error:
-        log.warning("loads=unfolded reason=%s", error)
-
-
-def _folding(batches: Mapping[str, tuple[int, int]], span: float) -> Callable[[Loads | None], Loads]:
-    return lambda was: folded(was or Loads(), batches, span)

@@ -35,7 +35,6 @@ RIGHTS: Mapping[str, Mapping[str, str]] = {
     "overrides": {"controller": "c"},
     "live/": {"worker": "cdw"},
     "partitions/": {"controller": "cw"},
-    "load/": {"controller": "cdw"},
     "controller": {"controller": "cw"},
     "head": {"controller": "cw"},
     "assign/": {"controller": "cdw", "worker": "cw"},

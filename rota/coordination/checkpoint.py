@@ -4,8 +4,10 @@ Laws:
 1. A checkpoint is written in one multi that checks the own record's version and the run's node: a zombie cannot.
 2. It never goes back: an offset or token below what is there is refused before anything is sent.
 3. One stale partition does not hold up the others: it is dropped and named, the rest is sent again.
+4. It carries the partition's load: rows a second, exponentially smoothed. Each batch is in it once, and what is old decays.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ from rota.coordination.views import Read
 from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
+SMOOTHING = 600.0  # seconds in which an old load loses its weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,39 @@ def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op]
         ops.append(Set(path, data, entry.seen.version) if entry.seen else Create(path, data))
         owners += [partition, partition]
     return ops, owners
+
+
+def read_load(seen: Read[Checkpoint], now: float) -> float | None:
+    """The load that a checkpoint tells, in rows a second at `now` in server seconds; None: nobody measured it."""
+    load, _ = _fold(seen)
+    return None if load is None else load * _fade(now - seen.node.mtime / 1000)
+
+
+def carry_load(seen: Read[Checkpoint] | None, checkpoint: Checkpoint) -> Checkpoint:
+    """The next checkpoint with the load of all batches before its own: whoever reads it adds that one, at the time at which
+    ZooKeeper wrote it. So no clock but the server's is in it. A batch that is told once more counts once."""
+    if seen is None:
+        return checkpoint
+    again = seen.record.offset == checkpoint.offset and checkpoint.rows > 0
+    load, since = (seen.record.load, seen.record.since) if again else _fold(seen)
+    at = seen.record.load_at if again else seen.node.mtime / 1000
+    return checkpoint.model_copy(update={"load": load, "since": since, "load_at": at})
+
+
+def _fold(seen: Read[Checkpoint]) -> tuple[float | None, float]:
+    """The load with the last batch, and since when it is measured. Rows of the first batch may have waited for long: they
+    say nothing.
+
+    The mean of a rate, exponentially smoothed, and divided by the weight of the time since then, as Adam corrects its
+    moments (Kingma and Ba, 2015): a load that is measured for a minute is not too small by nine tenths.
+    """
+    said, now = seen.record, seen.node.mtime / 1000
+    if said.since is None or said.load_at is None:
+        return None, now
+    before = (said.load or 0.0) * (1 - _fade(said.load_at - said.since)) * _fade(now - said.load_at)
+    weight = 1 - _fade(now - said.since)
+    return (before + said.rows / SMOOTHING) / weight if weight > 0 else said.load, min(said.since, now)
+
+
+def _fade(seconds: float) -> float:
+    return math.exp(-max(0.0, seconds) / SMOOTHING)

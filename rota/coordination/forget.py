@@ -13,7 +13,7 @@ from collections.abc import Collection
 from rota.coordination.group_state import GroupState
 from rota.coordination.overrides import unpin, workers
 from rota.coordination.parking import unpark
-from rota.coordination.records import Loads, Partitions
+from rota.coordination.records import Partitions
 from rota.coordination.store import Check, Delete, Op
 from rota.errors import ConfigError, Conflict
 from rota.ids import key_of, partition_id
@@ -39,7 +39,7 @@ def forget_worker(tree: GroupState, worker: str) -> None:
 
 
 def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
-    """Takes the pipeline's partitions out of the group, with their loads and pins; the next epoch drops them.
+    """Takes the pipeline's partitions out of the group, with their pins; the next epoch drops them.
 
     Returns their ids. Raises ConfigError while a run consumes one of them. A sensor that still has the pipeline's file
     adds them again at its next look."""
@@ -48,8 +48,6 @@ def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
     ids = tuple(partition_id(pipeline, key) for key in pipelines[pipeline].record.keys)
     _idle(tree, ids, pipeline)
     ops: list[Op] = [Delete(tree.paths.pipeline(pipeline), pipelines[pipeline].version)]
-    if (load := tree.store.get(tree.paths.load(pipeline))) is not None:
-        ops.append(Delete(tree.paths.load(pipeline), load.version))
     _write(tree, ops, f"Pipeline {pipeline!r}")
     _clear(tree, ids)
     return ids
@@ -65,19 +63,12 @@ def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
     for pipeline in sorted({ids[partition] for partition in partitions}):
         gone = {key_of(p) for p in partitions if ids[p] == pipeline}
         tree.update(tree.paths.pipeline(pipeline), Partitions, lambda now, gone=gone: _without(now, gone))  # type: ignore[misc]
-        if tree.store.get(tree.paths.load(pipeline)) is not None:
-            tree.update(tree.paths.load(pipeline), Loads, lambda now, gone=gone: _drop_loads(now, gone))  # type: ignore[misc]
     _clear(tree, partitions)
 
 
 def _without(now: Partitions | None, gone: set[str]) -> Partitions:
     now = now or Partitions()
     return Partitions(keys=tuple(key for key in now.keys if key not in gone), requires=now.requires)
-
-
-def _drop_loads(now: Loads | None, gone: set[str]) -> Loads:
-    now = now or Loads()
-    return Loads(rates={key: rate for key, rate in now.rates.items() if key not in gone}, upto=now.upto)
 
 
 def _idle(tree: GroupState, partitions: Collection[str], what: str) -> None:

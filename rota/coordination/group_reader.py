@@ -19,7 +19,6 @@ from rota.coordination.records import (
     GroupOverrides,
     Head,
     Live,
-    Loads,
     Meta,
     Own,
     Parked,
@@ -256,10 +255,6 @@ class GroupReader:
                     raise record
                 found[name] = Read(record, node)
         return found
-
-    def loads(self) -> dict[str, Read[Loads]]:
-        """Pipeline -> the loads of its partitions."""
-        return self._folder(self.paths.loads, Loads)
 
     def epochs(self, last: int = 200) -> tuple[Epoch, ...]:
         """The audit of the last publications, the oldest first."""

@@ -73,15 +73,6 @@ class Paths:
         return f"{self.partitions}/{checked_id('pipeline', pipeline)}"
 
     @property
-    def loads(self) -> str:
-        """Folder of the loads, one node a pipeline."""
-        return f"{self.root}/load"
-
-    def load(self, pipeline: str) -> str:
-        """The loads of one pipeline's partitions."""
-        return f"{self.loads}/{checked_id('pipeline', pipeline)}"
-
-    @property
     def controller(self) -> str:
         """Who may publish: its dataVersion is checked with every write of an assignment."""
         return f"{self.root}/controller"
@@ -170,7 +161,6 @@ class Paths:
             self.workers,
             self.lives,
             self.partitions,
-            self.loads,
             self.assigns,
             self.owns,
             self.grabs,

@@ -130,16 +130,6 @@ class Partitions(Record):
         return cls.model_construct(keys=unpack(packed), **_checked(cls, line))
 
 
-class Loads(Record):
-    """The smoothed load of one pipeline's partitions by key, in rows a second. `upto` is the greatest mzxid of a
-    checkpoint that is in them, so that none is folded in twice."""
-
-    deflated: ClassVar[bool] = True
-
-    rates: Annotated[Mapping[Key, Amount], Field(max_length=100_000)] = {}
-    upto: Whole = 0
-
-
 class Controller(Record):
     """Who may publish, and what it remembers: since when workers are missed (server seconds), the assignor's memory,
     and the incarnations that the last look saw."""
@@ -231,7 +221,8 @@ class Grab(Record):
 
 class Checkpoint(Record):
     """How far a partition got, as its table said when this was written. `table` is the table's id; `rows` and
-    `seconds` are of the last batch."""
+    `seconds` are of the last batch. `load`: rows a second of the batches before, as it was at
+    `load_at`, measured from `since` on (both in server seconds), see `checkpoint.carry_load`; None: not measured."""
 
     offset: Whole
     token: Whole
@@ -240,6 +231,9 @@ class Checkpoint(Record):
     seconds: Amount = 0.0
     epoch: Whole = 0
     table: Annotated[str, Field(max_length=128)] = ""
+    load: Amount | None = None
+    load_at: Amount | None = None
+    since: Amount | None = None
 
 
 class RunNode(Record):
@@ -353,9 +347,9 @@ def decode(path: str, model: type[R], data: bytes) -> R:
         why = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         where = ".".join(str(p) for p in why["loc"])[:200]
         raise Undecodable(
-            f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]}). "
-            f"It is left alone. To see what removing it does: {repair_command(path)}",
+            f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]})",
             path=path,
+            step=f". It is left alone. To see what removing it does: {repair_command(path)}",
         ) from None
 
 

@@ -13,11 +13,10 @@ from rota.coordination.limits import explain_excess
 from rota.coordination.overrides import repin
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
-from rota.coordination.records import Checkpoint, Loads, Partitions, encode
+from rota.coordination.records import Checkpoint, Partitions, encode
 from rota.coordination.repair import check_readable
 from rota.coordination.store import Create, Delete, Op, Set
 from rota.errors import ConfigError, Conflict, CoordinationError
-from rota.ids import partition_id
 
 
 def check(tree: GroupState, old: str, new: str, partitions: Mapping[str, str]) -> None:
@@ -56,24 +55,16 @@ def rename_pipeline(
 
 
 def move_partitions(tree: GroupState, old: str, new: str) -> None:
-    """The keys and loads of `old` are those of `new`, in one multi."""
-    pipelines, loads = tree.pipelines(), tree.loads()
+    """The keys of `old` are those of `new`, in one multi."""
+    pipelines = tree.pipelines()
     if old not in pipelines:
         return
-    folded = [
-        one.node.mzxid
-        for one in tree.checkpoints(partition_id(new, key) for key in pipelines[old].record.keys).values()
-    ]
     was, now = pipelines[old], pipelines.get(new)
     record = now.record if now else Partitions(requires=was.record.requires)
     keys = tuple(sorted({*was.record.keys, *record.keys}, key=str.encode))
     ops: list[Op] = [Delete(tree.paths.pipeline(old), was.version)]
     path, data = tree.paths.pipeline(new), encode(record.model_copy(update={"keys": keys}))
     ops.append(Set(path, data, now.version) if now else Create(path, data))
-    if old in loads:
-        ops.append(Delete(tree.paths.load(old), loads[old].version))
-        path, rates = tree.paths.load(new), encode(Loads(rates=loads[old].record.rates, upto=max(folded, default=0)))
-        ops.append(Set(path, rates, loads[new].version) if new in loads else Create(path, rates))
     try:
         tree.store.multi(ops)
     except Conflict as conflict:

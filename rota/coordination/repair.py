@@ -23,7 +23,6 @@ from rota.coordination.records import (
     GroupOverrides,
     Head,
     Live,
-    Loads,
     Meta,
     Own,
     Parked,
@@ -37,7 +36,7 @@ from rota.coordination.records import (
     repair_command,
 )
 from rota.coordination.store import Delete, Node, Op, Set, settle
-from rota.errors import ConfigError, Conflict, Unknown
+from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
 OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
@@ -74,9 +73,6 @@ FOLDERS = {  # by the name of the folder
         Partitions,
         "partitions of pipeline {name}",
         "It begins anew with the partitions that have a target or an owner; the sensor adds the others",
-    ),
-    "load": Kind(
-        Loads, "loads of pipeline {name}", "They are measured anew; until then each partition counts as usual"
     ),
     "assign": Kind(
         Slots, "target of worker {name}", NEVER + "the next rebalance writes it anew; the sensor asks for one"
@@ -117,7 +113,7 @@ def find_unreadable(tree: GroupState) -> tuple[Unreadable, ...]:
     for kind, paths in _list_records(fresh):
         fresh.read_many(paths, kind.model)
         kinds |= dict.fromkeys(paths, kind)
-    return tuple(_describe(tree, kinds[path], path, why) for path, why in sorted(fresh.unreadable.items()))
+    return tuple(_describe(tree, kinds[path], path) for path in sorted(fresh.unreadable))
 
 
 def repair(tree: GroupState, paths: Sequence[str]) -> tuple[str, ...]:
@@ -156,12 +152,18 @@ def _list_records(tree: GroupState) -> Iterator[tuple[Kind, tuple[str, ...]]]:
         yield kind, tuple(f"{path}/{name}" for name in names)
 
 
-def _describe(tree: GroupState, kind: Kind, path: str, why: str) -> Unreadable:
+def _describe(tree: GroupState, kind: Kind, path: str) -> Unreadable:
+    try:
+        tree.read(path, kind.model)
+    except Undecodable as error:
+        why = error.what
+    else:
+        why = "it can be read by now"
     name, group = path.rpartition("/")[2], "" if tree.group == "default" else f" --group {tree.group}"
     return Unreadable(
         path,
         kind.record.format(name=name),
-        why.partition(". It is left alone")[0],
+        why,
         not kind.effect.startswith(NEVER),
         kind.effect.removeprefix(NEVER).format(name=name, group=group),
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from rota.coordination.checkpoint import read_load
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
@@ -107,7 +108,7 @@ def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> 
     absences = {w: min(missed.get(w, now), now) for w in sorted(gone)}  # the clock may have gone back
     snapshot = Snapshot.of(
         seen.workers,
-        _partitions(tree, seen, ids),
+        _partitions(tree, seen, ids, now),
         owners,
         epoch=head.record.epoch,
         now=now,
@@ -196,16 +197,15 @@ def _owners(
     return owners, {w for w in owners.values() if w not in here}
 
 
-def _partitions(tree: GroupReader, seen: Basis, ids: Mapping[str, tuple[str, str]]) -> list[Partition]:
-    """The partitions with loads: rows a second where runs recorded some, else the mean of those that did, else 1."""
-    loads = tree.loads()
-    rates = {p: dict(read.record.rates) for p, read in loads.items()}
-    known = [r for by_key in rates.values() for r in by_key.values()]
+def _partitions(tree: GroupReader, seen: Basis, ids: Mapping[str, tuple[str, str]], now: float) -> list[Partition]:
+    """The partitions with loads: rows a second where runs measured some, else the mean of those that did, else 1."""
+    rates = {p: read_load(one, now) for p, one in tree.checkpoints(ids).items()}
+    known = [rate for rate in rates.values() if rate is not None]
     usual = sum(known) / len(known) if known and sum(known) > 0 else 1.0
     pins = seen.overrides.pins
     found: list[Partition] = []
-    for partition, (pipeline, key) in ids.items():
-        rate = rates.get(pipeline, {}).get(key)
+    for partition, (pipeline, _) in ids.items():
+        rate = rates.get(partition)
         found.append(
             Partition(
                 id=partition,

@@ -91,7 +91,7 @@ class RunProcess:
     def _hear(self, event: Event) -> None:
         if isinstance(event, CommittedBatch):
             self.stage.checker.note_told(event.partition, event.start, event.end)
-        elif isinstance(event, ParkedPartition) and "Type: rota adopt" in event.reason:
+        elif isinstance(event, ParkedPartition) and event.restored:
             self.stage.checker.note("restored", event.reason)
         self.stage.heard(self, event)
         if event.partition in self.working:

@@ -8,11 +8,11 @@ from typing import Any
 
 from rota.backlog import find_work
 from rota.coordination.alone import found_own_records
-from rota.coordination.records import Loads, WorkerOverrides
+from rota.coordination.records import WorkerOverrides
 from rota.core import Worker
 from rota.core.protocols.registry import ASSIGNED
 from rota.errors import RotaError
-from rota.ids import key_of, pipeline_of, worker_of
+from rota.ids import key_of, worker_of
 from rota.sim.alone_checker import AloneChecker
 from rota.sim.controller import Controller
 from rota.sim.meter import Meter
@@ -74,7 +74,6 @@ class Simulation(Stage):
         self._found_group(self.options)
         self.base = dict(base)
         self.truth.load = dict(base)
-        self.reported = {p: load * ROWS for p, load in base.items()}
         self.capacity = {w.id: w.capacity for w in world.team}
         start = sum(w.capacity for w in world.team if w.id not in world.later)
         self.strength = sum(base.values()) / start / world.utilization  # load that keeps capacity 1.0 fully busy
@@ -323,7 +322,7 @@ class Simulation(Stage):
             yield self.world.timing.backlog
 
     def _loads(self) -> Life:
-        """Loads wander; reports follow them, smoothed and noisy."""
+        """Loads wander, and workers report how busy they are. What a partition carries, runs measure."""
         world, rng = self.world, self.rng
         step = world.timing.report
         while True:
@@ -332,21 +331,10 @@ class Simulation(Stage):
                 for partition in self.truth.load:
                     self.truth.load[partition] *= math.exp(rng.gauss(0, world.drift * math.sqrt(step / 60)))
                 self.dirty = True
-            for partition, load in self.truth.load.items():
-                seen = load * ROWS * rng.uniform(1 - world.noise, 1 + world.noise)
-                self.reported[partition] += 0.6 * (seen - self.reported[partition])
-            self._record_loads()
             for name in self.workers:
                 for worker in self.alive(name):
                     worker.report(self._usage(worker.spec))
             yield step
-
-    def _record_loads(self) -> None:
-        by_source: dict[str, dict[str, float]] = {}
-        for partition, rate in self.reported.items():
-            by_source.setdefault(pipeline_of(partition), {})[key_of(partition)] = rate
-        for source, rates in by_source.items():
-            self.reader.update(self.reader.paths.load(source), Loads, lambda _, r=rates: Loads(rates=r))  # type: ignore[misc]
 
     def _usage(self, spec: Worker) -> dict[str, float]:
         busy = min(1.0, self.usage_of(spec.id))

@@ -41,7 +41,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One world. `drift` is the size of each partition's random walk a minute; `noise` that of every load report.
+    """One world. `drift` is the size of each partition's random walk a minute.
 
     `initial` is where the partitions are at the start; empty: where the assignor puts them. Measures begin at `begin`;
     nothing happens any more after `quiet`, so everything must be settled at `duration`.
@@ -60,5 +60,4 @@ class World:
     policy: Policy = field(default_factory=Policy)
     utilization: float = 0.6  # mean at the start
     drift: float = 0.0
-    noise: float = 0.03
     skew: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # own clock: offset, rate

@@ -4,7 +4,7 @@ import pytest
 
 from rota.coordination import membership, overrides
 from rota.coordination.forget import forget_pipeline, forget_worker
-from rota.coordination.records import Checkpoint, Loads, WorkerOverrides
+from rota.coordination.records import Checkpoint, WorkerOverrides
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
 from tests.conformance.balanced_group import KEYS, Group
@@ -28,7 +28,6 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     tree.grow("hotels", ["x"])
     balanced.rebalance()
     overrides.pin(tree, "flights:AA", "w2")
-    tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
     offset = Checkpoint(offset=7, token=1, run_id="r", rows=1, seconds=1.0, epoch=1)
     tree.put(tree.paths.checkpoint("flights:AA"), offset)
     owned = tree.owned()
@@ -37,7 +36,6 @@ def test_a_pipeline_that_was_taken_away_leaves_the_group_and_comes_back_where_it
     balanced.rebalance()
     assert {p for target in tree.targets()[1].values() for p in target.partitions} == {"hotels:x"}
     assert tree.overrides().pins == {}
-    assert tree.loads() == {}
     assert tree.owned() == owned, "a token is never given twice"
     tree.grow("flights", KEYS)
     balanced.rebalance()

@@ -18,7 +18,6 @@ from rota.coordination.records import (
     GroupOverrides,
     Head,
     Live,
-    Loads,
     Meta,
     Moved,
     Own,
@@ -47,7 +46,6 @@ SAMPLES: list[Record] = [
     GroupOverrides(paused=True, pins={"flights:UA": "w1"}),
     Live(endpoint="sc://127.0.0.1:15002", usage={"cpu": 0.5}, leaving=True, zone="a"),
     Partitions(keys=("AA", "UA"), requires={"disk": "ssd"}),
-    Loads(rates={"AA": 1.5, "UA": 0.0}, upto=77),
     Controller(term=3, absences={"w2": 12.5}, memory={"hits": {"w1": 2}}, members=(W1,)),
     Head(epoch=7, basis="abc", due=12.5),
     Slots(slots=(Slot(epoch=6, partitions=frozenset({"p:a", "p:b"})), Slot(epoch=7, partitions=frozenset()))),
@@ -173,7 +171,7 @@ def test_slots_out_of_order_are_undecodable() -> None:
             decode("/x", Slots, line + b"\n" + one + one)
 
 
-@pytest.mark.parametrize("model", [Loads, Controller, Epoch, Refusals])
+@pytest.mark.parametrize("model", [Controller, Epoch, Refusals])
 def test_a_bomb_is_refused_within_bounds(model: type[Record]) -> None:
     bomb = zlib.compress(b" " * 50_000_000, 9)
     assert len(bomb) < MAX_DATA

@@ -13,7 +13,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.parking import explain_unreadable as kept_back
 from rota.coordination.parking import note_refusal, park
 from rota.coordination.publication import Publication, publish, take_control
-from rota.coordination.records import Checkpoint, Live, Loads, Own, Refusal, encode
+from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from rota.ids import worker_of
@@ -38,7 +38,6 @@ class Life:
         self.done = Checkpoint(offset=1, token=self.right.token, run_id="run-1")
         assert self.commits() == {P: None}
         park(tree, P, "bad")
-        tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
         note_refusal(tree, Refusal(partition=P, token=1, newer=2))
         alone.grab(tree, self.w1, [P])
 
@@ -194,7 +193,7 @@ def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life:
     assert (tree.checkpoints(), tree.parked()) == ({}, {})
 
 
-@pytest.mark.parametrize("folder", ["head", "controller", "refused", "partitions", "load", "epochs", "all of them"])
+@pytest.mark.parametrize("folder", ["head", "controller", "refused", "partitions", "epochs", "all of them"])
 def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, folder: str) -> None:
     """No target changes by it, nobody who published before publishes again, and the next epoch is the next number."""
     tree = life.tree
@@ -216,7 +215,7 @@ def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, fol
         repair.repair(tree, torn)
 
 
-GROUPS = {f: (f,) for f in ("head", "controller", "refused", "partitions", "load", "epochs")}
+GROUPS = {f: (f,) for f in ("head", "controller", "refused", "partitions", "epochs")}
 GROUPS["all of them"] = tuple(GROUPS)
 
 

@@ -10,11 +10,12 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
 from rota.coordination.publication import Publication, publish, take_control
-from rota.coordination.records import Checkpoint, Live, Loads
+from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.errors import Undecodable
 from rota.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group
+from tests.measured import make_measured
 
 CHANGES: dict[str, Callable[[Group], object]] = {
     "cordon": lambda g: overrides.cordon(g.tree, "w1"),
@@ -53,8 +54,7 @@ def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -
 
 NOTHING: dict[str, Callable[[Group], object]] = {
     "usage": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(usage={"cpu": 0.9})),
-    "load": lambda g: g.tree.put(g.tree.paths.load("flights"), Loads(rates={"AA": 5.0})),
-    "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), Checkpoint(offset=1, token=1, run_id="")),
+    "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), make_measured(5.0, 1000.0)),
     "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights:AA", 0),
     "parked": lambda g: park(g.tree, "flights:AA", "bad"),
     "the same override": lambda g: overrides.uncordon(g.tree, "w1"),
@@ -73,7 +73,9 @@ def test_what_it_does_not_read_leaves_the_basis_alone(balanced: Group, change: s
 def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
     overrides.pin(balanced.tree, "flights:AA", "w2")
     balanced.tree.grow("flights", [], {"disk": "ssd"})
-    balanced.tree.put(balanced.tree.paths.load("flights"), Loads(rates={"AA": 30.0, "DL": 10.0}))
+    for key, load in (("AA", 30.0), ("DL", 10.0)):
+        said = make_measured(load, balanced.tree.store.now())
+        balanced.tree.put(balanced.tree.paths.checkpoint(f"flights:{key}"), said)
     snapshot = read_snapshot(balanced.tree).snapshot
     parts = {p.id: p for p in (snapshot.partition(i) for i in range(4))}
     assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights:AA": "w2"}
@@ -166,14 +168,13 @@ def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
     assert balanced.agents["w2"].target("w2").partitions == mine  # type: ignore[union-attr]
 
 
-def test_loads_that_cannot_be_read_hold_up_no_other_pipelines_loads(balanced: Group) -> None:
+def test_a_load_that_cannot_be_read_is_nobodys_loss(balanced: Group) -> None:
     tree = balanced.tree
-    tree.grow("hotels", ["1"])
-    for partition in ("flights:AA", "hotels:1"):
-        tree.put(tree.paths.checkpoint(partition), Checkpoint(offset=1, token=1, run_id="", rows=60))
-    tree.store.create(tree.paths.load("flights"), b"?")
-    assert tree.paths.load("flights") in rebalance(tree, "r").unreadable
-    assert tree.loads()["hotels"].record.rates["1"] > 0
+    tree.put(tree.paths.checkpoint("flights:AA"), make_measured(60.0, tree.store.now()))
+    tree.store.create(tree.paths.checkpoint("flights:B6"), b"?")
+    done = rebalance(tree, "r")
+    assert tree.paths.checkpoint("flights:B6") in done.unreadable
+    assert done.plan.assignment.snapshot.load.tolist() == [60.0] * 4
 
 
 def test_an_unreadable_own_record_or_checkpoint_is_left_out_and_named(balanced: Group) -> None:

@@ -18,7 +18,6 @@ from rota.coordination.records import (
     GroupOverrides,
     Head,
     Live,
-    Loads,
     Meta,
     Own,
     Parked,
@@ -43,7 +42,6 @@ MODELS: dict[str, type[Record]] = {
     "live/<incarnation>": Live,
     "live/<incarnation>=waiting": Live,
     "partitions/<pipeline>": Partitions,
-    "load/<pipeline>": Loads,
     "controller": Controller,
     "head": Head,
     "assign/<worker>": Slots,
@@ -105,7 +103,6 @@ def life(store: MemoryStore) -> GroupState:
     membership.show_going(tree, "run-1")
     write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])
     park(tree, "flights:AA", "bad")
-    tree.put(tree.paths.load("flights"), Loads(rates={"AA": 1.0}))
     note_refusal(tree, Refusal(partition="flights:AA", token=1, newer=2))
     alone.grab(tree, incarnation, ["flights:AA"])
     alone.write_target(tree, incarnation, ["flights:AA"], target.version)
@@ -187,7 +184,7 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         ("check runs", "check own at a version", "create checkpoints"),
         ("check controller at a version", "create own"),
         ("check controller at a version", "create assign"),
-        ("delete partitions", "create partitions", "delete load", "create load"),
+        ("delete partitions", "create partitions"),
         ("set controller", "set head", "create epochs"),
     }
 

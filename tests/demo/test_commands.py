@@ -12,7 +12,7 @@ from rota.catalog import load
 from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
-from rota.coordination.records import Checkpoint, Loads, Parked
+from rota.coordination.records import Checkpoint, Parked
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import RotaError
 from rota.ledger.values import Batch
@@ -251,7 +251,6 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
     tree.grow("mine", ["day-0", "day-1"])
     for path, record in (
         (tree.paths.parking("mine:day-0"), Parked(reason="bad")),
-        (tree.paths.load("mine"), Loads(rates={"day-0": 1.0, "day-1": 2.0})),
         (tree.paths.checkpoint("mine:day-0"), Checkpoint(offset=3, token=1, run_id="r")),
     ):
         tree.put(path, record)
@@ -265,7 +264,6 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
     assert "1 partitions are no longer in group default" in run("forget", "mine:day-0").output
     assert tree.partitions()["mine"].keys == ("day-1",)
     assert "mine:day-0" not in tree.parked()
-    assert dict(tree.loads()["mine"].record.rates) == {"day-1": 2.0}
     assert tree.checkpoints(["mine:day-0"])["mine:day-0"].record.offset == 3, (
         "should it come back, it goes on from there"
     )

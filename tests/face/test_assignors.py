@@ -17,7 +17,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.publication import Publication, publish, take_control
-from rota.coordination.records import Live, Loads
+from rota.coordination.records import Live
 from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.baselines import memoryless
 from rota.core.assignors.pulsar import avg_shed, older_shedders
@@ -25,6 +25,7 @@ from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.found import follow
+from tests.measured import make_measured
 
 names = Names()
 
@@ -62,8 +63,8 @@ class BusyGroup:
         for store, (worker, busy) in zip(self.stores[1:], SCORES.items(), strict=True):
             usage = {"cpu": busy, "rate": busy * 1e4, "throughput": busy * 1e7}
             join(GroupState(store, self.group), worker, Live(usage=usage))
-        rates = {key: rate for held in self.start.values() for key, rate in held.items()}
-        self.tree.update(self.tree.paths.load("p"), Loads, lambda _: Loads(rates=rates))
+        for key, rate in (one for held in self.start.values() for one in held.items()):
+            self.tree.put(self.tree.paths.checkpoint(f"p:{key}"), make_measured(rate, self.stores[0].now()))
         self.found: dict[str, dict[str, set[str]]] = {}  # by what the file said
         self.job = compose(load(folder / "pipelines")).get_repository_def().get_job(names.rebalance_job(self.group))
 

@@ -1,5 +1,6 @@
 """Deciding and publishing over the tree: level, not edge; what is previewed is published; nothing new is no epoch."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, leave
 from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
-from rota.coordination.records import Checkpoint, GroupOverrides, Live, Loads, WorkerOverrides, encode
+from rota.coordination.records import GroupOverrides, Live, WorkerOverrides, encode
 from rota.errors import Conflict
 from rota.found import follow
-from rota.rebalance import because, folded, preview, rebalance
+from rota.rebalance import because, preview, rebalance
+from tests.measured import make_measured
 
 FILE = """
 from rota import Group, Pipeline, delta, files
@@ -255,32 +257,17 @@ def test_who_says_goodbye_is_drained_first(group: GroupInMemory) -> None:
     assert not rebalance(group.tree, "r").published
 
 
-def test_what_runs_record_becomes_load_once(group: GroupInMemory) -> None:
-    group.begin("ab", "w1")
-    for key, rows in (("a", 9000), ("b", 3000)):
-        record = Checkpoint(offset=1, token=1, run_id="r", rows=rows, seconds=1.0)
+def test_what_runs_measured_is_the_load_of_the_next_decision(group: GroupInMemory) -> None:
+    """Of the moment: it was as old as the last rebalance, which may be a day."""
+    group.begin("abc", "w1")
+    for key, rate in (("a", 15.0), ("b", 5.0)):
+        record = make_measured(rate, group.time)
         group.store.create(group.tree.paths.checkpoint(f"p:{key}"), encode(record))
-    rebalance(group.tree, "r")
-    rates = group.tree.loads()["p"].record.rates
-    assert rates["a"] == 3 * rates["b"] == 15.0
-    rebalance(group.tree, "r")
-    assert group.tree.loads()["p"].record.rates == rates
-    done = rebalance(group.tree, "r")
-    assert done.imbalance["count"] == 1.0
-    assert done.plan.assignment.snapshot.load.tolist() == [15.0, 5.0]
-
-
-def test_old_loads_fade_and_a_report_is_no_membership_change(group: GroupInMemory) -> None:
-    loads = folded(Loads(), {"a": (6000, 7)}, 0)
-    assert loads == Loads(rates={"a": 10.0}, upto=7)
-    later = folded(loads, {"a": (6000, 7)}, 600)
-    assert later.upto == 7
-    assert 3.6 < later.rates["a"] < 3.7
-    group.add_keys("a")
-    group.look()
-    rebalance(group.tree, "r")
-    group.store.create(group.tree.paths.load("p"), encode(loads))
-    assert not group.look().needed
+    assert not group.look().needed, "a measure is no reason to rebalance"
+    assert rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist() == [15.0, 5.0, 10.0]
+    group.time += 600
+    faded = rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist()
+    assert faded == pytest.approx([15.0 / math.e, 5.0 / math.e, 10.0 / math.e])
 
 
 def test_the_words_of_coming_and_going() -> None:

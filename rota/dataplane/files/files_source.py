@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NO_FILE = -1
 SHOWN = 80  # characters of a line that an error quotes
-LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended
-    "vanished before it was consumed. Bring it back, then: rota retry. Or, if it is gone for good: rota skip",
-    "changed after it got its offset. To take it as it is now: rota retry. Or to go on without it: rota skip",
-    "an older one took its place. Bring the newer one back, then: rota retry",
-    "then: rota retry",
+LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended; {p} is the partition
+    "vanished before it was consumed. Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
+    "changed after it got its offset. To take it as it is now: rota retry {p}. Or to go on without it: rota skip {p}",
+    "an older one took its place. Bring the newer one back, then: rota retry {p}",
+    "then: rota retry {p}",
 )
 AGAIN = (
     "vanished. Bring it back, or give a range without it",
     "changed while it was read again. Once nobody writes it any more, replay it",
     "an older one took its place. Bring the newer one back",
-    "then replay",
+    "then replay {p}",
 )
 
 
@@ -305,17 +305,20 @@ class FilesSource:
 
     def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
         try:
-            reason, heals = self._explain_change(files, start, end)
+            reason, heals = self._explain_change(partition, files, start, end)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
             return EnvironmentFailed(listing.explain_blind(error, partition))
-        return SourceChanged(reason, partition=partition, heals=heals) if reason else None
+        return SourceChanged(f"{partition}: {reason}", partition=partition, heals=heals) if reason else None
 
-    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int) -> tuple[str, bool]:
+    def _tell(self, number: int, partition: str) -> str:
+        return self.told_of[number].format(p=quote(partition))
+
+    def _explain_change(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> tuple[str, bool]:
         """What became of the first of these files that is not what it was, and whether it may be so again; empty if
         nothing. Raises OSError."""
         if end > len(files):
-            return f"the index has {len(files)} files and offset {end} was asked for: {self.told_of[2]}", False
+            return f"the index has {len(files)} files and offset {end} was asked for: {self._tell(2, partition)}", False
         for offset, file in enumerate(files[start:end], start):
             now = self.read_state(file)
             if now is None and not self._is_mounted():
@@ -323,10 +326,10 @@ class FilesSource:
                     f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
                 )
             if now and now.size == NO_FILE:
-                way = f"Bring the file back, {self.told_of[3]}"
+                way = f"Bring the file back, {self._tell(3, partition)}"
                 return f"{file.path} (offset {offset}) is no regular file any more. {way}", False
             if now != file:
-                return f"{file.path} (offset {offset}) {self.told_of[now is not None]}", now is None
+                return f"{file.path} (offset {offset}) {self._tell(now is not None, partition)}", now is None
         return "", False
 
     def read_state(self, file: LandedFile) -> LandedFile | None:
@@ -390,6 +393,6 @@ class FilesSource:
             partition, offset, said = names.partition(one[0]), one[1], lines.show(bytes(one[2]))
             raise DataError(
                 f"{self.locate(partition, offset)} (offset {offset}) has {what}something behind its first value, which "
-                f"Spark alone reads: {said} ... Put each record {way}, {self.told_of[3]} {partition}",
+                f"Spark alone reads: {said} ... Put each record {way}, {self._tell(3, partition)}",
                 partition=partition,
             )

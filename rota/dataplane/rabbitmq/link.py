@@ -225,8 +225,10 @@ class Link:
             with self._lock:
                 self._waiting.discard(answer)
 
-    def _tell(self, what: str, **facts: object) -> EnvironmentFailed:
-        return EnvironmentFailed(f"{self.place} {what}. See whether it is up and lets this user in", **facts)
+    def _tell(self, what: str, code: object = None, said: str = "") -> EnvironmentFailed:
+        return EnvironmentFailed(
+            f"{self.place} {what}. See whether it is up and lets this user in", code=code, said=said
+        )
 
     def _end_channel(self, why: Exception) -> None:
         from pika.exceptions import ChannelClosedByClient

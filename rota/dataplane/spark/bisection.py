@@ -17,7 +17,6 @@ stands before a broken file or a poison record is written first, and the rest is
 """
 
 import logging
-import re
 import shutil
 import time
 import uuid
@@ -34,7 +33,7 @@ from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.spark_source import Records, SparkSource
-from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, SourceChanged, TooSlow
+from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
 from rota.ledger.schema import SPLIT, check_columns
 from rota.ledger.values import Ranges
@@ -152,7 +151,7 @@ class Bisection:
         be, up to there."""
         broken = self.source.find_broken(ranges)
         intact = {p: (a, self._find_unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
-        failed = [FailedPartition(p, _named(p, error)) for p, error in broken.items() if intact[p][0] == intact[p][1]]
+        failed = [FailedPartition(p, error) for p, error in broken.items() if intact[p][0] == intact[p][1]]
         out = {one.partition for one in failed}
         return failed, {p: r for p, r in intact.items() if p not in out}
 
@@ -293,15 +292,13 @@ class Bisection:
             raise
         except (Exception, SystemExit) as error:  # the user's code may raise anything
             judged = failures.judge_failure(error, self.spark, None)
-            raise (
-                BadTransform(str(judged), everywhere=True, person=True) if isinstance(judged, DataError) else judged
-            ) from error
+            raise (_everywhere(judged) if isinstance(judged, DataError) else judged) from error
         try:
             check_columns(schema, self.schema)
             plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
             return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
         except BadTransform as error:
-            raise BadTransform(str(error), everywhere=True, person=True) from None
+            raise _everywhere(error) from None
 
     def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""
@@ -314,17 +311,14 @@ def save(frame: "DataFrame", folder: Path) -> None:
     frame.write.partitionBy(SPLIT).options(**columns.WRITTEN).parquet(str(folder))
 
 
-def _named(partition: str, error: RotaError) -> RotaError:
-    """The error of a file; where it changed, its next steps name the partition."""
-    if not isinstance(error, SourceChanged):
-        return error
-    steps = re.sub(r"rota (?:retry|skip)\b", lambda step: f"{step[0]} {quote(partition)}", str(error))
-    return SourceChanged(f"{partition}: {steps}", partition=partition, heals=error.facts.get("heals"))
+def _everywhere(error: DataError) -> BadTransform:
+    """The error, of which it is known that every partition has it."""
+    return BadTransform(error.what, step=error.step, everywhere=True, person=True)
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
     """The error of several partitions as that of one: its next step names it."""
-    text, person = str(error), bool(error.facts.get("person"))
-    if not text.endswith("rota retry"):
+    if error.step != failures.RETRY:
         return error
-    return BadTransform(f"{text} {quote(partition)}", partition=partition, person=person)
+    step, person = f"{failures.RETRY} {quote(partition)}", bool(error.facts.get("person"))
+    return BadTransform(error.what, step=step, partition=partition, person=person)

@@ -32,6 +32,7 @@ CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
 SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
+RETRY = "rota retry"  # of a failure of several partitions
 ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: no other data mends it
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 
@@ -56,10 +57,11 @@ def judge_failure(
         return EnvironmentFailed(
             f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause + place
         )
-    step = f"rota retry {quote(partition)}" if partition else "rota retry"
+    step = f"rota retry {quote(partition)}" if partition else RETRY
     final = type(error).__name__ in ANALYSIS
     mend = "the schema or the transform" if final else "the transform or the data"
-    return BadTransform(f"{cause}{place}. Mend {mend}, then: {step}", partition=partition, person=final)
+    what = f"{cause}{place}. Mend {mend}, then: "
+    return BadTransform(what, step=step, partition=partition, person=final)
 
 
 def explain_cause(error: BaseException) -> str:
