@@ -63,8 +63,8 @@ def test_what_changes_while_it_is_read_again_or_is_gone_breaks_its_range(tmp_pat
     now = one.as_now({"p:x": (0, 1), "p:y": (0, 1)})
     land(tmp_path, "x/1.json", text='{"a": 2}{"a": 3}\n')
     broken = now.find_broken({"p:x": (0, 1), "p:y": (0, 1)})
-    assert str(broken["p:x"]).startswith("x/1.json (offset 0) changed while it was read again")
-    assert str(broken["p:y"]).startswith("y/1.json (offset 0) vanished. Bring it back, or give a range without it")
+    assert str(broken["p:x"]).startswith("p:x: x/1.json (offset 0) changed while it was read again")
+    assert str(broken["p:y"]).startswith("p:y: y/1.json (offset 0) vanished. Bring it back, or give a range without it")
 
 
 @pytest.mark.parametrize("other", ["compaction", "new files"])
@@ -157,9 +157,9 @@ def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path
         os.mkfifo(file)
     else:
         file.mkdir()
-    for look, way in ((one, "then: rota retry"), (one.as_now({"p:x": (0, 1)}), "then replay")):
+    for look, way in ((one, "then: rota retry p:x"), (one.as_now({"p:x": (0, 1)}), "then replay p:x")):
         said = str(look.find_broken({"p:x": (0, 1)})["p:x"])
-        assert said == f"x/0.json (offset 0) is no regular file any more. Bring the file back, {way}"
+        assert said == f"p:x: x/0.json (offset 0) is no regular file any more. Bring the file back, {way}"
     assert not one.explain_unsettled("p:x", one.find_rewritten({"p:x": (0,)})["p:x"]), (
         "a retry would wait for it for ever"
     )
