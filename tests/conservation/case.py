@@ -10,9 +10,12 @@ from tests.conservation.transforms import Transform
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """`modified` is the time that its file has, in ns; None: that of its writing."""
+
     key: str
     name: str
     data: bytes
+    modified: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

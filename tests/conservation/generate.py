@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.conservation import parquet_types, pools, transforms
 from tests.conservation.case import Case, File
+from tests.conservation.clocks import CLOCKS
 from tests.conservation.draw import Draw
 from tests.conservation.shape import Column, Schema, Type, draw_schema
 
@@ -73,6 +74,8 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     make = {"csv": _csv, "json": json_of, "parquet": partial(_parquet, more=more)}[format](draw, schema, options)
     broken = draw.randrange(files) if stop in ("compression", "joined", "header", "bytes", "column", "type") else -1
     found = []
+    clock = more.choice(tuple(CLOCKS))
+    draw.note("clock", clock)
     for n in range(files):
         hurt = stop if n == broken else ""
         data = make(_count(draw), hurt)
@@ -81,11 +84,13 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
             data, name = _break(draw, format, data, name)
         elif format != "parquet":
             data, name = _pack(draw, data, name)
-        found.append(File(draw.choice(keys), name, data))
+        found.append(File(draw.choice(keys), name, data, CLOCKS[clock](more, n)))
     ratio = draw.choice((0.0, 0.02, 0.1)) if stop == "ratio" else 1.0
     transform = transforms.draw_transform(draw, schema)
     if more.random() < 0.05:
         transform = transforms.make_transform(more, schema, "line break")
+    elif more.random() < 0.25:
+        transform = transforms.make_transform(more, schema, "compared")
     draw.note("transform", transform.kind)
     engine = "interpreted" if number % 5 else "compiled"
     draw.note("engine", f"{format} {engine}")

@@ -1,5 +1,6 @@
 """Lets rota's own path consume a case: a declared pipeline, the verb `consume`, Spark, Delta tables."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ def land(case: Case, folder: Path) -> None:
         path = folder / "land" / file.key / file.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.data)
+        if file.modified is not None:
+            os.utime(path, ns=(file.modified, file.modified))
 
 
 def consume_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Play:

@@ -1,14 +1,42 @@
 """Transforms that plain Python can mirror: the text that the pipeline file holds, and what becomes of a row."""
 
+import operator
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
 
 from tests.conservation.rules import Value
-from tests.conservation.shape import WHOLE, Schema, quote
+from tests.conservation.shape import WHOLE, Schema, Type, quote
 
 Row = tuple[Value, ...]
-KINDS = ("none", "select", "drop", "part", "rename", "filter", "nothing", "explode", "literal", "udf", "line break")
+KINDS = (
+    "none",
+    "select",
+    "drop",
+    "part",
+    "rename",
+    "filter",
+    "nothing",
+    "explode",
+    "literal",
+    "udf",
+    "line break",
+    "compared",
+)
+BESIDE = 3  # of these, the last ones, are drawn by themselves
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
+BOUNDS: dict[str, tuple[Value, ...]] = {  # what columns of a type are compared with
+    "float": (0.0, -2.25, 1.5, "NaN"),
+    "double": (0.0, 0.1, 1e300, "NaN"),
+    "string": ("", "a", "m", "plain words", "x" * 70),
+    "binary": (b"", b"a", b"abc"),
+    "date": (0, 1, -719162, 2932896),
+    "timestamp": (0, 1, -1, 1_767_261_600_000_000),
+    "timestamp_ntz": (0, 1, -1, 1_767_261_600_000_000),
+    "boolean": (True, False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +52,7 @@ class Transform:
 
 
 def draw_transform(draw: random.Random, schema: Schema) -> Transform:
-    kind = "udf" if draw.random() < 0.03 else draw.choice(("none", "none", *KINDS[:-2]))
+    kind = "udf" if draw.random() < 0.03 else draw.choice(("none", "none", *KINDS))
     return make_transform(draw, schema, kind)
 
 
@@ -111,6 +139,8 @@ def make_transform(draw: random.Random, schema: Schema, kind: str) -> Transform:
                 lambda row: [] if row[at] is None else [(*row, "x\n+- y")],
                 False,
             )
+        case "compared":
+            return _compare(draw, schema)
         case "udf" if whole:
             at = draw.choice(whole)
             return Transform(
@@ -120,6 +150,57 @@ def make_transform(draw: random.Random, schema: Schema, kind: str) -> Transform:
                 lambda row: [(*row, None if row[at] is None else row[at] // 2)],  # type: ignore[operator]
             )
     return Transform()
+
+
+def _compare(draw: random.Random, schema: Schema) -> Transform:
+    """A filter that Spark may push down to its reader, which then looks at statistics of Parquet, or parses no further."""
+    at = draw.choice([i for i, c in enumerate(schema) if not c.type.parts] or [-1])
+    names, sign = tuple(c.name for c in schema), draw.choice(tuple(COMPARE))
+    if at < 0:
+        return Transform()
+    kind = schema[at].type
+    bound = draw.choice(_list_bounds(kind))
+    return Transform(
+        "compared",
+        f"df.where({f'{quote(names[at])} {sign} {_spell(kind, bound)}'!r})",
+        names,
+        lambda row: [row] if row[at] is not None and COMPARE[sign](_order(kind, row[at]), _order(kind, bound)) else [],
+        False,
+    )
+
+
+def _list_bounds(kind: Type) -> tuple[Value, ...]:
+    if kind.kind in WHOLE:
+        high = 1 << WHOLE[kind.kind] - 1
+        return (0, 1, -1, 7, high - 1, -high)
+    if kind.kind == "decimal":
+        digits = 10**kind.precision - 1
+        return tuple(Decimal(n).scaleb(-kind.scale, Context(prec=60)) for n in (0, 1, -1, digits, -digits))
+    return BOUNDS[kind.kind]
+
+
+def _order(kind: Type, value: Value) -> Any:
+    """By which Spark orders: NaN is above all numbers, and texts go by their bytes."""
+    if kind.kind == "string":
+        return value.encode()  # type: ignore[attr-defined]
+    return (value == "NaN", 0.0 if value == "NaN" else value) if kind.kind in ("float", "double") else value
+
+
+def _spell(kind: Type, value: Value) -> str:
+    match kind.kind:
+        case "date":
+            return f"date_from_unix_date({value})"
+        case "timestamp":
+            return f"timestamp_micros({value})"
+        case "timestamp_ntz":
+            return f"CAST(timestamp_micros({value}) AS timestamp_ntz)"
+        case "binary":
+            return f"unhex('{value.hex()}')"  # type: ignore[attr-defined]
+        case "boolean":
+            return str(value).lower()
+        case "string":
+            return f"'{value}'"
+    return f"CAST('{value}' AS {kind.ddl()})"
 
 
 def source(transform: Transform) -> str:

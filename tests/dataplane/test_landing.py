@@ -50,6 +50,18 @@ def fields(one: FilesSource) -> dict[str, object]:
     return {name: getattr(one, name) for name in ("name", "root", "declared", "index", "stage")}
 
 
+@pytest.mark.parametrize("at", [-(2**40), 10_000_000_000, 15_000_000_000])
+def test_a_file_from_another_age_stops_nobody(tmp_path: Path, at: int) -> None:
+    """Its time was no 64 bits of nanoseconds, and no sensor and no run of the pipeline went on."""
+    one = source(tmp_path)
+    land(tmp_path, "x/1.json", "y/1.json")
+    os.utime(tmp_path / "land/x/1.json", (at, at))
+    assert one.assign_offsets(("p:x", "p:y")) == {"p:x": 1, "p:y": 1}
+    assert not one.find_broken({"p:x": (0, 1), "p:y": (0, 1)})
+    land(tmp_path, "x/1.json")
+    assert set(one.find_broken({"p:x": (0, 1)})) == {"p:x"}
+
+
 def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json")
     os.utime(tmp_path / "land/x/1.json", (1, 1))

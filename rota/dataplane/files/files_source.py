@@ -341,7 +341,7 @@ class FilesSource:
             return None
         if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
             return LandedFile(file.path, NO_FILE, 0)
-        return LandedFile(file.path, stat.st_size, stat.st_mtime_ns)
+        return LandedFile(file.path, stat.st_size, listing.read_time(stat))
 
     def _read_state_or(self, file: LandedFile) -> LandedFile:
         """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""

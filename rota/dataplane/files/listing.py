@@ -14,6 +14,7 @@ from rota.errors import printable
 from rota.ids import quote
 
 HIDDEN = ("_", ".")
+LAST = 2**63 - 1  # ns since 1970
 ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
 NO_TEXT = "its name is not UTF-8; give it another"
@@ -50,7 +51,12 @@ def list_rested(root: Path, below: str, known: frozenset[str], settle: float, no
     now = max([now, *(stat.st_ctime for _, stat in found)])
     for path, stat in found:
         if now - stat.st_ctime >= settle:
-            yield LandedFile(path, stat.st_size, stat.st_mtime_ns)
+            yield LandedFile(path, stat.st_size, read_time(stat))
+
+
+def read_time(stat: os.stat_result) -> int:
+    """When the file was modified, in ns, as far as the index can hold it: a clock may say the year 2400."""
+    return max(-LAST, min(stat.st_mtime_ns, LAST))
 
 
 def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
