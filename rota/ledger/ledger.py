@@ -290,6 +290,11 @@ class Ledger:
 
     def check_unmoved(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
         """Raises Fenced where a token, OffsetGap where an offset is not the one of the claim any more."""
+        self.check_tokens(table, claimed, partitions)
+        self.check_offsets(table, claimed, partitions)
+
+    def check_tokens(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """Raises Fenced where a token is not the one of the claim any more."""
         seen = {p: table.transaction(self._token_id(p)) for p in partitions}
         if newer := tuple(p for p in partitions if seen[p] != claimed.tokens[p]):
             raise Fenced(
@@ -297,6 +302,9 @@ class Ledger:
                 f"mine are { ({p: claimed.tokens[p] for p in newer}) }. Nothing was written; the new owner goes on",
                 partitions=newer,
             )
+
+    def check_offsets(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """Raises OffsetGap where an offset is not the one of the claim any more, or a person had its files taken anew."""
         retried = (one for one in self.read_log(claimed.version) if one.op == "retry")
         anew = {p for one in retried for p in one.ranges}  # their files, as they are
         at = {p: table.transaction(self._offset_id(p)) for p in partitions}

@@ -44,7 +44,7 @@ class Checker:
         self.stage, self.strict = stage, strict
         self.found: Counter[str] = Counter()
         self.said: list[str] = []
-        self.log = LogChecker(stage.table, tuple(stage.truth.load), self.breach)
+        self.log = LogChecker(stage.log, tuple(stage.truth.load), self.breach)
         self._noted: list[tuple[str, str]] = []
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.errors import BadTransform
-from rota.ledger.values import DataFile, Ranges
+from rota.ledger.memory_log import make_file
+from rota.ledger.values import Ranges
 
 
 class TimedJob:
@@ -36,8 +37,5 @@ class TimedJob:
                 yield FailedPartition(bad, BadTransform(f"run {run_id} fails on {bad}", partition=bad))
             if ranges:
                 attempt = f"{run_id}-{next(self.attempts)}"
-                files = tuple(
-                    DataFile(f"data/{attempt}/{p}", p, end - start, end - start, 0, "{}", "{}")
-                    for p, (start, end) in ranges.items()
-                )
+                files = tuple(make_file(f"data/{attempt}", p, start, end) for p, (start, end) in ranges.items())
                 yield WrittenFiles(attempt, ranges, files, 0.0)

@@ -9,19 +9,56 @@
 - `misparked`: nobody parks what a newer owner has consumed. `freed`: no park ends before the table is past it.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.sim.memory_table import TOKEN, Commit, MemoryTable, Slice
+from rota.ledger.memory_log import MemoryCommit, MemoryLog
 from rota.sim.truth import Changes
+
+TOKEN, OFFSET = "token", "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The rows of a partition from `start` to before `end`. `name` is that of their file."""
+
+    name: str
+    partition: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a commit says of itself, read without the code that wrote it."""
+
+    version: int
+    op: str
+    incarnation: str
+    tokens: Mapping[str, int]
+    ranges: Mapping[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, commit: MemoryCommit) -> "Told":
+        """By the documented keys of its metadata."""
+        info = commit.info
+        tokens, ranges = (json.loads(info.get(f"rota.{key}") or "{}") for key in ("tokens", "ranges"))
+        return cls(
+            info["version"],
+            info.get("rota.op", ""),
+            info.get("rota.incarnation", ""),
+            tokens,
+            {p: (start, end) for p, (start, end) in ranges.items()},
+        )
 
 
 @dataclass(slots=True)
 class Seen:
     """What was folded of one partition."""
 
-    slices: dict[int, Slice] = field(default_factory=dict)  # those that readers see
+    slices: dict[str, Slice] = field(default_factory=dict)  # those that readers see
     offset: int = 0
     token: int = 0
     claims: dict[int, str] = field(default_factory=dict)  # token -> incarnation
@@ -38,8 +75,8 @@ class Seen:
 class LogChecker:
     """Reads what is new after every event, and blames."""
 
-    def __init__(self, table: MemoryTable, partitions: tuple[str, ...], blame: Callable[[str, str], None]) -> None:
-        self.table, self.blame = table, blame
+    def __init__(self, log: MemoryLog, partitions: tuple[str, ...], blame: Callable[[str, str], None]) -> None:
+        self.log, self.blame = log, blame
         self.seen = {p: Seen() for p in partitions}
         self.told: list[tuple[str, int, int]] = []
         self.parked_by: Callable[[str], str] = lambda _: ""  # the reason of a park -> the incarnation that wrote it
@@ -48,7 +85,7 @@ class LogChecker:
     @property
     def pending(self) -> bool:
         """Whether a commit or a telling is not judged yet."""
-        return bool(self.told) or self._read < len(self.table.commits)
+        return bool(self.told) or self._read < len(self.log.commits)
 
     def after_event(self, changes: Changes) -> None:
         """What was written since the last call."""
@@ -56,8 +93,8 @@ class LogChecker:
             self.seen[change.partition].owner = change.after
             if change.after is not None:
                 self.seen[change.partition].claims[change.token] = change.after
-        while self._read < len(self.table.commits):
-            self._fold(self.table.commits[self._read])
+        while self._read < len(self.log.commits):
+            self._fold(self.log.commits[self._read])
             self._read += 1
         for partition, start, end in self.told:
             if self.seen[partition].untold.pop(start, end) != end:
@@ -75,41 +112,55 @@ class LogChecker:
             return ""
         return f"{partition}: {end} there, {seen.offset} in the table, {seen.checkpoint} noted"
 
-    def _fold(self, commit: Commit) -> None:
-        touched = {one.partition for one in (*commit.adds, *commit.removes)}
-        for one in commit.removes:
-            del self.seen[one.partition].slices[one.name]
-        whole = {p: not commit.removes and self._follows(p, commit) for p in touched}
-        for one in commit.adds:
-            self.seen[one.partition].slices[one.name] = one
-        if commit.said.op == "commit":
-            self._batch(commit)
-        for (partition, kind), value in commit.sets.items():
-            seen = self.seen[partition]
-            before = seen.token if kind == TOKEN else seen.offset
-            if value < before:
-                self.blame(kind, f"{partition} went back from {before} to {value}")
-            if kind == TOKEN:
-                seen.token = max(seen.token, value)
-            else:
-                seen.offset = value
+    def _fold(self, commit: MemoryCommit) -> None:
+        said, adds = Told.of(commit), tuple(_list_slices(commit))
+        removed = set(commit.removes or ())
+        touched = {one.partition for one in adds}
+        for partition, seen in self.seen.items() if removed else ():
+            gone = removed & seen.slices.keys()
+            touched |= {partition} if gone else set()
+            for name in gone:
+                del seen.slices[name]
+        whole = {p: not removed and self._follows(p, adds, said) for p in touched}
+        for one in adds:
+            slices = self.seen[one.partition].slices
+            if one.name in slices:
+                self.blame("doubled", f"{one.partition}: the rows from {one.start} were committed twice")
+            slices[one.name] = one
+        if said.op == "commit":
+            self._batch(said)
+        for name, value in commit.sets.items():
+            path, _, kind = name.rpartition("/")  # rota/<group>/<partition>/offset
+            partition = path.partition("/")[2].partition("/")[2]
+            if partition in self.seen and kind in (TOKEN, OFFSET):
+                self._set(partition, kind, value)
         for partition in touched:
             if not whole[partition]:
-                self._rows(partition, commit.said.version)
+                self._rows(partition, said.version)
 
-    def _follows(self, partition: str, commit: Commit) -> bool:
+    def _set(self, partition: str, kind: str, value: int) -> None:
+        seen = self.seen[partition]
+        before = seen.token if kind == TOKEN else seen.offset
+        if value < before:
+            self.blame(kind, f"{partition} went back from {before} to {value}")
+        if kind == TOKEN:
+            seen.token = max(seen.token, value)
+        else:
+            seen.offset = value
+
+    def _follows(self, partition: str, adds: tuple[Slice, ...], said: Told) -> bool:
         """Whether the commit adds one slice, from exactly where the partition ended to where it ends now."""
-        seen, mine = self.seen[partition], [one for one in commit.adds if one.partition == partition]
-        return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == commit.said.ranges[partition][1]
+        seen, mine = self.seen[partition], [one for one in adds if one.partition == partition]
+        return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == said.ranges[partition][1]
 
-    def _batch(self, commit: Commit) -> None:
-        for partition, (start, end) in commit.said.ranges.items():
-            seen, token = self.seen[partition], commit.said.tokens[partition]
+    def _batch(self, said: Told) -> None:
+        for partition, (start, end) in said.ranges.items():
+            seen, token = self.seen[partition], said.tokens[partition]
             if token < seen.token:
                 self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
             seen.untold[start] = end
-            if seen.claims.get(token) != commit.incarnation:
-                self.blame("impostor", f"{partition}: {commit.incarnation} wrote under token {token}")
+            if seen.claims.get(token) != said.incarnation:
+                self.blame("impostor", f"{partition}: {said.incarnation} wrote under token {token}")
 
     def _rows(self, partition: str, version: int) -> None:
         """That the slices lie one after the other, from 0 to the offset."""
@@ -149,3 +200,10 @@ class LogChecker:
             if not writer or seen.token_of(writer) < seen.token:
                 self.blame("misparked", f"{partition} was parked at {offset}, and is at {seen.offset}")
         seen.park = offset
+
+
+def _list_slices(commit: MemoryCommit) -> Iterator[Slice]:
+    """The rows of each file that it adds, by the statistics of the file."""
+    for file in commit.adds:
+        said = json.loads(file.statistics)
+        yield Slice(file.path, file.partition, said["minValues"]["_offset"], said["maxValues"]["_offset"] + 1)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from rota.coordination.memory import MemoryStore
 from rota.core.reconcile import Machine, assigned
-from rota.sim.memory_table import MemoryTable
+from rota.ledger.memory_log import MemoryLog
 from rota.sim.run import RunProcess
+from rota.sim.table import MemoryTable
 
 
 def leave_as_is(store: MemoryStore) -> None:
@@ -21,6 +22,7 @@ class Parts:
     machine: Machine = assigned
     connected: Callable[[MemoryStore], object] = leave_as_is  # is given the store of each agent and run
     run: type[RunProcess] = RunProcess
+    log: type[MemoryLog] = MemoryLog
     table: type[MemoryTable] = MemoryTable
 
 

@@ -15,6 +15,7 @@ from rota.errors import RotaError
 from rota.ids import key_of, worker_of
 from rota.sim.alone_checker import AloneChecker
 from rota.sim.controller import Controller
+from rota.sim.log_checker import Told
 from rota.sim.meter import Meter
 from rota.sim.parts import SHIPPED, Parts
 from rota.sim.stage import Stage
@@ -139,7 +140,7 @@ class Simulation(Stage):
             converge=max(meter.waits, default=0.0),
             unowned=meter.unowned_seconds,
             doubly=meter.doubly_seconds,
-            commits=sum(len(one.said.ranges) for one in self.table.commits if one.said.op == "commit"),
+            commits=sum(len(one.ranges) for one in map(Told.of, self.log.commits) if one.op == "commit"),
             refused=self.table.refused,
             epochs=self.reader.head().record.epoch,
             events=self.timeline.events,

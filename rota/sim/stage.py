@@ -17,10 +17,10 @@ from rota.ledger.values import Ranges
 from rota.serve import Terms
 from rota.sim.checker import Checker
 from rota.sim.journal import JournalServer
-from rota.sim.memory_table import MemoryTable
 from rota.sim.parts import Parts
 from rota.sim.run import PIPELINE, Event, RunProcess
 from rota.sim.source import MemorySource
+from rota.sim.table import MemoryTable
 from rota.sim.timeline import Process, Timeline, wait
 from rota.sim.truth import Truth
 from rota.sim.worker import WorkerProcess
@@ -43,7 +43,8 @@ class Stage:
         self.server = JournalServer(lambda: self.timeline.now, timing.session)
         self.reader = GroupState(self.server.connect(), self.group)
         self.truth = Truth(dict.fromkeys(partitions, 1.0))
-        self.table = parts.table(self.group, lambda: wait(self.late("")), self.table_fault)
+        self.log = parts.log(lambda: wait(self.late("")), self.table_fault)
+        self.table = parts.table.on(self.log, self.group, self.pipeline.name)
         self.checker = Checker(self, strict=False)
         self.policy = Policy()
         self.source = MemorySource(self.read_end, self.batch_limit, keys=lambda: map(key_of, self.truth.load))
@@ -107,7 +108,8 @@ class Stage:
     def ports(self, job: Job) -> Ports:
         """What a run works with."""
         source = replace(self.source, pause=lambda: wait(self.late("")))
-        ports = Ports(source, self.table, MemoryTable(self.group), job, lambda _: ports, lambda: self.now)
+        aside = MemoryTable.on(None, self.group, self.pipeline.name)
+        ports = Ports(source, self.table, aside, job, lambda _: ports, lambda: self.now)
         return ports
 
     def start_worker(self, worker: str, delay: float = 0.0) -> WorkerProcess:

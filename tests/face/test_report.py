@@ -22,18 +22,16 @@ from rota.dagster.assets.report import Report
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
 from rota.replay import ReplayedRange
-from rota.sim.memory_table import MemoryTable
 from rota.untold import Shown, find_untold_before
 
 SCHEMA = "dagster/column_schema"
 PIPELINE = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
 
 
-class Log(MemoryTable):
+class Log:
     """A table that is its log: each commit is one offset, a row and a bad record more than the one before."""
 
     def __init__(self) -> None:
-        super().__init__("g", lambda: None, lambda: None)
         self.entries: list[LogEntry] = []
         self.asked = self.counted = 0
         self.sampled: dict[str, tuple[Mapping[str, object], ...]] = {}

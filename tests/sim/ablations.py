@@ -11,9 +11,11 @@ from rota.coordination.store import Check, Op
 from rota.coordination.views import OwnView, RunView, Target
 from rota.dataplane.ports import Ports, Table
 from rota.ids import worker_of
-from rota.ledger.values import Batch, Position, TableClaim
-from rota.sim.memory_table import MemoryTable
+from rota.ledger.change import find_commit
+from rota.ledger.port import Log, Version
+from rota.ledger.values import Batch, LogEntry, Position, TableClaim
 from rota.sim.run import Event, RunProcess
+from rota.sim.table import MemoryTable
 from tests.ablations import Change, among, where, writes
 
 # --- tables
@@ -22,17 +24,19 @@ from tests.ablations import Change, among, where, writes
 class Tokenless(MemoryTable):
     """Compares no tokens."""
 
-    def find_newer(self, tokens: Mapping[str, int]) -> dict[str, int]:
+    def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
         """Nobody is newer."""
         return {}
+
+    def check_tokens(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """None moved."""
 
 
 class Offsetless(MemoryTable):
     """Compares no offsets."""
 
-    def find_moved(self, offsets: Mapping[str, int]) -> tuple[str, ...]:
-        """Nothing moved."""
-        return ()
+    def check_offsets(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
+        """None moved."""
 
 
 class Unfenced(Tokenless, Offsetless):
@@ -42,29 +46,23 @@ class Unfenced(Tokenless, Offsetless):
 class TwoHandles(MemoryTable):
     """Commits on another version than the one on which the offset was read."""
 
-    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+    def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
         """See `Table.commit`."""
-        return super().commit(replace(claim, version=self.version), batch, follows)
+        newest = replace(claimed, snapshot=self.log.open(), entry=self.log.read_info(claimed.version))
+        return super().commit(newest, batch, follows)
 
 
 class OneId(MemoryTable):
     """Every commit of a run has the same id."""
 
-    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> int:
+    def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
         """See `Table.commit`."""
-        return super().commit(claim, replace(batch, id=batch.run), follows)
+        return super().commit(claimed, replace(batch, id=batch.run), follows)
 
 
-class FarBack(MemoryTable):
-    """After a failure it looks for a commit in all that ever was."""
-
-    def find_commit(self, commit: str, since: int) -> int | None:
-        """The version that carries this commit id."""
-        return super().find_commit(commit, -1)
-
-
-class OneIdFarBack(OneId, FarBack):
-    """Both."""
+def find_far_back(log: Log, commit: str, since: int) -> LogEntry | None:
+    """Looks for a commit in all that ever was."""
+    return find_commit(log, commit, -1)
 
 
 class Remembered:

@@ -15,8 +15,8 @@ from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.serve import Rest, RunEnd, Terms, serve
 from rota.sim.job import TimedJob
-from rota.sim.memory_table import MemoryTable
 from rota.sim.source import MemorySource
+from rota.sim.table import MemoryTable
 
 PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="s")
 PARTITIONS = ("s:0", "s:1", "s:2")
@@ -40,10 +40,10 @@ class ServedRun:
         self.tree.store.multi([Create(self.tree.paths.own(p), encode(Own())) for p in PARTITIONS])
         self.w1, self.w2 = join(self.tree, "w1", Live()), join(self.other, "w2", Live())
         self.give({"w1": PARTITIONS[:2], "w2": PARTITIONS[2:]})
-        table = MemoryTable("g", lambda: None, lambda: None)
+        table = MemoryTable.on(pipeline="s")
         source = MemorySource(self.ends.__getitem__, lambda _: 100, lambda: None)
         job = TimedJob(self.work)
-        self.ports = Ports(source, table, MemoryTable("g"), job, lambda _: self.ports, lambda: self.now)
+        self.ports = Ports(source, table, MemoryTable.on(pipeline="s"), job, lambda _: self.ports, lambda: self.now)
 
     def give(self, targets: Mapping[str, tuple[str, ...]]) -> None:
         """A new epoch with these targets, and owners that follow it."""

@@ -12,6 +12,7 @@ from rota.eligibility import read_facts
 from rota.ids import pipeline_of
 from rota.needs import BEHIND, IDLE, SETTLE, Memory, Need, find_needs
 from rota.seen import PipelineSeen, Seen
+from rota.sim.log_checker import Told
 from rota.sim.simulation import Simulation
 from rota.sim.timeline import Life
 from rota.sim.world import Happening, Timing, World
@@ -73,9 +74,9 @@ class Watched(Simulation):
         """Notes each partition that stands still beyond the bound and of which nothing is told."""
         about = {need.name for need in persons if need.kind in ("partition", "pipeline")}
         everybody = any(need.kind not in ("partition", "pipeline") for need in persons)
-        for one in self.table.commits[self.counted :]:
-            self.ends |= {p: end for p, (_, end) in one.said.ranges.items() if one.said.op == "commit"}
-        self.counted = len(self.table.commits)
+        for one in map(Told.of, self.log.commits[self.counted :]):
+            self.ends |= {p: end for p, (_, end) in one.ranges.items() if one.op == "commit"}
+        self.counted = len(self.log.commits)
         for p in self.truth.load:
             offset = self.ends.get(p, 0)
             if self.at.get(p, (-1, 0.0))[0] != offset or self.read_end(p) <= offset:

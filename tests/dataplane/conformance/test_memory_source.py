@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rota.dataplane.ports import Ports
 from rota.sim.job import TimedJob
-from rota.sim.memory_table import MemoryTable
 from rota.sim.source import MemorySource
+from rota.sim.table import MemoryTable
 from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite
 
 
@@ -21,7 +21,7 @@ class MemoryBench:
         source = MemorySource(
             lambda p: self.landed[p.removeprefix("p:")], lambda _: most, keys=lambda: sorted(+self.landed)
         )
-        ports = Ports(source, MemoryTable(), MemoryTable(), TimedJob(lambda _: None), lambda _: ports)
+        ports = Ports(source, MemoryTable.on(), MemoryTable.on(), TimedJob(lambda _: None), lambda _: ports)
         return ports
 
     def land(self, key: str, count: int = 1) -> None:

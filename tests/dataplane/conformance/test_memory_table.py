@@ -1,27 +1,32 @@
-"""The table of the simulations keeps what every table promises."""
+"""The ledger over the log in memory keeps what every table promises."""
 
 from pathlib import Path
 
+from rota.ledger.memory_log import MemoryLog, describe_file, make_file
 from rota.ledger.values import DataFile
-from rota.sim.memory_table import MemoryTable
+from rota.sim.table import MemoryTable
 from tests.dataplane.conformance.table_suite import TableSuite
 
 
 class MemoryBench:
-    """A table in memory."""
+    """A table in memory; its rows are read from the commits of its log."""
 
     def __init__(self, _: Path) -> None:
-        self.table = MemoryTable(owner=f"{'0' * 32} p")
+        self.log = MemoryLog()
 
     def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> MemoryTable:
-        return self.table.seen_by(group, f"{meta} {pipeline}")
+        return MemoryTable.on(self.log, group, pipeline, meta)
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
-        return DataFile(f"data/{attempt}/{partition}", partition, len(offsets), len(offsets), 0, "{}", "{}")
+        return make_file(f"data/{attempt}", partition, offsets.start, offsets.stop)
 
     def rows(self) -> list[tuple[str, int]]:
-        slices = (one for mine in self.table.slices.values() for one in mine.values())
-        return [(one.partition, offset) for one in slices for offset in range(one.start, one.end)]
+        there: dict[str, DataFile] = {}
+        for one in self.log.commits:
+            there = {path: file for path, file in there.items() if path not in (one.removes or ())}
+            there |= {file.path: file for file in one.adds}
+        said = map(describe_file, there.values())
+        return [(one["min._partition"], at) for one in said for at in range(one["min._offset"], one["max._offset"] + 1)]
 
 
 class TestMemoryTable(TableSuite):

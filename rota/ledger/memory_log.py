@@ -1,0 +1,204 @@
+"""A log in memory, and the files that it names: what `delta_log` promises, for simulation and tests.
+
+Facts it keeps (each seen on delta-rs): a draft conflicts if a transaction that it sets, a file that it removes or the
+columns were written after its base; else it lands on top, however old its base is. A commit may land although its call
+fails.
+
+A file of a batch holds a row for each offset between the bounds that its statistics give; nothing else of it is anywhere.
+"""
+
+import json
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rota.errors import EnvironmentFailed
+from rota.ids import rename_id
+from rota.ledger.port import Draft, Moved
+from rota.ledger.schema import FIRST, OFFSET, PARTITION
+from rota.ledger.values import DataFile, Ranges
+
+COLUMNS = pa.schema(
+    {
+        "path": pa.string(), "size_bytes": pa.int64(), "num_records": pa.int64(),
+        f"min.{PARTITION}": pa.string(), f"max.{PARTITION}": pa.string(),
+        f"min.{OFFSET}": pa.int64(), f"max.{OFFSET}": pa.int64(),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCommit:
+    """One commit: what it says of itself, what it sets, and the files that it adds and removes."""
+
+    info: Mapping[str, Any]
+    sets: Mapping[str, int]
+    adds: tuple[DataFile, ...] = ()
+    removes: Mapping[str, int] | None = None
+    changes: bool = True
+
+
+class MemoryLog:
+    """`pause` is called before each commit, so that others come in between. `fault` says of a commit's call whether it
+    fails "before" or "after" the commit landed, or not at all (None)."""
+
+    location = "memory"
+
+    def __init__(
+        self, pause: Callable[[], None] = lambda: None, fault: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self.pause, self.fault = pause, fault
+        self.commits: list[MemoryCommit] = []
+        self.set_at: dict[str, tuple[list[int], list[int]]] = {}  # transaction -> versions that set it, and its numbers
+        self.removed_at: dict[str, int] = {}
+        self.schemas: list[tuple[int, str]] = []  # since which version the table has which columns
+
+    @property
+    def newest(self) -> int:
+        """The newest version; -1 where nobody wrote yet."""
+        return len(self.commits) - 1
+
+    def open(self) -> "MemoryVersion | None":
+        """See `Log.open`."""
+        return MemoryVersion(self, self.newest) if self.commits else None
+
+    def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> "MemoryVersion":  # noqa: ARG002
+        """See `Log.create`."""
+        if not self.commits:
+            self.schemas.append((0, schema))
+            self.commits.append(MemoryCommit(self._describe({}), {}))
+        return MemoryVersion(self, self.newest)
+
+    def read_info(self, version: int) -> Mapping[str, Any]:
+        """See `Log.read_info`."""
+        return self.commits[version].info if 0 <= version <= self.newest else {}
+
+    def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """See `Log.read_actions`."""
+        one = self.commits[version]
+        yield from (("txn", {"appId": name, "version": number}) for name, number in one.sets.items())
+        yield from (("remove", {"path": path, "dataChange": one.changes}) for path in one.removes or ())
+        yield from (("add", {"path": f.path, "dataChange": one.changes, "stats": f.statistics}) for f in one.adds)
+
+    def append(self, draft: Draft[Any]) -> None:
+        """See `Version.append`."""
+        self.pause()
+        fault = self.fault()
+        if fault == "before":
+            raise EnvironmentFailed("the commit was lost. The next run goes on")
+        if self.has_moved(draft):
+            raise Moved
+        self.land(draft)
+        if fault == "after":
+            raise EnvironmentFailed("the commit's answer was lost. The next run goes on")
+
+    def has_moved(self, draft: Draft[Any]) -> bool:
+        """Whether something that the draft compares was written after its base."""
+        base, set_at = draft.base.number, self.set_at
+        if any(name in set_at and set_at[name][0][-1] > base for name in draft.sets):
+            return True
+        if any(self.removed_at.get(path, -1) > base for path in draft.removes):
+            return True
+        return base < (self.newest if draft.alone else self.schemas[-1][0])
+
+    def land(self, draft: Draft[Any]) -> None:
+        """The draft is the newest commit."""
+        version = len(self.commits)
+        if draft.columns:
+            self.schemas.append((version, _join(self.schemas[-1][1], draft.columns)))
+        info = self._describe(draft.said)
+        self.commits.append(MemoryCommit(info, draft.sets, draft.adds, draft.removes, draft.changes))
+        for name, number in draft.sets.items():
+            versions, numbers = self.set_at.setdefault(name, ([], []))
+            versions.append(version)
+            numbers.append(number)
+        self.removed_at |= dict.fromkeys(draft.removes, version)
+
+    def _describe(self, said: Mapping[str, str]) -> dict[str, Any]:
+        return {"version": len(self.commits), "timestamp": 0, "operation": "WRITE", **said}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryVersion:
+    """See `rota.ledger.port.Version`."""
+
+    log: MemoryLog
+    number: int
+
+    @property
+    def table(self) -> str:
+        """See `Version.table`."""
+        return "memory"
+
+    @property
+    def schema(self) -> str:
+        """See `Version.schema`."""
+        return next(schema for since, schema in reversed(self.log.schemas) if since <= self.number)
+
+    def transaction(self, name: str) -> int | None:
+        """See `Version.transaction`."""
+        versions, numbers = self.log.set_at.get(name, ([], []))
+        at = bisect_right(versions, self.number)
+        return numbers[at - 1] if at else None
+
+    def files(self) -> pa.Table:
+        """See `Version.files`."""
+        there: dict[str, DataFile] = {}
+        for one in self.log.commits[: self.number + 1]:
+            for path in one.removes or ():
+                there.pop(path, None)
+            there |= {file.path: file for file in one.adds}
+        return pa.Table.from_pylist([describe_file(file) for file in there.values()], COLUMNS)
+
+    def append(self, draft: Draft[Any]) -> None:
+        """See `Version.append`."""
+        self.log.append(draft)
+
+
+class MemoryFiles:
+    """The data files of a table in memory: see `rota.ledger.port.Files`."""
+
+    def find_missing(self, files: Iterable[DataFile]) -> str:  # noqa: ARG002
+        """None is ever missing."""
+        return ""
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Nothing is anywhere."""
+
+    def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
+        """See `Files.cut`."""
+        partition, start, end = said[f"min.{PARTITION}"], said[f"min.{OFFSET}"], said[f"max.{OFFSET}"] + 1
+        first, last = ranges.get(partition, (end, end))
+        if first >= end or last <= start:
+            return None
+        left = ((start, max(start, first)), (min(end, last), end))
+        return tuple(make_file(f"data/{attempt}/kept", partition, *some) for some in left if some[0] < some[1])
+
+    def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
+        """See `Files.rename`."""
+        bounds = json.loads(path.rpartition("#")[2])
+        return make_file(f"data/{attempt}/{new}", rename_id(bounds[0], old, new), *bounds[1:])
+
+
+def make_file(folder: str, partition: str, start: int, end: int) -> DataFile:
+    """A file with a row for each offset from `start` to before `end`. Its name says so."""
+    rows, low, high = end - start, {PARTITION: partition, OFFSET: start}, {PARTITION: partition, OFFSET: end - 1}
+    said = json.dumps({"numRecords": rows, "minValues": low, "maxValues": high})
+    path = f"{folder}/{uuid.uuid4().hex}#{json.dumps([partition, start, end])}"
+    return DataFile(path, partition, rows, rows, 0, said, FIRST)
+
+
+def describe_file(file: DataFile) -> dict[str, Any]:
+    """What `Version.files` says of it."""
+    said = json.loads(file.statistics)
+    bounds = {f"{end}.{name}": value for end in ("min", "max") for name, value in said[f"{end}Values"].items()}
+    return {"path": file.path, "size_bytes": file.size, "num_records": said["numRecords"], **bounds}
+
+
+def _join(schema: str, added: str) -> str:
+    fields = [*json.loads(schema)["fields"], *json.loads(added)["fields"]]
+    return json.dumps({"type": "struct", "fields": fields})
