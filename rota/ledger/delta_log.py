@@ -178,7 +178,10 @@ class DeltaLog:
         return None if gone else (seen.mtime_ns, seen.size)
 
     def stamp_folder(self) -> int | None:
-        """What is another number after each commit, read without opening the table; None where there is none."""
+        """What is another number after each commit; None where there is no table. On a disk the table is not opened."""
+        if _is_url(self.location):  # a store keeps no time of a folder
+            table = self.open()
+            return table.number if table else None
         with suppress(OSError, ValueError):
             found = self._store().get_file_info(LOG)
             return int(found.mtime_ns) if found.type == fs.FileType.Directory else None
@@ -291,11 +294,15 @@ def describe_error(error: Exception) -> str:
 @lru_cache(maxsize=64)
 def _open_store(location: str) -> fs.FileSystem:
     """What is below the location. delta-rs reads a local disk, too, but takes three times as long for a small file."""
-    if "://" not in location:
+    if not _is_url(location):
         return fs.SubTreeFileSystem(location, fs.LocalFileSystem())
     from deltalake.fs import DeltaStorageHandler
 
     return fs.PyFileSystem(DeltaStorageHandler(location))
+
+
+def _is_url(location: str) -> bool:
+    return "://" in location
 
 
 def _name(version: int) -> str:

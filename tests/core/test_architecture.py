@@ -125,6 +125,16 @@ def test_one_module_knows_how_a_log_lies_on_its_store() -> None:
     assert where == {"rota/ledger/delta_log.py"}
 
 
+def test_the_ledger_stands_wherever_a_log_does() -> None:
+    """A path today, a URL tomorrow: none of it takes a `Path`."""
+    assert not [path for path in sources("rota/ledger") if any(n.startswith("pathlib") for n in imports(path))]
+
+
+def test_a_loop_around_a_commit_stands_once() -> None:
+    tried = [path for path in sources("rota/ledger", "rota/dataplane") if "range(TRIES)" in path.read_text()]
+    assert [path.name for path in tried] == ["change.py"]
+
+
 def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:
     rooms = {name.split(".")[1] for name in imports(ROOT / "rota/pipeline.py") if name.startswith("rota.")}
     assert rooms <= LEAVES | {"core"}, "every room may import it"
