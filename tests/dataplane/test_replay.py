@@ -220,7 +220,7 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
     (world.folder / "land/a/1.json").unlink()
     event = replay_ranges(world, {"p:a": (0, 2)})["p:a"]
     assert isinstance(event, RefusedReplay)
-    assert event.reason.startswith("the source no longer has the whole range: a/1.json (offset 1) vanished")
+    assert event.reason.startswith("the source no longer has the whole range: p:a: a/1.json (offset 1) vanished")
     assert isinstance(replay_ranges(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     assert sum(count_rows(world.table / "main").values()) == 8
 
