@@ -19,7 +19,7 @@ from rota.coordination.views import Read
 from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
-SMOOTHING = 600.0  # seconds in which an old load loses its weight
+SMOOTHING = 120.0  # seconds in which an old load loses its weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,10 @@ def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op]
 def read_load(seen: Read[Checkpoint], now: float) -> float | None:
     """The load that a checkpoint tells, in rows a second at `now` in server seconds; None: nobody measured it."""
     load, _ = _fold(seen)
-    return None if load is None else load * _fade(now - seen.node.mtime / 1000)
+    if load is None or seen.record.load_at is None:
+        return None
+    written = seen.node.mtime / 1000
+    return load * _fade(now - written - max(0.0, written - seen.record.load_at))  # silent for longer than usual
 
 
 def carry_load(seen: Read[Checkpoint] | None, checkpoint: Checkpoint) -> Checkpoint:
@@ -103,15 +106,19 @@ def _fold(seen: Read[Checkpoint]) -> tuple[float | None, float]:
     """The load with the last batch, and since when it is measured. Rows of the first batch may have waited for long: they
     say nothing.
 
-    The mean of a rate, exponentially smoothed, and divided by the weight of the time since then, as Adam corrects its
-    moments (Kingma and Ba, 2015): a load that is measured for a minute is not too small by nine tenths.
+    A batch's rows came evenly since the batch before. The mean of that rate, exponentially smoothed, is divided by the
+    weight of the time since then, as Adam corrects its moments (Kingma and Ba, 2015): a steady load is told as it is,
+    however seldom there is a batch, and from the second one on.
     """
     said, now = seen.record, seen.node.mtime / 1000
     if said.since is None or said.load_at is None:
         return None, now
-    before = (said.load or 0.0) * (1 - _fade(said.load_at - said.since)) * _fade(now - said.load_at)
-    weight = 1 - _fade(now - said.since)
-    return (before + said.rows / SMOOTHING) / weight if weight > 0 else said.load, min(said.since, now)
+    span = now - said.load_at
+    kept, weight = _fade(span), 1 - _fade(now - said.since)
+    if span <= 0 or weight <= 0:
+        return said.load, min(said.since, now)
+    before = (said.load or 0.0) * (1 - _fade(said.load_at - said.since)) * kept
+    return (before + said.rows / span * (1 - kept)) / weight, said.since
 
 
 def _fade(seconds: float) -> float:

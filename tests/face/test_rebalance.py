@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.catalog import Catalog, load
+from rota.coordination.checkpoint import SMOOTHING
 from rota.coordination.forget import forget_pipeline
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, leave
@@ -265,7 +266,7 @@ def test_what_runs_measured_is_the_load_of_the_next_decision(group: GroupInMemor
         group.store.create(group.tree.paths.checkpoint(f"p:{key}"), encode(record))
     assert not group.look().needed, "a measure is no reason to rebalance"
     assert rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist() == [15.0, 5.0, 10.0]
-    group.time += 600
+    group.time += SMOOTHING
     faded = rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist()
     assert faded == pytest.approx([15.0 / math.e, 5.0 / math.e, 10.0 / math.e])
 
