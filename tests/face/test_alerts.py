@@ -12,7 +12,7 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster_shared.error import SerializableErrorInfo
 
 from rota.catalog import load
-from rota.dagster.assets.checks import evaluate_needs
+from rota.dagster.assets.checks import evaluate_needs, evaluate_silence
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
@@ -171,7 +171,7 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     listener: Listener,
 ) -> None:
     """No ZooKeeper: no run was launched, no check was looked at, and nobody was called."""
-    down = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1. Start one", [], "Unavailable")
+    down = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1. Start one, or set ROTA_ZOOKEEPER", [], "Unavailable")
 
     def make_sensor(name: str, location: str = "here", on: bool = True) -> InstigatorState:
         repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
@@ -202,6 +202,10 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     for at in (30.0, 91.0):
         tick(membership, at, TickStatus.FAILURE, down)
     assert listener.tick() == [], "one cause"
+    silence = evaluate_silence(listener.pipeline, Names(), down.message)
+    listener.instance.report_runless_asset_event(silence)
+    assert listener.tick() == [], "and the check that says it, with what it shows as code, is of that cause"
+    listener.need()
     for sensor in (backlog, membership):
         tick(sensor, 100.0, TickStatus.SKIPPED)
     assert listener.tick() == [Alert(f"over: {title}", "It is well again.", path)]

@@ -161,7 +161,7 @@ def forget_new(stage: Stage, name: str) -> None:
 
 NEW = PIPELINE.format(name="NAME", group="many")
 COPY = PIPELINE.format(name="OWN", group="many")
-SENSORS, ANY = r"sensor", r"."
+SENSORS, ANY = r"sensor|ZooKeeper", r"."
 UNHEARD = {"check": "-", "alerts": False}  # what says it on the page, and the pager, is what is dead
 
 
