@@ -40,8 +40,7 @@ def restart_zookeeper(stage: Stage, name: str) -> None:
 
 def wipe_zookeeper(stage: Stage, name: str) -> None:
     stage.server.kill()
-    for folder in stage.server.data_dir.glob("version-2"):
-        shutil.rmtree(folder)
+    shutil.rmtree(stage.server.data_dir / "data")
     stage.server.start()
 
 
