@@ -157,7 +157,8 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         if not sensor.on:
             yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
-            yield Finding(of, name, "fails", about + sensor.why, "", SETTLE, lasted=sensor.failing)
+            # Half a minute longer than what it stands for may take: so long a tick that is well takes to say so.
+            yield Finding(of, name, "fails", about + sensor.why, "", IDLE, lasted=sensor.failing)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"

@@ -109,7 +109,7 @@ HEALTHY = {
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
     "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
     "a code server that was killed": (dagster(locations={"here": "it is not loaded"}), SETTLE - 1),
-    "a sensor failed once": (dagster(sensors=(SensorSeen("p__backlog", failing=1.0, why="x"),)), 30.0),
+    "a sensor failed once": (dagster(sensors=(SensorSeen("p__backlog", failing=1.0, why="x"),)), IDLE - 2),
     "a target that is written anew": (replace(WELL, records={"/rota/default/assign/w1": "unreadable"}), SETTLE - 1),
     "a worker that comes back": (replace(facts(**GONE), grace=60.0, workers=ALONE), SETTLE + 59),
     "another token a moment ago": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE - 1),
@@ -169,7 +169,7 @@ NEEDS = {
     "no Dagster": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE, "silent", "ROTA_DAGSTER"),
     "a broken location": (dagster(locations={"here": "it is not loaded"}), SETTLE, "location", "reload"),
     "a sensor that is off": (dagster(sensors=(SensorSeen("p__backlog", on=False),)), 0.0, "off", "turn it on"),
-    "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=50.0, why="x"),)), 0.0, "fails", "x"),
+    "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=80.0, why="x"),)), 0.0, "fails", "x"),
     "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
     "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
     "a pipeline without a file": (

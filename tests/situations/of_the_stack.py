@@ -212,7 +212,7 @@ STACK = (
         freeze_spark(signal.SIGCONT),
         alert="spark",
     ),
-    on_base("zookeeper-wiped", "restored", "adopt", wipe_zookeeper, adopt, alert="adopt|restored"),
+    on_base("zookeeper-wiped", "table", "rota adopt", wipe_zookeeper, adopt, alert="adopt|table"),
     on_base(
         "code-frozen", "fails", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
     ),
