@@ -9,7 +9,7 @@ Laws:
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby, takewhile
@@ -62,11 +62,7 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
         before = json.loads(context.cursor or "{}")
         told: dict[str, list[str]] = before.get("told", {})
         found, unsaid = find_failing_checks(context)
-        sensors = find_failing_sensors(context)
-        whys = [one.alert.text for one in sensors.values()]  # the same outage fails a check: it is one cause
-        found = {
-            key: one for key, one in found.items() if not any(_says(one.alert.text, why) for why in whys)
-        } | sensors
+        found = join(found, find_failing_sensors(context), told)
         run, failed = find_failed_runs(context, before.get("run"))
         found |= failed
         kept = {key: one for key, one in told.items() if key not in found and _still_stands(context, one[0], unsaid)}
@@ -82,6 +78,15 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
         return dg.SkipReason("; ".join(alert.title for alert in alerts) or "no new alert")
 
     return call
+
+
+def join(checks: dict[str, Trouble], sensors: dict[str, Trouble], told: Container[str]) -> dict[str, Trouble]:
+    """What checks and sensors say; of what both say one: the check where that alone was told before, else the sensors."""
+    both = [
+        (c, s) for c, one in checks.items() for s, other in sensors.items() if _says(one.alert.text, other.alert.text)
+    ]
+    left_out = {s if c in told and s not in told else c for c, s in both}
+    return {key: one for key, one in (checks | sensors).items() if key not in left_out}
 
 
 def _says(text: str, why: str) -> bool:

@@ -212,6 +212,13 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     for at in (110.0, 180.0):
         tick(backlog, at, TickStatus.FAILURE, down)
     assert len(listener.tick()) == 1, "another outage"
+    tick(backlog, 190.0, TickStatus.SKIPPED)
+    assert [one.title for one in listener.tick()] == [f"over: {title}"]
+    listener.instance.report_runless_asset_event(silence)
+    assert [one.title for one in listener.tick()] == ["p/ownership: group_works failed"]
+    for at in (200.0, 270.0):
+        tick(backlog, at, TickStatus.FAILURE, down)
+    assert listener.tick() == [], "a check told it before"
     make_sensor("p__checks", on=False)
     assert [one.title for one in listener.tick()] == ["sensor p__checks is turned off"]
 

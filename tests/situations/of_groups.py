@@ -2,7 +2,6 @@
 
 import signal
 
-from rota.coordination.records import Meta
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.ids import partition_id
 from tests.face.reload import DECLARED
@@ -91,8 +90,8 @@ def set_protocol(protocol: str) -> Act:
     """Another version of the code location says so."""
 
     def act(stage: Stage, name: str) -> None:
-        tree = stage.group_tree(name)
-        tree.update(tree.paths.meta, Meta, lambda meta: (meta or tree.meta()).model_copy(update={"protocol": protocol}))
+        (stage.pipelines / f"{name}.py").write_text(declare_alone(protocol).format(name=name))
+        stage.dev.reload()
 
     return act
 
@@ -181,7 +180,14 @@ GROUPS = (
         workers=GPU,
         more='requires={"gpu": "yes"},',
     ),
-    Situation("new-protocol", "protocol", "start it again", set_protocol("claim"), set_protocol("assigned")),
+    Situation(
+        "new-protocol",
+        "protocol",
+        "start it again",
+        set_protocol("claim"),
+        set_protocol("assigned"),
+        declared=declare_alone("assigned"),
+    ),
     Situation("same-id", "twice", "another --id", join_again, kill_second),
     Situation(
         "frozen-spark",
