@@ -38,7 +38,6 @@ FOLDERS: dict[str, tuple[Callable[[Paths], str], Callable[[GroupState], object]]
     "run": (lambda at: f"{at.runs}/w1@0000000000000001@r@0000000000000002", lambda tree: tree.runs()),
     "worker": (lambda at: f"{at.workers}/w1", lambda tree: tree.worker_overrides()),
     "assign": (lambda at: at.assign("w1"), lambda tree: tree.assigns()),
-    "load": (lambda at: at.load("p"), lambda tree: tree.loads()),
 }
 
 
