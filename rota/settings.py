@@ -19,6 +19,8 @@ ENDPOINT = re.compile(  # of a Spark Connect server: nothing in it is a secret
     r"sc://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
     r"(/(;(use_ssl|user_id|user_agent|grpc_keepalive_[a-z_]+)=[A-Za-z0-9._-]{0,128}){0,8})?"
 )
+CHROOT = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]{1,128}){0,8}")  # where ZooKeeper's tree begins for us
+ADDRESS = "Give host:port[,host:port...], and /path behind the last where all of it is below that znode"
 MANY = 10_000  # names, of which the nearest is found within a second
 FEW, MEANT = 8, 3  # names that an error lists
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -32,6 +34,7 @@ class Settings:
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
     dagster: str = "http://127.0.0.1:3000"
+    location: str = ""
     session_timeout: timedelta = timedelta(seconds=10)
     max_shutdown: timedelta = timedelta(seconds=120)
     linger: timedelta = timedelta(seconds=30)
@@ -66,6 +69,7 @@ class Settings:
             chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
         if "ROTA_DAGSTER" in environ:
             chosen["dagster"] = environ["ROTA_DAGSTER"]
+        chosen["location"] = environ.get("ROTA_LOCATION", "")
         for one in ("session_timeout", "max_shutdown", "linger", "max_run", "report"):
             if (name := f"ROTA_{one.upper()}") in environ:
                 chosen[one] = _seconds(name, environ[name])
@@ -109,6 +113,20 @@ def checked_endpoint(text: str) -> str:
             "and ZooKeeper are read by others. Give sc://HOST:PORT, and set ROTA_SPARK_TOKEN here and for Dagster's runs"
         )
     raise ConfigError(f"{shown(text)} is no Spark Connect address. Give one like sc://host:15002")
+
+
+def split_hosts(hosts: str) -> tuple[tuple[str, ...], str]:
+    """Each `host:port` of a ZooKeeper's address `host:port[,host:port...][/path]`, and its chroot `/path`, empty without
+    one. Raises ConfigError."""
+    places, slash, path = hosts.strip().partition("/")
+    each, chroot = tuple(place.strip() for place in places.split(",")), (slash + path).rstrip("/")
+    for place in each:
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"ROTA_ZOOKEEPER={shown(hosts)}: {shown(place)} is not host:port. {ADDRESS}")
+    if not CHROOT.fullmatch(chroot):
+        raise ConfigError(f"ROTA_ZOOKEEPER={shown(hosts)}: {shown(chroot)} is no path of a znode. {ADDRESS}")
+    return each, chroot
 
 
 def check_known(kind: str, name: str, names: Collection[str]) -> str:

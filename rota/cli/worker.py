@@ -39,7 +39,7 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 @click.command("worker")
 @click.option("--group", default="default", show_default=True, help="The group to join.")
 @click.option("--id", "worker", default=socket.gethostname, show_default="host name", help="The worker's id.")
-@click.option("--zookeeper", help="host:port[,host:port...]; else ROTA_ZOOKEEPER.")
+@click.option("--zookeeper", help="host:port[,host:port...][/path]; else ROTA_ZOOKEEPER.")
 @click.option("--capacity", type=float, default=1.0, show_default=True, help="Its share of the load.")
 @click.option("--zone", help="Its zone; counts as the label zone.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from rota.coordination.layout import ROOT
 from rota.coordination.store import Check, Create, Delete, Op
 from rota.errors import ConfigError, hide, shown
-from rota.settings import Settings
+from rota.settings import Settings, split_hosts
 
 BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 EVERYTHING = "rwcda"
@@ -66,6 +67,7 @@ class Access:
     cert_file: str = ""
     key_file: str = ""
     key_password: str = field(default="", repr=False)
+    chroot: str = ""  # where its paths begin
 
     @classmethod
     def of(cls, settings: Settings) -> "Access":
@@ -80,6 +82,7 @@ class Access:
             settings.zookeeper_cert_file,
             settings.zookeeper_key_file or settings.zookeeper_cert_file,
             settings.zookeeper_key_password,
+            split_hosts(settings.zookeeper)[1],
         )
         if settings.zookeeper_key_file and not settings.zookeeper_cert_file:
             raise ConfigError("ROTA_ZOOKEEPER_KEY_FILE is set without ROTA_ZOOKEEPER_CERT_FILE. Set both")
@@ -167,9 +170,10 @@ class Access:
     def lacking(self, letter: str, node: str, verb: str, path: str) -> str:
         """The one line for a right that is not there."""
         if node == "/":
+            whole = self.chroot + path
             return (
-                f"ZooKeeper does not let {self.me} {verb} {path}: right {letter} on / is of whoever runs it. Let them make "
-                f"{path} with the right {letter} for this process, then: rota protect"
+                f"ZooKeeper does not let {self.me} {verb} {whole}: right {letter} on {self.chroot or '/'} is of whoever "
+                f"runs it. Let them make {whole} with the right {letter} for this process, then: rota protect"
             )
         roles = " or ".join(role for role in ROLES if letter in "r" + rights(node).get(role, ""))
         whose = f"a {roles}" if roles else "nobody"
@@ -180,7 +184,7 @@ class Access:
 
     def why_not(self, hosts: str, unwelcome: bool) -> tuple[str, str]:
         """Why the first of the hosts gives no session, and the next step. `unwelcome`: one ended it over who we are."""
-        if why := self.unmet(hosts.split(",")[0]):
+        if why := self.unmet(split_hosts(hosts)[0][0]):
             over_tls = "TLS" in why
             return (
                 why,
@@ -194,7 +198,7 @@ class Access:
 
     def unmet(self, place: str, patience: float = 2.0) -> str:
         """Why the server at `host:port` gives no session, found by talking to it; empty where nothing is wrong so far."""
-        host, _, port = place.strip().rpartition(":")
+        host, _, port = place.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), patience) as link:
                 if not self.tls:
@@ -222,7 +226,7 @@ def rights(path: str) -> Mapping[str, str]:
     parts = path.strip("/").split("/")
     folder, child = [*parts[2:], "", ""][:2]
     mine: Mapping[str, str] = {}
-    if len(parts) == 1:
+    if len(parts) == 1 or parts[0] != ROOT.strip("/"):  # or one of a chroot
         mine = {"controller": "c"}
     elif parts[1:] == ["clock"]:
         mine = _only(CLOCK, "w")

@@ -30,9 +30,9 @@ from kazoo.retry import KazooRetry
 from rota.coordination.access import NOBODY, Access
 from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead, submitted
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
-from rota.errors import ConfigError, Conflict, Forbidden, Unavailable, Unknown, shown
+from rota.errors import Conflict, Forbidden, Unavailable, Unknown
 from rota.machine import start_lasting
-from rota.settings import Settings
+from rota.settings import Settings, split_hosts
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
 STOP_PATIENCE = 3.0  # seconds
@@ -80,7 +80,9 @@ class ZooKeeperStore(Store):
         call_timeout: float = 10.0,
         access: Access = NOBODY,
     ) -> None:
-        self.hosts, self.session_timeout, self.call_timeout = checked_hosts(hosts), session_timeout, call_timeout
+        places, self.chroot = split_hosts(hosts)
+        self.hosts = ",".join(places) + self.chroot
+        self.session_timeout, self.call_timeout = session_timeout, call_timeout
         self.access = access
         self.unwelcome = False  # whether a server ended the connection over who we are
         self.negotiated = session_timeout
@@ -107,7 +109,7 @@ class ZooKeeperStore(Store):
             checked_path(path)
         nodes: list[Node | None] = []
         for start in range(0, len(paths), MAX_OPS):
-            nodes += self._read(submitted(MultiRead(paths[start : start + MAX_OPS])))
+            nodes += self._read(submitted(MultiRead(paths[start : start + MAX_OPS], self.chroot)))
         return tuple(self._readable(n, p) for n, p in zip(nodes, paths, strict=True))
 
     def children(self, path: str) -> tuple[str, ...]:
@@ -127,7 +129,8 @@ class ZooKeeperStore(Store):
         self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
-        answers = self._call(self.client, submitted(Multi(ops, self.access.packed)), self.call_timeout)
+        request = submitted(Multi(ops, self.access.packed, self.chroot))
+        answers = self._call(self.client, request, self.call_timeout)
         codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
         if not codes:
             return tuple(a for a in answers if not isinstance(a, int))
@@ -138,6 +141,14 @@ class ZooKeeperStore(Store):
             raise Unavailable(f"ZooKeeper refused {ops[index].path} with code {code}. Check its ACLs and quotas")
         cause = CAUSES[code]
         raise Conflict(conflict_line(ops[index], cause), path=ops[index].path, index=index, cause=cause)
+
+    def ensure(self, path: str) -> None:
+        """The node and its parents are there after it, and so is the chroot."""
+        if self.chroot and self.ask(lambda c: c.exists_async("/"), "r", "/", "see") is None:
+            whole = self.hosts.removesuffix(self.chroot)
+            with connect(whole, connect_timeout=self.call_timeout, access=self.access) as above:
+                above.ensure(self.chroot)
+        super().ensure(path)
 
     def sync(self) -> None:
         """Later reads see every write that was acknowledged to anybody before."""
@@ -369,17 +380,6 @@ class ZooKeeperStore(Store):
             self.proven_until = max(self.proven_until, sent + FRACTION * self.negotiated)
             with self._changed:
                 self._changed.notify_all()
-
-
-def checked_hosts(hosts: str) -> str:
-    """`hosts` if it reads `host:port[,host:port...]`; else ConfigError."""
-    for place in hosts.split(","):
-        host, _, port = place.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ConfigError(
-                f"ROTA_ZOOKEEPER={shown(hosts)}: {shown(place)} is not host:port. Give host:port[,host:port...]"
-            )
-    return hosts
 
 
 def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:

@@ -21,12 +21,12 @@ CAUSES = {-101: "missing", -103: "version", -108: "ephemeral_parent", -110: "exi
 
 class Multi:
     """Does all of the ops or none. The answer holds a Node or None for each op, or an int error code for each. `acl` returns
-    the packed ACL of a path."""
+    the packed ACL of a path; the paths begin at the chroot."""
 
     type = 14
 
-    def __init__(self, ops: Sequence[Op], acl: Callable[[str], bytes]) -> None:
-        self.ops, self.acl = ops, acl
+    def __init__(self, ops: Sequence[Op], acl: Callable[[str], bytes], chroot: str = "") -> None:
+        self.ops, self.acl, self.chroot = ops, acl, chroot
 
     def serialize(self) -> bytes:
         """The body of the request."""
@@ -51,11 +51,12 @@ class Multi:
         return answers
 
     def _body(self, op: Op) -> bytes:
+        path = _text(self.chroot + op.path)
         if isinstance(op, Create):
-            return _text(op.path) + _blob(op.data) + self.acl(op.path) + _INT.pack(1 if op.ephemeral else 0)
+            return path + _blob(op.data) + self.acl(op.path) + _INT.pack(1 if op.ephemeral else 0)
         if isinstance(op, Set):
-            return _text(op.path) + _blob(op.data) + _INT.pack(op.version)
-        return _text(op.path) + _INT.pack(op.version)
+            return path + _blob(op.data) + _INT.pack(op.version)
+        return path + _INT.pack(op.version)
 
 
 class MultiRead:
@@ -63,8 +64,8 @@ class MultiRead:
 
     type = 22
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = paths
+    def __init__(self, paths: Sequence[str], chroot: str = "") -> None:
+        self.paths = [chroot + path for path in paths]
 
     def serialize(self) -> bytes:
         """The body of the request."""

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from rota.catalog import load
-from rota.coordination.client import checked_hosts
 from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import MAX_IDS, unpack
 from rota.coordination.layout import Paths
@@ -34,7 +33,7 @@ from rota.ids import (
     unescape,
 )
 from rota.pipeline import Pipeline, delta, files
-from rota.settings import Settings, check_known, checked_endpoint, expand
+from rota.settings import Settings, check_known, checked_endpoint, expand, split_hosts
 
 HUGE = "a" * 10_000_000
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -295,7 +294,7 @@ def test_what_is_unknown_or_not_set_is_told_in_one_line(word: str) -> None:
     for told in (
         lambda: check_known("worker", text, ["w1"]),
         lambda: expand(f"{text}${{NOT_SET_HERE}}", {}),
-        lambda: checked_hosts(text),
+        lambda: split_hosts(text),
         lambda: Settings.from_environment({"ROTA_SESSION_TIMEOUT": text}),
         lambda: Pipeline(files("x", format=text, schema="n int"), delta("t")),  # type: ignore[arg-type]
     ):
