@@ -7,7 +7,8 @@ First the stack stands idle: the processor time of all its processes (ZooKeeper,
 with Spark) is counted. Then files land. Printed, with what is wanted: runs and megabytes of Dagster's storage an hour, and
 freshness: the time from a file's rename into the landing folder until its rows are in a version of the table, without
 `settle` (2 s), in which a file rests. Storage is counted once the last run has ended. Files that are not in the table in
-the end are an error. `--before` plays so many minutes more on another stack with ROTA_LINGER=0: a run is one batch.
+the end are an error. How often the page calls a check "Not Evaluated" is sampled four times a second, which costs CPU.
+`--before` plays so many minutes more on another stack with ROTA_LINGER=0: a run is one batch.
 `--kills` kills so many workers on a third one, session timeout 4 s, each in the middle of a batch: the seconds until another
 committed for it.
 """
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import costs
+from benchmarks.checks_seen import sample_checks
 from rota.demo import deltalog
 from rota.demo.faults import KilledTooLate, KillFigures, kill_worker, wait_for_join
 from rota.demo.observer import Observer
@@ -45,6 +47,8 @@ WANTED = {  # figure -> the most that is wanted of it
     "freshness p95, s": 8.0,
     "idle: runs": 0.0,
     "idle: CPU, % of a core": 10.0,
+    "not evaluated: checks of records, % of samples": 2.0,
+    "not evaluated: checks of checkpoints, % of samples": 2.0,
     "kill to commit, median s": 7.0,
 }
 PIPELINE = """
@@ -184,7 +188,8 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
     """Files land for so many minutes."""
     runs, size, known = trickle.count_runs(), costs.read_storage(trickle.home), set(trickle.landed)
     events, end = costs.read_events(trickle.home), time.monotonic() + 60 * minutes
-    into.busy = measure_cpu(lambda: trickle.feed(lambda: time.monotonic() >= end))
+    with sample_checks(trickle.page, "trickle") as grey:
+        into.busy = measure_cpu(lambda: trickle.feed(lambda: time.monotonic() >= end))
     made, hours = trickle.count_runs() - runs, minutes / 60
     trickle.wait_consumed()
     seen = trickle.find_seen()
@@ -206,6 +211,7 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
         **{f"freshness p{q}, s": fresh[q * len(fresh) // 100] for q in (50, 90, 95)},
         "freshness, worst, s": fresh[-1],
         "failed runs, all": trickle.count_runs("status = 'FAILURE'"),
+        **{f"not evaluated: checks of {asset}, % of samples": percent for asset, percent in grey.items()},
         "rebalances, all": trickle.count_runs("pipeline_name LIKE '%__rebalance'"),
     }
 
