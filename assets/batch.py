@@ -13,7 +13,7 @@ from rota.dagster.assets.checks import list_checks
 from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
-from rota.errors import printable
+from rota.errors import counted, printable
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -212,7 +212,9 @@ class RunOutput:
                 for record in self.context.instance.fetch_materializations(filters, limit=1).records:
                     if made := record.asset_materialization:
                         yield made.with_metadata({**made.metadata, "nothing to replay": True})
-        said = ", ".join(f"{partition}: {count} offsets replayed" for partition, count in self.replayed.items())
+        said = ", ".join(
+            f"{partition}: {counted(count, 'offset')} replayed" for partition, count in self.replayed.items()
+        )
         self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:

@@ -61,8 +61,8 @@ class Batch(dg.Config):
     Law: a partition that the group does not know is refused, before anything is done, where a person typed it: in a config
     without an incarnation. What a sensor or the page names may have been forgotten since, and the others go on."""
 
-    incarnation: str = ""
-    partitions: list[str] = []  # noqa: RUF012 (a pydantic field)
+    incarnation: str | None = None
+    partitions: list[str] | None = None
     replay: Replay | None = None
 
 
@@ -148,9 +148,10 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
 
         output = batch.RunOutput(context, pipeline, names)
         is_replay = context.run.job_name == names.replay_job(pipeline.name)  # without config, too, as from a backfill
-        typed = () if config.incarnation else config.partitions
+        named = config.partitions or ()
+        typed = () if config.incarnation else named
         with in_one_line():
-            mine = output.choose_keys(config.partitions, config.incarnation)
+            mine = output.choose_keys(named, config.incarnation or "")
             settings = Settings.from_environment()
         report = settings.report.total_seconds()
         with in_one_line(), going_on(context, rota_zookeeper, pipeline.group) as tree:

@@ -1,17 +1,19 @@
 """The Spark of a run: a thin client of the owner's Spark Connect server, made when it is first needed."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
+
+from rota.dagster.resources.location import LocationResource
 
 if TYPE_CHECKING:
     from dagster_pyspark import LazyPySparkResource
     from pyspark.sql import SparkSession
 
 
-class SparkResource(dg.ConfigurableResource[Any]):
+class SparkResource(LocationResource):
     """The lazy session of dagster-pyspark, with the endpoint of the run's worker as `spark.remote`.
 
     Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The token of the server

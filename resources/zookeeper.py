@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import dagster as dg
-
+from rota.dagster.resources.location import LocationResource
 from rota.errors import RotaError, hide
 from rota.settings import Settings
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 FIELDS = ("auth", "acl", "ca_file", "cert_file", "key_file", "key_password")
 
 
-class ZooKeeperResource(dg.ConfigurableResource[Any]):
+class ZooKeeperResource(LocationResource):
     """Laws: an outage raises, so that a tick fails with one line; it is never taken for "no workers". An expected error is
     raised without its cause, which may name paths and which Dagster would store.
 

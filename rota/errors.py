@@ -77,6 +77,11 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def counted(number: int, what: str) -> str:
+    """The number with its noun: "1 move", "2,000 moves"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 class RotaError(Exception):
     """One printable line: what happened, how we know, and what to do next. `facts` keep the values. `step` ends the line
     where somebody who knows more may say it better; `what` is the line before it."""

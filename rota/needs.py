@@ -18,6 +18,7 @@ from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked, repair_command
 from rota.core.reasons import explain_unplaceable
 from rota.eligibility import Eligibility, Facts, judge
+from rota.errors import counted
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
 from rota.seen import PipelineSeen, Seen
@@ -259,7 +260,7 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
     if one.room:
         yield Finding("pipeline", one.name, "room", one.room)
     elif one.waiting:
-        why = f"{len(one.waiting)} new partition(s), such as {quote(one.waiting[0])}, are not in the group yet"
+        why = f"not in the group yet: {counted(len(one.waiting), 'partition')}, such as {quote(one.waiting[0])}"
         yield Finding("pipeline", one.name, "new", why, f"see whether Dagster's sensor of {seen.group!r} ticks", SETTLE)
     for p, why in one.rewritten.items():
         yield Finding("partition", p, "rewritten", why, f"`rota replay {quote(p)} --changed`")
@@ -272,11 +273,10 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
         if why := _explain_restored(facts, p, at):
             step = "`rota adopt`" if at.table else "mount it, or begin anew with `rota adopt`"
             yield Finding("partition", p, "restored", why, step, SETTLE)
-    works = any(pipeline_of(p) == one.name for run in facts.runs for p in run.partitions)
     new = [p for p, (at, end) in one.ends.items() if at < end and p in judged.owners and p not in facts.parked]
-    if new and not works:
+    if new and not any(pipeline_of(p) == one.name for run in facts.runs for p in run.partitions):
         moved = max((facts.checkpoints[p].node.mzxid for p in one.ends if p in facts.checkpoints), default=0)
-        why = f"{len(new)} partition(s), such as {quote(new[0])}, have something new, and no run works on it"
+        why = f"no run works on what is new in {counted(len(new), 'partition')}, such as {quote(new[0])}"
         step = f"see whether Dagster's sensor {one.name}__backlog ticks, and what its runs wait for"
         yield Finding("pipeline", one.name, "idle", why, step, IDLE, str(moved))
 
@@ -336,5 +336,5 @@ def join_needs(needs: Sequence[Need], most: int = 3) -> tuple[str, ...]:
         if kind != "partition" or len(of) <= most:
             lines += [one.line for one in of]
         else:
-            lines.append(f"{of[0].line} (and {len(of) - 1} more partitions, such as {of[1].name})")
+            lines.append(f"{of[0].line} (and {counted(len(of) - 1, 'more partition')}, such as {of[1].name})")
     return tuple(lines)

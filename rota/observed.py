@@ -22,6 +22,7 @@ from rota.core import Plan, Snapshot
 from rota.core.constraints import matches
 from rota.core.planner import describe
 from rota.core.values import Codes, Worker
+from rota.errors import counted
 from rota.ids import is_partition, partition_id, worker_of
 
 KEY = "observed"  # of the controller's memory: worker -> partitions, as they were noted last
@@ -32,10 +33,10 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
     grabs = {name: incarnation for name, incarnation in read_grabs(tree).items() if is_partition(name)}
     got = tree.owned(grabs) if grabs else {}
     if asked := [p for p, incarnation in grabs.items() if p not in got or got[p].incarnation != incarnation]:
-        return f"{len(asked)} partition(s) are asked for"
+        return f"asked for: {counted(len(asked), 'partition')}"
     named = _find_named(tree, seen)
     if twice := [p for p, workers in named.items() if len(workers) > 1]:
-        return f"{len(twice)} partition(s) are named by two workers"
+        return f"named by two workers: {counted(len(twice), 'partition')}"
     counts = Counter(w for workers in named.values() for w in workers)
     if silent := sorted(find_silent(tree)):
         return f"{silent[0]} has not chosen yet"
@@ -45,12 +46,12 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
     if free and (leaving := [w.id for w in seen.workers if w.state == "draining" and counts[w.id]]):
         return f"{leaving[0]} is draining"
     if waiting := [p for p in _list_missing(seen, named) if _finds_taker(p, free, seen)]:
-        return f"{len(waiting)} partition(s) wait for a worker"
+        return f"waiting for a worker: {counted(len(waiting), 'partition')}"
     incarnations = {worker_of(one): one for one in seen.members}
     owned = tree.owned(named)
     known = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for a person
     late = [p for p in known if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
-    return f"{len(late)} partition(s) change hands" if late else ""
+    return f"changing hands: {counted(len(late), 'partition')}" if late else ""
 
 
 def _find_named(tree: GroupState, seen: Basis) -> dict[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
 from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 from rota.ids import worker_of
 from rota.observed import count_before, find_claim_times, find_unsettled, see
 
@@ -151,7 +151,7 @@ def sentence(why: str, planned: Plan, total: int) -> str:
     """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
-        parts.append(f"{did.moves} of {total} partitions moved ({did.unavoidable_moves} unavoidable).")
+        parts.append(f"{did.moves} of {counted(total, 'partition')} moved ({did.unavoidable_moves} unavoidable).")
     if did.placements:
         parts.append(f"{did.placements} of {total} placed.")
     if not did.moves and not did.placements:
@@ -196,7 +196,7 @@ def _torn(tree: GroupState) -> str:
 
 def _why(seen: Basis, due: bool) -> str:
     if not seen.moved and not due:
-        return f"{len(seen.workers)} workers, epoch {seen.head.record.epoch} fits"
+        return f"{counted(len(seen.workers), 'worker')}, epoch {seen.head.record.epoch} fits"
     return _because(seen, "it is time to look again" if due else "overrides, settings or partitions changed")
 
 

@@ -4,6 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
+from rota.errors import counted
 
 
 @click.command("adopt")
@@ -22,7 +23,7 @@ def command(group: str, yes: bool) -> None:
     with open_group(group) as tree:
         for pipeline in pipelines:
             if lost := gone(tree, pipeline):
-                count = view.format_count(len(lost), "partition")
+                count = counted(len(lost), "partition")
                 click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
         if not yes:
             click.confirm(
@@ -30,8 +31,8 @@ def command(group: str, yes: bool) -> None:
             )
         with view.show_wait(f"taking over the tables of {names}"):
             done = adopt(tree, pipelines)
-    anew = f", {len(done.anew)} begin anew" if done.anew else ""
+    anew = f", {len(done.anew)} to begin anew" if done.anew else ""
     view.print_line(
-        f"Adopted the tables of {names}: {len(done.offsets)} partitions go on{anew}, "
+        f"Adopted the tables of {names}: {counted(len(done.offsets), 'partition')} to go on{anew}, "
         f"tokens start above {done.token_base}"
     )

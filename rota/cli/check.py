@@ -215,8 +215,9 @@ def _probe_zookeeper(settings: "Settings", sparks: dict[str, str]) -> Iterator[P
 def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
     """Each server that gives no session, and each right that differs from ROTA_ZOOKEEPER_ACL."""
     from rota.coordination.protect import exposed
+    from rota.settings import split_hosts
 
-    for place in settings.zookeeper.split(","):
+    for place in split_hosts(settings.zookeeper)[0]:
         if why := store.access.unmet(place):
             yield Probe(f"ZooKeeper {place}", False, why, "The others serve; mend this one")
     if not store.access.roles:
@@ -304,7 +305,7 @@ def _check_source(pipeline: "Pipeline") -> str:
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
     aside = [f"{path} ({why})" for path, why in source.list_ignored().items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
-    return f"{place} has {len(keys)} partitions{some}{rest}"
+    return f"{place} has {errors.counted(len(keys), 'partition')}{some}{rest}"
 
 
 def _check_files(pipeline: "Pipeline") -> str:

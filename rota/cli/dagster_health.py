@@ -1,11 +1,12 @@
 """What Dagster's page says of itself, for `needs`: the code locations, rota's sensors, and the last runs of each pipeline.
 
-Law: it changes nothing. A page that does not answer is told as that.
+Laws: it changes nothing. A page that does not answer is told as that. Of several deployments on one instance it tells of the
+one that ROTA_LOCATION names; without it, of all that have these pipelines.
 """
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -20,10 +21,10 @@ RUNS = 10  # of a pipeline, among them clicks
 LOCATIONS = """query Health($ticks: Int) { workspaceOrError { __typename ... on PythonError { message }
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
     ... on PythonError { message causes { message } }
-    ... on RepositoryLocation { repositories { sensors { name sensorState { status
+    ... on RepositoryLocation { repositories { name sensors { name sensorState { status
       ticks(limit: $ticks) { status timestamp error { message causes { message } } } } } } } } } } } }"""
-LAST = """{alias}: runsOrError(filter: {{tags: [{{key: "rota/consume", value: "{of}"}}], statuses: [SUCCESS, FAILURE]}},
-  limit: {most}) {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }}"""
+LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".dagster/repository", value: "{place}"}}],
+  statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }}"""
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 
 
@@ -34,28 +35,61 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         if workspace["__typename"] != "Workspace":
             return DagsterSeen(printable(str(workspace.get("message"))))
         names = {dagster_name(of, kind) for of in (*pipelines, *groups) for kind in KINDS}
-        failed = _read_failures(page, pipelines)
+        entries = workspace["locationEntries"]
+        found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
+        mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
+        failed = _read_failures(page, pipelines, mine)
     except EnvironmentFailed as error:
         return DagsterSeen(str(error))
-    locations: dict[str, str] = {}
-    sensors: list[SensorSeen] = []
+    where = page.location.partition("/")[0]
+    meant = [entry for entry in entries if where in ("", entry["name"])]
+    broken = {one["name"]: f"it is not loaded: {why}" for one in meant if (why := _find_fault(one))}
+    locations = broken | _find_doubles(found, where)
+    if not meant:
+        locations[where] = "it is not there: mend ROTA_LOCATION, or the workspace"
     now = time.time()
-    for entry in workspace["locationEntries"]:
-        there = entry["locationOrLoadError"] or {}
-        if there.get("__typename") == "PythonError":
-            locations[entry["name"]] = f"it is not loaded: {_shorten(there)}"
-        for repository in there.get("repositories", []):
-            known = [one for one in repository["sensors"] if _is_named(one["name"], names)]
-            sensors += [_describe(one, now, pipelines) for one in known]
-    served = [one.name for one in sensors]
-    loading = any(entry["loadStatus"] == "LOADING" for entry in workspace["locationEntries"])
+    loading = any(entry["loadStatus"] == "LOADING" for entry in meant)
+    served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
-    return DagsterSeen("", locations, tuple(sensors), () if loading else tuple(unserved), failed)
+    sensors = tuple(_describe(one, now, pipelines) for one in mine)
+    return DagsterSeen("", locations, sensors, () if loading else tuple(unserved), failed)
+
+
+def _find_fault(entry: Mapping[str, Any]) -> str:
+    """Why the code location is not loaded; empty where it is."""
+    there = entry["locationOrLoadError"] or {}
+    return _shorten(there) if there.get("__typename") == "PythonError" else ""
+
+
+def _list_sensors(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The sensors of a code location; each knows it and its repository."""
+    for repository in (entry["locationOrLoadError"] or {}).get("repositories", []):
+        for sensor in repository["sensors"]:
+            yield {**sensor, "location": entry["name"], "repository": repository["name"]}
 
 
 def _is_named(sensor: str, names: Iterable[str]) -> bool:
     """Whether it is one of these, with a key prefix or without."""
     return any(sensor == name or sensor.endswith(f"__{name}") for name in names)
+
+
+def _is_meant(chosen: str, location: str, sensor: str, names: Iterable[str]) -> bool:
+    """Whether the sensor is of the deployment `LOCATION` or `LOCATION/PREFIX`; empty: of any."""
+    where, *prefix = chosen.split("/")
+    return where in ("", location) and (not prefix or sensor in {f"{dagster_name(*prefix)}__{name}" for name in names})
+
+
+def _find_doubles(sensors: Iterable[Mapping[str, Any]], where: str) -> dict[str, str]:
+    """Code locations, among them `where` if it is not empty -> what each of them has under one name. Dagster keeps by name
+    alone, so it mixes them silently."""
+    places: dict[str, list[str]] = {}
+    for sensor in sensors:
+        places.setdefault(sensor["name"], []).append(sensor["location"])
+    why = (
+        "each of them has the sensor {}, so their assets and partition sets are the same. Give one of them a key_prefix"
+    )
+    mixed = {name: at for name, at in places.items() if len(at) > 1 and (not where or where in at)}
+    return {", ".join(at): why.format(name) for name, at in mixed.items()}
 
 
 def _describe(sensor: Mapping[str, Any], now: float, pipelines: Sequence[str]) -> SensorSeen:
@@ -78,13 +112,21 @@ def _shorten(error: Mapping[str, Any]) -> str:
     return printable(re.sub(r"^[\w.]*(?:Error|Exception): ", "", text)[:500])
 
 
-def _read_failures(page: DagsterPage, pipelines: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Pipeline -> how many of the runs that a sensor launched failed in a row, and why the last did."""
-    if not pipelines:
-        return {}
-    asked = {f"p{number}": name for number, name in enumerate(pipelines)}
-    query = " ".join(LAST.format(alias=alias, of=name, most=RUNS) for alias, name in asked.items())
-    answer = page.ask(f"query Failures {{ {query} }}")
+def _read_failures(
+    page: DagsterPage, pipelines: Sequence[str], sensors: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[int, str]]:
+    """Pipeline -> how many of the runs that its sensor launched failed in a row, and why the last did. Runs of another code
+    location are another deployment's, whatever their job is called."""
+    asked: dict[str, str] = {}
+    query = ""
+    for number, sensor in enumerate(sensors):
+        name = next((p for p in pipelines if _is_named(sensor["name"], {dagster_name(p, "backlog")})), None)
+        if name is not None:
+            asked[alias := f"p{number}"] = name
+            job = sensor["name"].removesuffix("backlog") + "consume"
+            place = f"{sensor['repository']}@{sensor['location']}"
+            query += LAST.format(alias=alias, job=job, place=place, most=RUNS)
+    answer = page.ask(f"query Failures {{ {query} }}") if query else {}
     found: dict[str, tuple[int, str]] = {}
     for alias, name in asked.items():
         runs = [

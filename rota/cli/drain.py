@@ -4,6 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, open_group
+from rota.errors import counted
 from rota.ids import worker_of
 
 
@@ -20,5 +21,5 @@ def command(worker: str, group: str) -> None:
     with open_group(group) as tree:
         overrides.drain(tree, worker)
         left = sum(1 for own in tree.owned().values() if worker_of(own.incarnation or "") == worker)
-    drained = f"{worker} drains {view.format_count(left, 'partition')}"
+    drained = f"{worker} drains {counted(left, 'partition')}"
     view.print_line(f"{drained}. See `rota status --watch`; `rota uncordon {worker}` takes it back")

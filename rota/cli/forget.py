@@ -8,7 +8,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -38,12 +38,13 @@ def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
         if pipeline is not None:
             gone = _forget_for_good(tree, pipeline)
             view.print_line(
-                f"{len(gone)} partitions of {pipeline} are no longer in group {group}; its workers let go of them"
+                f"{counted(len(gone), 'partition')} of {pipeline} left group {group}, whose workers let go. Its assets stay "
+                "in Dagster's catalog until they are wiped there"
             )
         elif any(name in (ids := tree.ids()) for name in names):
             _check_vanished(names, ids, group)
             forget_partitions(tree, names)
-            view.print_line(f"{len(set(names))} partitions are no longer in group {group}; its workers let go of them")
+            view.print_line(f"{counted(len(set(names)), 'partition')} left group {group}, whose workers let go")
         else:
             for worker in names:
                 forget_worker(tree, worker)

@@ -4,7 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 
 
 @click.command("found")
@@ -39,7 +39,7 @@ def command(group: str) -> None:
     decided = (
         "Dagster decides who gets them: `rota up`" if protocol == ASSIGNED else f"its workers decide by {protocol}"
     )
-    view.print_line(f"Group {group}: {view.format_count(now, 'partition')}, {now - before} new; {decided}")
+    view.print_line(f"Group {group}: {counted(now, 'partition')}, {now - before} new; {decided}")
     for name, why in problems.items():
         view.print_error(f"{name}: {why}")
     if problems:

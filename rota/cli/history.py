@@ -11,7 +11,7 @@ import click
 from rota.cli import view
 from rota.cli.group import check_place, group_option, json_option, load_catalog, open_group
 from rota.cli.standin import keep_out
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 from rota.settings import check_known
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def _list_events(story: "Story", partition: str | None) -> Iterator[tuple[float,
     for (at, run), ticks in batches.items():
         names = [tick.partition for tick in ticks]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        yield at, "commit", f"{sum(t.rows for t in ticks):,} rows of {', '.join(names[:SHOWN])}{more} by run {run}"
+        rows = counted(sum(t.rows for t in ticks), "row")
+        yield at, "commit", f"{rows} of {', '.join(names[:SHOWN])}{more} by run {run}"
     for tick in story.refused:
         yield tick.at, "refused", f"a write of {tick.partition} by run {tick.run_id}"
 

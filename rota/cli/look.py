@@ -108,7 +108,8 @@ class Looker:
 
     def _ask_dagster(self, undeclared: Sequence[str]) -> DagsterSeen:
         if self._asked is None or time.monotonic() - self._asked[0] >= ASKED:
-            page = DagsterPage(Settings.from_environment().dagster)
+            settings = Settings.from_environment()
+            page = DagsterPage(settings.dagster, settings.location)
             names = [*(pipeline.name for pipeline in self._pipelines), *undeclared]
             self._asked = time.monotonic(), read_dagster(page, names, [self.tree.group])
         return self._asked[1]

@@ -1,7 +1,7 @@
 """What commands ask of Dagster's page: run this job, and say what it said.
 
 Law: a command runs the one job that can be meant. Where a second deployment on the instance has it, or may have it, none
-runs until `--location` names one.
+runs until `--location`, or ROTA_LOCATION, names one.
 """
 
 from collections import Counter
@@ -23,16 +23,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def location_option(command: F) -> F:
     """Adds `--location`."""
-    said = "The code location that is meant, where several have the job; LOCATION/PREFIX where one has it twice."
-    return click.option("--location", help=said)(command)
+    said = "The code location that is meant, where several have the job; LOCATION/PREFIX where one has it twice. Else "
+    return click.option("--location", help=said + "ROTA_LOCATION.")(command)
 
 
 def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location: str | None) -> str:
     """Launches `<of>__<kind>` with this config of its step `<of>__<op>` at ROTA_DAGSTER, waits until it ends, and returns
     the last line that it logged. Raises ConfigError as `choose_job` does, and EnvironmentFailed with the run's reason."""
-    page = DagsterPage(Settings.from_environment().dagster.rstrip("/"))
+    settings = Settings.from_environment()
+    page = DagsterPage(settings.dagster.rstrip("/"), settings.location)
     with show_wait(f"waiting for Dagster at {page.address}"):
-        job = choose_job(page.find_jobs(of, kind), location)
+        job = choose_job(page.find_jobs(of, kind), location or page.location or None)
         run = page.launch(job, {"ops": {dagster_name(*job.prefix, job.of, op): {"config": dict(config)}}})
         while (status := page.read_status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
             sleep(PAUSE)

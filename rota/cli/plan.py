@@ -14,7 +14,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
-from rota.errors import ConfigError, RotaError, shown
+from rota.errors import ConfigError, RotaError, counted, shown
 
 if TYPE_CHECKING:
     from rota.core.values import Assignment, Plan
@@ -122,7 +122,7 @@ def _make_tables(made: "Plan") -> Iterator[Any]:
 def summarize(made: "Plan") -> str:
     """The measures of a plan as a sentence."""
     m = made.measures
-    moves, placements = view.format_count(m.moves, "move"), view.format_count(m.placements, "placement")
+    moves, placements = counted(m.moves, "move"), counted(m.placements, "placement")
     said = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]
     if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
         figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"

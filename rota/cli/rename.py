@@ -4,7 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 from rota.settings import check_known
 
 
@@ -36,5 +36,6 @@ def command(old: str, new: str, group: str) -> None:
         view.print_line(f"The table of {old} is the one of {new} already: nothing is left to do")
     else:
         view.print_line(
-            f"{old} is {new} now: {moved} partitions continue where they were. Reload the code location on Dagster's page"
+            f"{old} is {new} now, with the offsets of {counted(moved, 'partition')}. Reload the code location on Dagster's "
+            f"page, and wipe the assets of {old} in its catalog"
         )

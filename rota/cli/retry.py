@@ -8,7 +8,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
-from rota.errors import ConfigError, RotaError
+from rota.errors import ConfigError, RotaError, counted
 from rota.ids import quote
 from rota.settings import check_known
 
@@ -54,8 +54,8 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                 except ConfigError as error:
                     left.append(str(error))
                     continue
-                anew = f" {', '.join(taken)} is taken as it is now." if taken else ""
-                view.print_line(f"{partition} is tried again;{anew} it was parked: {parked[partition].record.reason}")
+                anew = f"{', '.join(taken)} is taken as it is now. " if taken else ""
+                view.print_line(f"{partition} is tried again. {anew}It was parked: {parked[partition].record.reason}")
             elif pipeline is None and not explain_unreadable(tree, partition):
                 view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {quote(partition)}`")
             if why := explain_unreadable(tree, partition):
@@ -63,7 +63,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
     if left:
         raise ConfigError(" ".join(left))
     if pipeline is not None:
-        view.print_line(f"{len(waiting)} of {len(partitions)} partitions of {pipeline} are tried again")
+        view.print_line(f"{len(waiting)} of {counted(len(partitions), 'partition')} of {pipeline} to be tried again")
 
 
 def _open(tree: "GroupState", pipeline: "Pipeline | None") -> "Ports | None":

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rota.errors import counted
+
 if TYPE_CHECKING:
     from rota.sim.compare import Cell
 
@@ -71,7 +73,7 @@ def command(
 
     try:
         with progress.show_spinner():
-            progress.show_step(f"{total} runs")
+            progress.show_step(counted(total, "run"))
             cells = compare.grid(chosen, names, numbers, jobs, show_result, protocol or ASSIGNED)
     except Violation as violation:
         view.print_error(str(violation))

@@ -7,7 +7,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import json_option, load_catalog
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 from rota.settings import check_known
 
 
@@ -36,6 +36,6 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
     for name, files in found.items():
         old = tables[name].count_checkpoints(files)
         view.print_line(
-            f"{name}: {len(files)} files{f', {old} of them old checkpoints of its log,' if old else ''} "
+            f"{name}: {counted(len(files), 'file')}{f', {old} of them old checkpoints of its log,' if old else ''} "
             f"{'deleted' if delete else 'can be deleted with --delete'}"
         )

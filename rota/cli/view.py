@@ -113,11 +113,6 @@ def show_wait(text: str) -> Iterator[None]:
         _waits.release()
 
 
-def format_count(number: int, what: str) -> str:
-    """The number with its noun: "1 move", "2,000 moves"."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def print_line(text: str) -> None:
     """Prints the line of a command that changed something."""
     click.echo(text)

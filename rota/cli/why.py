@@ -7,6 +7,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
+from rota.errors import counted
 from rota.ids import quote, worker_of
 from rota.settings import check_known
 
@@ -105,7 +106,11 @@ def _print_answer(found: dict[str, Any]) -> None:
         ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.format_time(found["since"])),
         ("reason", found["reason"], ""),
         ("offset", found["offset"], "" if found["lag"] is None else f"{found['lag']} behind"),
-        ("last commit", last and last["run_id"], last and f"{view.format_time(last['at'])}, {last['rows']:,} rows"),
+        (
+            "last commit",
+            last and last["run_id"],
+            last and f"{view.format_time(last['at'])}, {counted(last['rows'], 'row')}",
+        ),
         ("parked", found["parked"], ""),
         ("rewritten", found["rewritten"], ""),
     ]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.repair import check_readable
-from rota.errors import ConfigError
+from rota.errors import ConfigError, counted
 from rota.ids import parse_run
 
 
@@ -44,7 +44,7 @@ def check_adoptable(tree: GroupState) -> None:
     check_readable(tree, "adopt")
     if runs := sorted(parse_run(name)[1] for name in tree.working()):
         raise ConfigError(
-            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {runs[0]}. "
+            f"still alive: {counted(len(runs), 'run')} of group {tree.group!r}, the first is {runs[0]}. "
             f"Stop them (or the daemon), then adopt"
         )
 

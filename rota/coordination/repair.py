@@ -36,7 +36,7 @@ from rota.coordination.records import (
     repair_command,
 )
 from rota.coordination.store import Delete, Node, Op, Set, settle
-from rota.errors import ConfigError, Conflict, Undecodable, Unknown
+from rota.errors import ConfigError, Conflict, Undecodable, Unknown, counted
 from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
 OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
@@ -135,8 +135,8 @@ def check_readable(tree: GroupState, verb: str) -> None:
     """Raises ConfigError where a record that a person can remove cannot be read: `rota <verb>` would write over it."""
     if torn := [one.path for one in find_unreadable(tree) if one.removable]:
         raise ConfigError(
-            f"{len(torn)} record(s) of group {tree.group!r} cannot be read, the first is {torn[0]}. Restore or remove them "
-            f"before you {verb}: {repair_command(torn[0])}"
+            f"{counted(len(torn), 'record')} of group {tree.group!r} cannot be read, the first is {torn[0]}. Restore or "
+            f"remove them before you {verb}: {repair_command(torn[0])}"
         )
 
 
@@ -179,7 +179,7 @@ def _check(tree: GroupState, chosen: Sequence[Unreadable], paths: Iterable[str])
             raise ConfigError(f"{one.path} cannot be removed by hand. For it: {one.effect}")
     if tree.paths.meta in {one.path for one in chosen} and (runs := sorted(tree.working())):
         raise ConfigError(
-            f"{len(runs)} run(s) of group {tree.group!r} are alive, the first is {parse_run(runs[0])[1]}. "
+            f"still alive: {counted(len(runs), 'run')} of group {tree.group!r}, the first is {parse_run(runs[0])[1]}. "
             f"Stop them (or the daemon), then: {again} --remove {tree.paths.meta}"
         )
 

@@ -144,7 +144,8 @@ def _merge(
         own = dg.Definitions.merge(*owns)
         if names.prefix:
             theirs = (*pipeline_files.list_keys(own.assets or ()), *_list_plain_keys(catalog))
-            own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs})
+            sets = {str(Names().partition_set(p).name): names.partition_set(p) for p in catalog.pipelines}
+            own = pipeline_files.rename(own, {key: key.with_prefix(names.prefix) for key in theirs}, sets)
     merged = dg.Definitions.merge(base, own)
     if automated := pipeline_files.select_automated(merged):
         merged = dg.Definitions.merge(merged, _automate(automated, names))

@@ -43,12 +43,17 @@ def select_automated(defs: dg.Definitions) -> dg.AssetSelection | None:
     return dg.AssetSelection.assets(*assets) | named if assets else named
 
 
-def rename(own: dg.Definitions, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> dg.Definitions:
-    """The same definitions under new keys: in assets, their dependencies and their checks. What the body of an asset or the
-    selection of a job names is left as it is. What two files have imported stays one."""
+def rename(
+    own: dg.Definitions,
+    keys: Mapping[dg.AssetKey, dg.AssetKey],
+    sets: Mapping[str, dg.DynamicPartitionsDefinition],
+) -> dg.Definitions:
+    """The same definitions under new keys: in assets, their dependencies and their checks; and of the partition sets of
+    these names. What the body of an asset or the selection of a job names is left as it is. What two files have imported
+    stays one."""
     return dg.Definitions(
-        assets=[_rename(one, keys) for one in {id(one): one for one in own.assets or ()}.values()],
-        asset_checks=[_rename(one, keys) for one in {id(one): one for one in own.asset_checks or ()}.values()],
+        assets=[_rename(one, keys, sets) for one in {id(one): one for one in own.assets or ()}.values()],
+        asset_checks=[_rename(one, keys, sets) for one in {id(one): one for one in own.asset_checks or ()}.values()],
         jobs=own.jobs,
         schedules=own.schedules,
         sensors=own.sensors,
@@ -56,12 +61,21 @@ def rename(own: dg.Definitions, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> dg.D
     )
 
 
-def _rename(one: Any, keys: Mapping[dg.AssetKey, dg.AssetKey]) -> Any:
+def _rename(
+    one: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], sets: Mapping[str, dg.DynamicPartitionsDefinition]
+) -> Any:
+    def move(spec: dg.AssetSpec) -> dg.AssetSpec:
+        """The spec, of the set of that name that this deployment has."""
+        of = spec.partitions_def
+        here = sets.get(str(of.name)) if isinstance(of, dg.DynamicPartitionsDefinition) else None
+        return spec.replace_attributes(partitions_def=here) if here else spec
+
     if isinstance(one, dg.AssetsDefinition):
         renamed = one.with_attributes(asset_key_replacements=keys)  # of checks, too: an AssetsDefinition
-        checks = isinstance(one, dg.AssetChecksDefinition)
-        return dg.AssetChecksDefinition(**renamed.get_attributes_dict()) if checks else renamed
+        if isinstance(one, dg.AssetChecksDefinition):
+            return dg.AssetChecksDefinition(**renamed.get_attributes_dict())
+        return renamed.map_asset_specs(move)
     if isinstance(one, dg.SourceAsset):
         return one.with_attributes(key=keys.get(one.key, one.key))
     deps = [dg.AssetDep(keys.get(d.asset_key, d.asset_key), partition_mapping=d.partition_mapping) for d in one.deps]
-    return one.replace_attributes(key=keys.get(one.key, one.key), deps=deps)
+    return move(one.replace_attributes(key=keys.get(one.key, one.key), deps=deps))

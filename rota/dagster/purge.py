@@ -13,6 +13,7 @@ from pydantic import Field
 
 from rota.dagster.assets.names import Names
 from rota.dagster.sensors.runs import LOCATION_TAG
+from rota.errors import counted
 from rota.pipeline import Pipeline
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -47,7 +48,9 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
                 if not config.dry_run:
                     remove_run(context.instance, run)
         can = "can be removed" if config.dry_run else "removed"
-        context.log.info(f"{removed} runs {can}, {kept} stay: they made the newest materialization of a partition")
+        context.log.info(
+            f"{counted(removed, 'run')} {can}, {kept} stay: they made the newest materialization of a partition"
+        )
 
     @dg.job(
         name=names.purge_job(),

@@ -75,9 +75,10 @@ class FoundJobs:
 
 @dataclass(frozen=True, slots=True)
 class DagsterPage:
-    """Dagster's page at `address`."""
+    """Dagster's page at `address`. `location` is ROTA_LOCATION: which of several deployments there is meant."""
 
     address: str
+    location: str = ""
 
     def answers(self) -> bool:
         """Whether the page answers."""

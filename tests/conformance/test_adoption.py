@@ -12,11 +12,11 @@ from tests.conformance.balanced_group import Group
 def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) -> None:
     held = ownership.claim(balanced.agents["w1"], balanced.names["w1"], "flights:AA", 0)
     run = membership.register_run(balanced.agents["w1"], "run", balanced.names["w1"], ["flights:AA"])
-    with pytest.raises(ConfigError, match="are alive, the first is run"):
+    with pytest.raises(ConfigError, match="still alive: 1 run of group 'default', the first is run"):
         adopt(balanced.tree, 5_000)
     assert balanced.tree.meta().token_base == 0
     balanced.tree.store.set(run, b"torn", -1)
-    with pytest.raises(ConfigError, match="are alive, the first is run"):
+    with pytest.raises(ConfigError, match="still alive: 1 run of group 'default', the first is run"):
         adopt(balanced.tree, 5_000)
     membership.end_run(balanced.agents["w1"], run)
     behind = Checkpoint(offset=2, token=4_999, run_id="adopt")

@@ -231,7 +231,7 @@ def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     )
     assert probes["source of file"][1].startswith(f"{tmp_path}/plain is no folder. Make the folder")
     aside = "not read: 1, such as lone.csv (it lies in no partition's folder; move it into one)"
-    assert probes["source of kept"] == (True, f"{tmp_path}/land has 1 partitions: a; {aside}")
+    assert probes["source of kept"] == (True, f"{tmp_path}/land has 1 partition: a; {aside}")
     assert probes["files of kept"] == (True, "no file changed after it was consumed")
     assert probes["clock of kept"] == (True, f"The disk of {tmp_path} and this machine agree on the time")
 

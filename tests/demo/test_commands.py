@@ -190,7 +190,10 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
     monkeypatch.setattr("rota.cli.forget.LOOK", 1.0)
     monkeypatch.setattr(GroupState, "pipelines", looked)
     if ends:
-        assert "1 partitions of old are no longer in group default" in run("forget", "--pipeline", "old").output
+        assert (
+            "1 partition of old left group default, whose workers let go. Its assets stay in Dagster's catalog"
+            in run("forget", "--pipeline", "old").output
+        )
         assert "old" not in real(group.tree)
     else:
         with pytest.raises(RotaError, match=r"Somebody still declares 'old'.*reload the code location"):
@@ -208,7 +211,7 @@ def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
         with pytest.raises(RotaError, match=r"mine\.py is still in the folder of pipelines"):
             run("forget", "--pipeline", "mine")
     file.write_text(PIPELINE.format(root=tmp_path).replace("))", '), group="other")'))
-    assert "2 partitions of mine are no longer in group default" in run("forget", "--pipeline", "mine").output
+    assert "2 partitions of mine left group default" in run("forget", "--pipeline", "mine").output
     assert {p["id"] for p in run.json("status")["partitions"]} == {f"flights:{key}" for key in KEYS}
     for words in ((), ("w1", "--pipeline", "mine")):
         with pytest.raises(RotaError, match="Give a worker, partitions, or --pipeline"):
@@ -234,7 +237,7 @@ def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Gro
     assert "is the table of pipeline 'mine'. Give 'yours' another path" in probe["seen"]
     with pytest.raises(RotaError, match="is the table of pipeline 'mine', not of 'other'"):
         run("rename", "other", "yours")
-    assert "mine is yours now: 1 partitions continue where they were" in run("rename", "mine", "yours").output
+    assert "mine is yours now, with the offsets of 1 partition." in run("rename", "mine", "yours").output
     assert "nothing is left to do" in run("rename", "mine", "yours").output
     assert group.tree.checkpoints(["yours:x"])["yours:x"].record.offset == 1
     group.tree.store.delete(group.tree.paths.checkpoint("yours:x"))
@@ -261,7 +264,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
         run("forget", "mine:day-0", "mine:day-1")
     with pytest.raises(RotaError, match="Unknown partition 'mine:day-7'"):
         run("forget", "mine:day-0", "mine:day-7")
-    assert "1 partitions are no longer in group default" in run("forget", "mine:day-0").output
+    assert "1 partition left group default, whose" in run("forget", "mine:day-0").output
     assert tree.partitions()["mine"].keys == ("day-1",)
     assert "mine:day-0" not in tree.parked()
     assert tree.checkpoints(["mine:day-0"])["mine:day-0"].record.offset == 3, (
@@ -284,7 +287,7 @@ def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_pat
     os.utime(orphan, (long_ago, long_ago))
     assert run.json("vacuum")["files"]["flights"]
     assert orphan.exists()
-    assert "files deleted" in run("vacuum", "flights", "--delete").output
+    assert "1 file deleted" in run("vacuum", "flights", "--delete").output
     assert not orphan.exists()
     with pytest.raises(RotaError, match=r"Unknown pipeline 'nobody'. Known: flights"):
         run("vacuum", "nobody")

@@ -142,6 +142,16 @@ class DagsterDev:
         assert found["__typename"] == "LaunchRunSuccess", found
         return str(found["run"]["runId"])
 
+    def execute_again(self, run: str) -> str:
+        """The button "Re-execute from failure" of a run; the new run's id."""
+        found = self.query(
+            """mutation E($params: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $params) { __typename
+                 ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
+            params={"parentRunId": run, "strategy": "FROM_FAILURE"},
+        )["launchRunReexecution"]
+        assert found["__typename"] == "LaunchRunSuccess", found
+        return str(found["run"]["runId"])
+
     def cancel(self, run: str) -> None:
         """The button "Terminate" of a run."""
         found = self.query(
@@ -181,6 +191,15 @@ class DagsterDev:
         )["launchPartitionBackfill"]
         assert found["__typename"] == "LaunchBackfillSuccess", found
         return str(found["backfillId"])
+
+    def open_launchpad(self, job: str) -> str:
+        """What a job's Launchpad opens with, as YAML."""
+        found = self.query(
+            """query L($s: PipelineSelector!) { runConfigSchemaOrError(selector: $s) {
+                 ... on RunConfigSchema { rootDefaultYaml } ... on PythonError { message } } }""",
+            s=self._selector(pipelineName=job),
+        )["runConfigSchemaOrError"]
+        return str(found["rootDefaultYaml"])
 
     def fill_in(self, job: str, partition: str, assets: list[list[str]]) -> str:
         """What an asset job's Launchpad is filled in with when a partition is chosen there, as YAML."""

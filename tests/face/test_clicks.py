@@ -132,14 +132,18 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     )
     with ThreadPoolExecutor() as pool:
         said = list(pool.map(lambda words: rota(line, "replay", *words), commands))
-    assert said == [f"c:{key}: 1 offsets replayed\n" for key in ("r1", "r2", "r3")]
+    assert said == [f"c:{key}: 1 offset replayed\n" for key in ("r1", "r2", "r3")]
     line.holds("c", {**{key: [3, 10, 20, 30] for key in ("r1", "r2", "r3")}, "r4": [1, 2, 3]})
     assert [is_synced(line, p) for p in ALL[:4]] == ["STALE", "STALE", "STALE", "FRESH"]
     refused = rota(line, "replay", "c:r1", "--from", "0", "--to", "9")
     assert refused.startswith("c:r1 was not replayed: only offsets below 2 were consumed")
     assert len(refused.splitlines()) == 1
 
+    early = {"ops": {"c__batch": {"config": {"partitions": ["c:r6"], "replay": {"from": 0, "to": 3}}}}}
+    failed = dev.launch("c__replay", early)  # two were consumed
+
     change(line, "r1", 3, 11, 12, 13)
+    assert yaml.safe_load(dev.open_launchpad("c__replay")) == {}, "nothing is asked for that nobody has to choose"
     filled = yaml.safe_load(dev.fill_in("c__replay", "c:r1", list_assets("c")))
     assert filled == {"ops": {"c__batch": {"config": {"replay": {"changed": True}}}}}
     run = dev.launch("c__replay", filled, dagster__partition="c:r1")
@@ -154,6 +158,10 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     for key in KEYS:
         line.land("c", key, 50)
     wait_until(lambda: {m["offset"] for m in find_shown(line, "checkpoints").values()} == {3}, pause=0.5)
+    assert dev.find_status(failed) == "FAILURE"
+    again = dev.execute_again(failed)  # the third is there now
+    wait_until(lambda: dev.find_status(again) == "SUCCESS", pause=0.5)
+    line.holds("c", {"r6": [1, 2, 3, 50]})
     shown = {kind: find_shown(line, kind) for kind in ("ownership", "records", "checkpoints")}
     removed = int(rota(line, "purge", "--older-than", "0h").split()[0])
     assert removed >= len(first) > 0

@@ -124,3 +124,25 @@ def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one
         assert "the run ends: the file of pipeline b changed" in feed.line.dev.messages(run)
         feed.landed["d"][-1] += 1000
         feed.wait_consumed()
+
+
+def test_under_a_trickle_all_is_materialized_and_a_reload_ends_no_run(feed: Feed) -> None:
+    """It is the last: a click tells the last numbers of what has nothing new again, and the others add up what is told."""
+    feed.land("a", "b")
+    feed.wait_consumed()
+    run = wait_until(lambda: feed.find_serving(feed.find_owner("a")))
+    over = {one for one, told in feed.runs().items() if told["endTime"]}
+    backfill = feed.line.dev.backfill([["b", kind] for kind in ("ownership", "records", "checkpoints")], None)
+    feed.line.dev.reload()
+
+    def how_it_ended() -> str:
+        feed.land("a", "b")
+        feed.wait_consumed()
+        status = feed.line.dev.backfill_status(backfill)
+        return "" if status == "REQUESTED" else status
+
+    assert wait_until(how_it_ended, pause=1) == "COMPLETED_SUCCESS"
+    assert feed.runs()[run]["status"] in ("STARTED", "SUCCESS")
+    feed.land("a")
+    feed.wait_consumed()
+    assert {told["status"] for one, told in feed.runs().items() if one not in over} <= {"STARTED", "SUCCESS"}

@@ -79,6 +79,10 @@ def cancel_at_work(line: Line) -> None:
             assert not tree.parked()
         (folder / "gate").touch()
         line.holds("c", {"held": [1, 2]})
+        again = line.dev.execute_again(run)  # with the config that it had: it serves the worker beside the sensor's run
+        line.land("c", "held", 3)
+        wait_until(lambda: line.dev.find_status(again) == "SUCCESS", pause=1)
+        line.holds("c", {"held": [1, 2, 3]})
 
 
 def land_in_a_new_folder(line: Line) -> None:
@@ -101,7 +105,10 @@ def fail_a_rebalance(line: Line) -> None:
         )
         assert failed
         tree.store.delete(in_the_way)
-    line.epoch_where("night", lambda e: e.epoch > before and "n2" in e.joined)
+    done = line.epoch_where("night", lambda e: e.epoch > before and "n2" in e.joined)
+    again = line.dev.execute_again(failed[0]["runId"])
+    wait_until(lambda: line.dev.find_status(again) == "SUCCESS", pause=1)
+    assert line.epoch("night").epoch == done.epoch, "what it would have done was done meanwhile"
     line.land("c", "failed", 9)
     line.holds("c", {"failed": [9]})
 

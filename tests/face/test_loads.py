@@ -75,6 +75,18 @@ def test_every_asset_has_an_owner_a_kind_a_group_and_a_description(tmp_path: Pat
         assert node.description, node.key
 
 
+def test_a_launchpad_opens_with_nothing_but_what_a_person_chooses(tmp_path: Path) -> None:
+    """It began with seven fields of ZooKeeper, a password's among them: what the location sets, no run may set again."""
+    location = {"rota_zookeeper": ZooKeeperResource(hosts="a:1", key_password=dg.EnvVar("PASSWORD"))}
+    for served in (definitions(write(tmp_path, a="day")), definitions(tmp_path, resources=location)):
+        for name in ("a__consume", "a__replay", "day__rebalance"):
+            job = served.get_repository_def().get_job(name)
+            given = [one["config"] or {} for one in dg.validate_run_config(job, {})["ops"].values()]
+            assert not any(value is not None for one in given for value in one.values())
+            with pytest.raises(dg.DagsterInvalidConfigError):
+                dg.validate_run_config(job, {"resources": {"rota_zookeeper": {"config": {"hosts": "b:1"}}}})
+
+
 @pytest.mark.parametrize("clash", [("a-b", "a_b"), ("a.b", "a-b"), ("a_2db", "a-b"), ("a_5f2db", "a_2db")])
 def test_no_two_ids_share_a_name(clash: tuple[str, str]) -> None:
     one, two = (dagster_name(part, "backlog") for part in clash)
@@ -169,6 +181,12 @@ def test_with_a_prefix_all_of_it_has_other_keys_and_names(tmp_path: Path) -> Non
     assert sets.name == "eu/staging/p/partitions"
     common = {s.name for s in staging.sensor_defs} & {s.name for s in plain.sensor_defs}
     assert common == {"p_watch"}, "the file's own"
+    follows = 'import dagster as dg\nkeys = dg.DynamicPartitionsDefinition(name="a/partitions")\n'
+    follows += "@dg.asset(deps=[['a', 'records']], partitions_def=keys)\ndef follows() -> None: ...\n"
+    (tmp_path / "a.py").write_text(FILE.format(name="a", group="day") + follows)
+    graph = definitions(tmp_path, key_prefix="staging").get_repository_def().asset_graph
+    of = graph.get(dg.AssetKey(["staging", "follows"])).partitions_def
+    assert of == Names(("staging",)).partition_set("a"), "not the other deployment's, which has a's own"
     with pytest.raises(ConfigError, match="Bad key prefix id"):
         definitions(tmp_path, key_prefix="a/b")
 

@@ -74,10 +74,10 @@ def test_the_newest_of_each_partition_stays_and_so_does_what_a_replay_covers(ins
     assert needed == {newer, theirs}, "the newest, whoever made it"
     instance.delete_run(theirs)
     assert find_needed_runs(instance, PIPELINE, NAMES) == {both, newer, again}
-    assert purge(instance, older_than_days=0, dry_run=True).startswith("1 runs can be removed, 3 stay")
+    assert purge(instance, older_than_days=0, dry_run=True).startswith("1 run can be removed, 3 stay")
     assert list_runs(instance) == {first, both, newer, again}
     assert purge(instance).startswith("0 runs removed, 0 stay"), "nothing is a week old"
-    assert purge(instance, older_than_days=0).startswith("1 runs removed, 3 stay")
+    assert purge(instance, older_than_days=0).startswith("1 run removed, 3 stay")
     assert list_runs(instance) == {both, newer, again}
     keys = [
         dg.AssetRecordsFilter(asset_key=a, asset_partitions=[p]) for a in NAMES.consumed("p") for p in ("p:a", "p:b")
@@ -114,7 +114,9 @@ def test_a_purge_leaves_the_runs_of_another_code_location(instance: dg.DagsterIn
     staging, production = "__repository__@staging", "__repository__@production"
     runs = {place: consume(instance, "p:a", location=place) for place in (staging, production)}
     consume(instance, "p:a", "p:b", location=production)
-    assert purge(instance, staging if guard else "", older_than_days=0).startswith(f"{1 if guard else 2} runs removed")
+    assert purge(instance, staging if guard else "", older_than_days=0).startswith(
+        "1 run removed" if guard else "2 runs removed"
+    )
     assert (runs[production] in list_runs(instance), runs[staging] in list_runs(instance)) == (guard, False)
 
 

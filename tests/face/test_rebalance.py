@@ -92,7 +92,7 @@ def test_the_first_look_founds_the_group_and_finds_what_is_there(group: GroupInM
     assert done.sentence == "Epoch 1: w1 joined. 2 of 2 placed. Imbalance 1.00."
     assert group.read_targets() == {"w1": {"p:x", "p:y"}}
     seen = group.look()
-    assert (seen.needed, seen.reason) == (False, "1 workers, epoch 1 fits")
+    assert (seen.needed, seen.reason) == (False, "1 worker, epoch 1 fits")
 
 
 def test_who_leaves_and_comes_back_is_seen_both_times(group: GroupInMemory) -> None:

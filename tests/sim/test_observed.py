@@ -43,7 +43,7 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
     assert rebalance(tree, "run").sentence == "Epoch 1: w1 joined. 10 of 10 placed. Imbalance 1.00."
     w2 = start(server, "w2")
     rounds(w2, 2)
-    assert find_unsettled(tree, read_basis(tree)) == "5 partition(s) are asked for"
+    assert find_unsettled(tree, read_basis(tree)) == "asked for: 5 partitions"
     settle(tree, w1, w2)
     shown = preview(tree).plan
     done = rebalance(tree, "run")
@@ -118,7 +118,7 @@ def test_a_grab_that_outlives_the_claim_holds_up_no_epoch() -> None:
     assert len(list_grabs(tree)) == 4
     assert not find_unsettled(tree, read_basis(tree))
     grab(tree, membership.join(GroupState(server.connect(), "g"), "w2", Live(protocol="race")), ["p:9"])
-    assert find_unsettled(tree, read_basis(tree)) == "1 partition(s) are asked for"
+    assert find_unsettled(tree, read_basis(tree)) == "asked for: 1 partition"
 
 
 def test_a_drained_worker_gives_its_partitions_one_owner_each(group: tuple[MemoryServer, GroupState]) -> None:

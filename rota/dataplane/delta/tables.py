@@ -9,7 +9,7 @@ from rota.dataplane.delta import samples
 from rota.dataplane.delta.compaction import compact, is_due
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import vacuum
-from rota.errors import EnvironmentFailed, ForeignTable
+from rota.errors import EnvironmentFailed, ForeignTable, counted
 from rota.ledger.delta_features import explain_gone, explain_mapping
 from rota.ledger.delta_log import DeltaLog, is_checkpoint
 from rota.ledger.identity import explain_taken, find_owner_among
@@ -91,7 +91,8 @@ class PipelineTables:
             raise ForeignTable(whose)
         if harm := main.explain_harm():
             raise EnvironmentFailed(harm)
-        return f"is at version {table.number}, {table.files().num_rows} files, {table.handle.count():,} rows"
+        files, rows = counted(table.files().num_rows, "file"), counted(table.handle.count(), "row")
+        return f"is at version {table.number}, {files}, {rows}"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
         """The files below `folder` that no version needs and that are older than `retention`; deletes them unless it is a

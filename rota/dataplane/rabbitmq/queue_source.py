@@ -27,7 +27,7 @@ from rota.dataplane.rabbitmq.inbox import ALL, Inbox
 from rota.dataplane.rabbitmq.link import Link, Message
 from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, SINGLE, name_quarantine, read_sequence
 from rota.dataplane.spark.spark_source import Records
-from rota.errors import ConfigError, EnvironmentFailed, RotaError
+from rota.errors import ConfigError, EnvironmentFailed, RotaError, counted
 from rota.ids import key_of, quote
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
@@ -136,7 +136,9 @@ class QueueSource:
         with self._look() as link:
             count = link.count_ready(name)
         return (
-            {name: f"{count} messages that cannot be consumed; the header {REASON} of each says why"} if count else {}
+            {name: f"{counted(count, 'message')} that cannot be consumed; the header {REASON} of each says why"}
+            if count
+            else {}
         )
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:

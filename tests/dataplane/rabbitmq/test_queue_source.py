@@ -236,7 +236,7 @@ def test_what_cannot_be_consumed_is_set_aside_with_its_reason(
     assert drain.damage(3) == WHOLE
     quarantine = f"{bench.prefix}.quarantine"
     assert bench.open().source.list_ignored() == {
-        quarantine: "1 messages that cannot be consumed; the header rota-reason of each says why"
+        quarantine: "1 message that cannot be consumed; the header rota-reason of each says why"
     }
     ((marks, body),) = bench.broker.take_all(quarantine)
     assert body == b"stray"

@@ -1,0 +1,100 @@
+"""What the commands read of Dagster's page where several deployments share it: each tells of its own alone."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.cli.dagster_health import read_dagster
+from rota.local.page import DagsterPage
+
+BROKEN = {"__typename": "PythonError", "message": "NameError: orders", "causes": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Page(DagsterPage):
+    """A page of these code locations: name -> its sensors, or why it is not loaded. `failed`: job -> of which code location
+    its last runs failed."""
+
+    locations: Mapping[str, list[str] | dict[str, Any]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def ask(self, query: str, **_: object) -> Mapping[str, Any]:
+        if "workspaceOrError" in query:
+            return {
+                "workspaceOrError": {
+                    "__typename": "Workspace",
+                    "locationEntries": [*map(self.describe, self.locations)],
+                }
+            }
+        if "logsForRun" in query:
+            return {"logsForRun": {"events": []}}
+        asked = re.findall(r"(p\d+): runsOrError(.*?)limit", query, re.DOTALL)
+        return {alias: {"results": self.list_runs(text)} for alias, text in asked}
+
+    def describe(self, name: str) -> dict[str, Any]:
+        there = self.locations[name]
+        if isinstance(there, dict):
+            return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": there}
+        state = {"status": "RUNNING", "ticks": []}
+        sensors = [{"name": one, "sensorState": state} for one in there]
+        repositories = [{"name": "__repository__", "sensors": sensors}]
+        return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": {"repositories": repositories}}
+
+    def list_runs(self, text: str) -> list[dict[str, Any]]:
+        run = {"runId": "r", "status": "FAILURE", "tags": [{"key": "rota/incarnation", "value": "w1@1"}]}
+        return [
+            run
+            for job, location in self.failed.items()
+            for _ in range(3)
+            if f'"{job}"' in text and f'"__repository__@{location}"' in text
+        ]
+
+
+STAGING = ["staging__p__backlog", "staging__default__membership"]
+PRODUCTION = ["p__backlog", "default__membership"]
+
+
+def look(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, int]]:
+    """The sensors, the code locations that are told of, the pipelines that nobody serves, and those whose runs failed."""
+    seen = read_dagster(page, ["p"], ["default"])
+    assert not seen.silent
+    failed = {name: times for name, (times, _) in seen.failed.items()}
+    return sorted(one.name for one in seen.sensors), dict(seen.locations), list(seen.unserved), failed
+
+
+def test_only_the_chosen_one_is_told_of() -> None:
+    both = {"staging": STAGING, "production": PRODUCTION, "another": BROKEN}
+    failed = {"p__consume": "production"}
+    assert look(Page("u", "staging", both, failed)) == (sorted(STAGING), {}, [], {})
+    assert look(Page("u", "production", both, failed)) == (sorted(PRODUCTION), {}, [], {"p": 3})
+    every = look(Page("u", "", both, failed))
+    assert every[0] == sorted([*STAGING, *PRODUCTION])
+    assert every[1] == {"another": "it is not loaded: orders"}
+    assert every[3] == {"p": 3}
+
+
+def test_a_prefix_tells_two_of_one_code_location_apart() -> None:
+    one = {"one": [*STAGING, *PRODUCTION]}
+    assert look(Page("u", "one/staging", one))[0] == sorted(STAGING)
+    assert look(Page("u", "one", one))[0] == sorted([*STAGING, *PRODUCTION])
+
+
+def test_runs_of_a_job_of_the_same_name_are_another_deployments() -> None:
+    both = {"staging": PRODUCTION, "production": PRODUCTION}
+    assert look(Page("u", "staging", both, {"p__consume": "production"}))[3] == {}
+    assert look(Page("u", "production", both, {"p__consume": "production"}))[3] == {"p": 3}
+
+
+def test_names_that_collide_are_told() -> None:
+    """Dagster keeps materializations, partition sets and checks by name alone: it would mix the two without a word."""
+    both = {"staging": PRODUCTION, "production": PRODUCTION, "another": STAGING}
+    (places, why), *more = look(Page("u", "staging", both))[1].items()
+    assert (places, more) == ("staging, production", [])
+    assert why.endswith("so their assets and partition sets are the same. Give one of them a key_prefix")
+    assert look(Page("u", "another", both))[1] == {}, "its own names are another's nowhere"
+
+
+def test_a_chosen_one_that_is_not_there_is_told() -> None:
+    seen = look(Page("u", "stagging", {"staging": STAGING}))
+    assert seen == ([], {"stagging": "it is not there: mend ROTA_LOCATION, or the workspace"}, ["p"], {})
