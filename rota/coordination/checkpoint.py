@@ -20,6 +20,7 @@ from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
 SMOOTHING = 120.0  # seconds in which an old load loses its weight
+LEAST = 60.0  # seconds of measuring: what a few batches say is mostly when they came
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,11 @@ def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op]
 
 
 def read_load(seen: Read[Checkpoint], now: float) -> float | None:
-    """The load that a checkpoint tells, in rows a second at `now` in server seconds; None: nobody measured it."""
-    load, _ = _fold(seen)
-    if load is None or seen.record.load_at is None:
-        return None
+    """The load that a checkpoint tells, in rows a second at `now` in server seconds; None: nobody measured it yet."""
+    load, since = _fold(seen)
     written = seen.node.mtime / 1000
+    if load is None or seen.record.load_at is None or written - since < LEAST:
+        return None
     return load * _fade(now - written - max(0.0, written - seen.record.load_at))  # silent for longer than usual
 
 
@@ -108,7 +109,7 @@ def _fold(seen: Read[Checkpoint]) -> tuple[float | None, float]:
 
     A batch's rows came evenly since the batch before. The mean of that rate, exponentially smoothed, is divided by the
     weight of the time since then, as Adam corrects its moments (Kingma and Ba, 2015): a steady load is told as it is,
-    however seldom there is a batch, and from the second one on.
+    however seldom there is a batch.
     """
     said, now = seen.record, seen.node.mtime / 1000
     if said.since is None or said.load_at is None:

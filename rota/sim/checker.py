@@ -48,6 +48,7 @@ class Checker:
         self._noted: list[tuple[str, str]] = []
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
+        self._withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
         self._round = 0.0  # when somebody took control
@@ -111,7 +112,8 @@ class Checker:
         targets, epoch = self.stage.truth.targets(), self.stage.truth.epoch
         if epoch < self._epoch:
             self.breach("disjoint", f"the head went back to epoch {epoch}")
-        if epoch > self._epoch and self.target:
+        if epoch > self._epoch:
+            self._withdrawn = {}
             self._judge_moves(targets)
         self._epoch = epoch
         seen: dict[str, str] = {}
@@ -130,21 +132,25 @@ class Checker:
         for partition, owner in self.stage.truth.owner.items():
             if owner is not None and seen.get(partition) != worker_of(owner):
                 self._revoked.setdefault(partition, self.stage.now)
-            else:
-                self._revoked.pop(partition, None)
+            elif (since := self._revoked.pop(partition, None)) is not None:
+                self._withdrawn[partition] = since
 
     def _judge_moves(self, targets: Mapping[str, frozenset[str]]) -> None:
-        """Budget and cooldown: what is taken from a worker that could keep it is voluntary."""
+        """Budget and cooldown: what is taken from a worker that could keep it is voluntary, but for what makes room under
+        its cap for partitions that nobody else keeps."""
         policy, placed = self.stage.policy, {p for partitions in targets.values() for p in partitions}
         before: dict[str, set[str]] = {}
         for partition, worker in self.target.items():
             before.setdefault(worker, set()).add(partition)
         voluntary = 0
         for worker, had in before.items():
-            lost = (had & placed) - targets.get(worker, frozenset())
+            now = targets.get(worker, frozenset())
+            lost = (had & placed) - now
             if lost and worker not in self._excused:
+                homeless = sum(self.target.get(p) in (None, *self._excused) for p in now - had)
                 caps = [cap for cap in self._caps.get(worker, ()) if cap is not None]
-                voluntary += max(0, len(lost) - max(0, len(had) - min(caps, default=len(had))))
+                room = len(had) + homeless - min(caps, default=len(had) + homeless)
+                voluntary += max(0, len(lost) - max(0, room))
         if policy.budget is not None and voluntary > policy.budget:
             self.breach("budget", f"{voluntary} voluntary moves in one epoch, the budget is {policy.budget}")
         if voluntary and self.stage.now < self._voluntary_round + policy.cooldown:
@@ -164,7 +170,10 @@ class Checker:
 
     def _claimed(self, change: Change, before: str | None, after: str) -> None:
         partition, live = change.partition, self.stage.truth.live
-        waited = self.stage.now - self._revoked.pop(partition, self.stage.now)
+        since = self._revoked.pop(partition, None) or self._withdrawn.get(partition, self.stage.now)
+        waited = (
+            self.stage.now - since
+        )  # it may have looked before the newest epoch: the wait that it ended is that before
         if after not in live or before == after:
             self.breach("own", f"{partition} was claimed by {after}, which is not live, or owned it")
         if before in live and before is not None and worker_of(before) != worker_of(after):

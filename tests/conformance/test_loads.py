@@ -43,7 +43,9 @@ def test_nobody_measured_what_was_consumed_once_or_by_an_older_rota() -> None:
     assert read_load(measure(100.0, 8.0, 1.0), 1_000.0) is None
     older = Read(Checkpoint(offset=1, token=1, run_id="r", rows=5), Node(b"", 0, 1, 1, 1_000_000, 0))
     assert read_load(older, 1_000.0) is None
-    assert read_load(write(800, 1_008.0, older), 1_008.0) == pytest.approx(100.0, rel=0.01)
+    young = write(800, 1_008.0, older)
+    assert read_load(young, 1_008.0) is None, "two batches say when they came"
+    assert read_load(write(5_200, 1_060.0, young), 1_060.0) == pytest.approx(100.0, rel=0.01)
 
 
 def test_a_silent_partition_fades() -> None:
