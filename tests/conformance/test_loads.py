@@ -68,7 +68,7 @@ def test_a_batch_that_is_told_again_counts_once_and_one_before_an_idle_look_is_k
 
 def test_a_clock_that_goes_back_breaks_nothing() -> None:
     seen = measure(100.0, 8.0, 600.0)
-    again = write(800, 516.0, write(800, 508.0, write(800, 500.0, seen)))
+    again = write(6_200, 570.0, write(800, 508.0, write(800, 500.0, seen)))
     load = read_load(again, 400.0)
     assert load is not None
     assert 0 <= load < 1_000
