@@ -151,13 +151,13 @@ def sentence(why: str, planned: Plan, total: int) -> str:
     """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
-        parts.append(f"{did.moves} of {counted(total, 'partition')} moved ({did.unavoidable_moves} unavoidable).")
+        parts.append(f"{did.moves:,} of {counted(total, 'partition')} moved ({did.unavoidable_moves:,} unavoidable).")
     if did.placements:
-        parts.append(f"{did.placements} of {total} placed.")
+        parts.append(f"{did.placements:,} of {total:,} placed.")
     if not did.moves and not did.placements:
         parts.append("Nothing moved.")
     if waiting := len(planned.unassigned):
-        parts.append(f"{waiting} of {total} wait: {planned.unassigned[0].reason}.")
+        parts.append(f"{waiting:,} of {total:,} wait: {planned.unassigned[0].reason}.")
     if did.imbalance_after is not None:
         parts.append(f"Imbalance {did.imbalance_after:.2f}.")
     return " ".join(parts)

@@ -101,7 +101,7 @@ def test_a_group_grows_only_as_far_as_one_worker_can_hold_all_of_it(monkeypatch:
     assert len(sizes) == 3, "a group that is full costs each look the same"
     rebalance(tree, "r2")
     end()
-    assert f"w2 left. {len(there) // 2} of {len(there)} partitions moved" in rebalance(tree, "r3").sentence
+    assert f"w2 left. {len(there) // 2:,} of {len(there):,} partitions moved" in rebalance(tree, "r3").sentence
 
     monkeypatch.setattr("rota.coordination.limits.MAX_PACKED", MAX_DATA)
     tree, end = two_workers(keys[: len(there) * 3 // 2])

@@ -191,7 +191,7 @@ def run_commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
     assert probes["schema of p"]["works"]
     assert not probes["schema of typo"]["works"]
     assert '"ITN"' in probes["schema of typo"]["seen"]
-    assert "/***/p has 1 partitions" in probes["source of p"]["seen"]
+    assert "/***/p has 1 partition" in probes["source of p"]["seen"]
     return said
 
 

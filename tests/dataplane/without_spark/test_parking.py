@@ -142,7 +142,7 @@ def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> N
     for path in (paths.checkpoint("p:a"), paths.checkpoint("p:b"), paths.parking("p:a")):
         store.create(path, b"\xff")
     before = DeltaTable(world.table / "main").version()
-    with pytest.raises(ConfigError, match=r"3 record.s. of group .* before you adopt: rota repair"):
+    with pytest.raises(ConfigError, match=r"3 records of group .* before you adopt: rota repair"):
         adopt(world.tree, [world.pipeline])
     assert DeltaTable(world.table / "main").version() == before
     assert len(repair(world.tree, [paths.root])) == 3
