@@ -99,6 +99,8 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     ]
     stopped = {one.name for one in found if one.kind == "pipeline" and one.cause in STOPS and one.patience is not None}
     found = [one for one in found if one.cause != "idle" or one.name not in stopped]
+    refused = {one.name: one.refusal for one in seen.pipelines if one.refusal}  # its runs fail with the very words
+    found = [one for one in found if one.cause != "runs" or refused.get(one.name, "\0") not in one.why]
     stopped |= {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
     found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in stopped}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}

@@ -192,6 +192,11 @@ def test_what_stops_a_pipelines_runs_is_told_once(case: str) -> None:
     assert [need.cause for need in mine] == [cause]
 
 
+def test_runs_that_fail_because_the_table_refuses_call_once() -> None:
+    seen = replace(NEEDS["a foreign table"][0], dagster=DagsterSeen(failed={"p": (4, "another group's. rota adopt")}))
+    assert [need.cause for need in look(seen, BEHIND / 2, BEHIND) if need.person] == ["table"]
+
+
 @pytest.mark.parametrize("case", HEALTHY)
 def test_what_heals_itself_needs_nobody(case: str) -> None:
     seen, seconds = HEALTHY[case]

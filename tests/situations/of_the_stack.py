@@ -47,7 +47,7 @@ def wipe_zookeeper(stage: Stage, name: str) -> None:
 def adopt(stage: Stage, name: str) -> None:
     def is_adopted() -> bool:
         try:
-            return bool(stage.type("adopt", "--group", "many"))
+            return bool(stage.type("adopt", "--group", "many", "--yes"))
         except RuntimeError:  # the group is not there yet
             return False
 
