@@ -83,9 +83,8 @@ def observe(tree: GroupState, *, slots: bool = False) -> Look:
     seen = read_basis(tree)
     others = _find_others(tree, seen.meta.protocol)
     head, said = seen.head.record, seen.head.node.mtime / 1000
-    due = (
-        head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
-    )  # before `said`: it went back
+    # A clock before `said` went back.
+    due = head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
     torn = _torn(tree) if slots and not seen.moved else ""
     unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else others
     return Look(

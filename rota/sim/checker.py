@@ -170,10 +170,9 @@ class Checker:
 
     def _claimed(self, change: Change, before: str | None, after: str) -> None:
         partition, live = change.partition, self.stage.truth.live
+        # It may have looked before the newest epoch: the wait that it ended is then the one before.
         since = self._revoked.pop(partition, None) or self._withdrawn.get(partition, self.stage.now)
-        waited = (
-            self.stage.now - since
-        )  # it may have looked before the newest epoch: the wait that it ended is that before
+        waited = self.stage.now - since
         if after not in live or before == after:
             self.breach("own", f"{partition} was claimed by {after}, which is not live, or owned it")
         if before in live and before is not None and worker_of(before) != worker_of(after):

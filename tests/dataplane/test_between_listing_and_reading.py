@@ -8,10 +8,8 @@ beside it goes on.
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +23,7 @@ from rota.errors import RotaError
 from rota.ledger.ledger import Ledger
 from rota.rewritten import explain_rewritten
 from tests.dataplane.conftest import log
+from tests.dataplane.striking import strike_at
 from tests.dataplane.world import World
 
 Change = Callable[[Path, bytes], object]
@@ -68,25 +67,6 @@ def make_bytes(format: str, numbers: range) -> bytes:
     return "".join(f"{json.dumps({'n': n}) if format == 'json' else n}\n" for n in numbers).encode()
 
 
-@contextmanager
-def strike(moment: str, act: Callable[[], object]) -> Iterator[None]:
-    """`act` happens once, at the moment."""
-    place, name, before = MOMENTS[moment]
-    real, armed = getattr(place, name), [True]
-
-    def meanwhile(*args: object, **more: object) -> object:
-        if before and armed and armed.pop():
-            act()
-        found = real(*args, **more)
-        if armed and armed.pop():
-            act()
-        return found
-
-    with patch.object(place, name, meanwhile):
-        yield
-    assert not armed, "nothing happened"
-
-
 @pytest.mark.parametrize(("format", "moment"), CASES)
 def test_no_record_is_lost_and_none_that_came_later_is_taken_for_it(format: str, moment: str, world: World) -> None:
     assert play(format, moment, world, CHANGES) == []
@@ -114,7 +94,8 @@ def play(format: str, moment: str, world: World, changes: Collection[str]) -> li
             CHANGES[key](path, make_bytes(format, range(100, 107)))
 
     said: dict[str, str] = {}
-    with strike(moment, change):
+    place, call, before = MOMENTS[moment]
+    with strike_at(place, call, change, before=before):
         for _ in range(2):
             try:
                 events = world.run(*landed)

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from deltalake import DeltaTable
@@ -21,6 +20,7 @@ from rota.ledger.ledger import Ledger
 from rota.replay import ReplayedRange, replay
 from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import log
+from tests.dataplane.striking import strike_at
 from tests.dataplane.without_spark import foreign_programs as programs
 from tests.dataplane.without_spark.foreign_programs import KEEPS, TAKES
 from tests.dataplane.without_spark.trickle import Trickle
@@ -43,19 +43,8 @@ def strike(moment: str, act: Callable[[], object]) -> Iterator[None]:
         yield
         return
     kind, name, before = MOMENTS[moment]
-    real, armed = getattr(kind, name), [True]
-
-    def meanwhile(*args: object, **more: object) -> object:
-        if before and armed and armed.pop():
-            act()
-        found = real(*args, **more)
-        if armed and armed.pop():
-            act()
-        return found
-
-    with patch.object(kind, name, meanwhile):
+    with strike_at(kind, name, act, before=before):
         yield
-    assert not armed, "nothing happened"
 
 
 class Stage(Trickle):
