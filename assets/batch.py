@@ -17,14 +17,14 @@ from rota.errors import counted, printable
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.consume import CommittedBatch, Event
     from rota.coordination.group_state import GroupState
     from rota.dagster.assets.report import Report
     from rota.dataplane.ports import Ports
-    from rota.replay import RefusedReplay, ReplayedRange
-    from rota.samples import BatchSample
-    from rota.serve import Rest, RunEnd
-    from rota.untold import Shown
+    from rota.run.consume import CommittedBatch, Event
+    from rota.run.replay import RefusedReplay, ReplayedRange
+    from rota.run.samples import BatchSample
+    from rota.run.serve import Rest, RunEnd
+    from rota.run.untold import Shown
 
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
 Output = dg.AssetMaterialization | dg.AssetObservation
@@ -77,7 +77,7 @@ class RunOutput:
         """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
         always the last one, also where the run is cancelled or fails."""
         from rota.dagster.assets.report import Report
-        from rota.serve import Rest, RunEnd
+        from rota.run.serve import Rest, RunEnd
 
         report = Report(self.read_shown, ports.main, seconds, time.monotonic)
         try:
@@ -95,9 +95,9 @@ class RunOutput:
         yield from self.tell(report.take_all(), ports)
 
     def show_event(self, event: "Event", incarnation: str, report: "Report") -> Iterator[Output]:
-        """Yields what Dagster shows for one event of `rota.consume`; of a batch the report tells."""
-        from rota import consume
-        from rota.untold import find_untold_before
+        """Yields what Dagster shows for one event of `rota.run.consume`; of a batch the report tells."""
+        from rota.run import consume
+        from rota.run.untold import find_untold_before
 
         partition = event.partition
         if isinstance(event, consume.CommittedBatch):
@@ -120,7 +120,7 @@ class RunOutput:
         """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
         owner, its token or the epoch changed. It tells of the table's columns once: each takes 200 bytes. What the checks
         said last it tells again, of what it made."""
-        from rota.samples import read_columns
+        from rota.run.samples import read_columns
 
         if not (batches := list(told)):
             return
@@ -147,7 +147,7 @@ class RunOutput:
 
     def look_at(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
         """Yields what is seen of each batch, with the rows that its partition has now."""
-        from rota.samples import take_samples
+        from rota.run.samples import take_samples
 
         new = {batch.partition for batch in batches} - self.counts.keys()
         for batch, sight in zip(batches, take_samples(ports, batches, new), strict=True):
@@ -167,7 +167,7 @@ class RunOutput:
 
     def read_shown(self, partition: str) -> "Shown | None":
         """Where the page stands with the partition."""
-        from rota.untold import Shown
+        from rota.run.untold import Shown
 
         last = self.read_last(self.assets[-1], partition)
         offset, token = (getattr(last.get(name), "value", None) for name in ("offset", "token"))
@@ -184,8 +184,8 @@ class RunOutput:
     ) -> Iterator[Output]:
         """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before.
         Rows are shown of as many partitions as of batches that are told together."""
-        from rota import replay
-        from rota.samples import MOST, BatchSample, take_samples
+        from rota.run import replay
+        from rota.run.samples import MOST, BatchSample, take_samples
 
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):

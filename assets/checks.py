@@ -1,8 +1,8 @@
 """The asset checks of groups and pipelines, and what each of them says.
 
 Laws:
-1. A check of a pipeline says what `rota.needs` found: which check a need belongs to stands here and nothing else. It is of
-   the whole asset, never of the keys of one run only.
+1. A check of a pipeline says what `rota.face.needs` found: which check a need belongs to stands here and nothing else. It is
+   of the whole asset, never of the keys of one run only.
 2. What needs a person fails as an error. What mends itself fails as a warning.
 """
 
@@ -17,8 +17,8 @@ from rota.dagster.assets.names import Names
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.needs import Need
-    from rota.rebalance import Rebalanced
+    from rota.face.needs import Need
+    from rota.group.rebalance import Rebalanced
 
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN

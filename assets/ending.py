@@ -85,7 +85,7 @@ def make_ending(
     clock: Callable[[], float],
     is_going: Callable[[], bool],
 ) -> Callable[[], str]:
-    """What `rota.serve` asks before each pause: why this run ends now, or nothing."""
+    """What `rota.run.serve` asks before each pause: why this run ends now, or nothing."""
     due = clock() + linger / 3
 
     def find_reason() -> str:

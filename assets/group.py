@@ -77,8 +77,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         description=f"{what} Each materialization is an epoch and begins with what happened and why.",
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
-        from rota import backlog
-        from rota.rebalance import rebalance as verb
+        from rota.group.rebalance import rebalance as verb
+        from rota.run import backlog
 
         with in_one_line(), going_on(context, rota_zookeeper, group.name) as tree:
             done = verb(tree, context.run.run_id)

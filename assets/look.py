@@ -1,9 +1,9 @@
 """A look at a whole pipeline: the evaluation of each of its checks, whoever consumed what.
 
-Law: what is wrong is what `rota.needs` says of what was read, as for `rota status`. The look takes what it cannot see in one
-instant from the look before it: which versions of the log were read and what was wrong in them, and since when each need was
-seen. Without that, as at the first look and at a click, it reads the whole log and waits anew. Durations are on ZooKeeper's
-clock.
+Law: what is wrong is what `rota.face.needs` says of what was read, as for `rota status`. The look takes what it cannot see
+in one instant from the look before it: which versions of the log were read and what was wrong in them, and since when each
+need was seen. Without that, as at the first look and at a click, it reads the whole log and waits anew. Durations are on
+ZooKeeper's clock.
 """
 
 import json
@@ -21,8 +21,8 @@ from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.health import TableSeen
-    from rota.seen import DagsterSeen
+    from rota.face.health import TableSeen
+    from rota.face.seen import DagsterSeen
 
 OVERLAP = 500  # versions of the log before the newest that every look reads, too
 
@@ -59,8 +59,8 @@ def look(
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
     """The evaluations of the pipeline's checks and of its group's, and the memory for the next look. `dagster` is what its
     storage says, if it was asked. Raises RotaError."""
-    from rota import needs
-    from rota.health import make_seen, read_pipeline, read_records
+    from rota.face import needs
+    from rota.face.health import make_seen, read_pipeline, read_records
 
     facts, basis = read_records(tree, [pipeline.name])
     table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory)
@@ -81,9 +81,9 @@ def read_table(
     """What the table says, and the newest version that was read: of its log what is new since the look before, and the
     overlap; all of it where another table stands there."""
     from rota.errors import ForeignTable, RotaError
-    from rota.health import TableSeen
+    from rota.face.health import TableSeen
     from rota.registry import open_tables
-    from rota.rewritten import LOOKED
+    from rota.run.rewritten import LOOKED
 
     try:
         main = open_tables(pipeline, tree.group, meta).main

@@ -10,11 +10,11 @@ from rota.errors import mask, printable
 from rota.ids import worker_of
 
 if TYPE_CHECKING:
-    from rota.consume import CommittedBatch, IdlePartition
     from rota.coordination.views import OwnView
-    from rota.rebalance import Rebalanced
-    from rota.replay import ReplayedRange
-    from rota.samples import BatchSample
+    from rota.group.rebalance import Rebalanced
+    from rota.run.consume import CommittedBatch, IdlePartition
+    from rota.run.replay import ReplayedRange
+    from rota.run.samples import BatchSample
 
 MOST = 100  # rows of a table on the page, and partitions of a worker in it; `rota status` shows all
 PLOTS = 10  # workers whose load, and partitions whose lag, is a number of its own: Dagster plots each

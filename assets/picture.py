@@ -29,8 +29,8 @@ def draw_picture(
 ) -> dict[str, Any]:
     """The picture as metadata; empty if it could not be drawn, or for more than `MOST` partitions. An epoch never fails for
     its picture."""
-    from rota.history import read_commits, read_story
-    from rota.picture import draw_story
+    from rota.face.history import read_commits, read_story
+    from rota.face.picture import draw_story
 
     key = names.picture(tree.group, epoch)
     try:

@@ -21,7 +21,7 @@ from rota.pipeline import Pipeline
 from rota.settings import expand
 
 if TYPE_CHECKING:
-    from rota.spans import Choice
+    from rota.run.spans import Choice
 
 
 class Replay(dg.Config):
@@ -37,7 +37,7 @@ class Replay(dg.Config):
 
     def choose(self) -> "Choice":
         """The choice that the config means. Raises ConfigError."""
-        from rota.spans import Choice
+        from rota.run.spans import Choice
 
         given = None if self.start is None and self.end is None else (self.start or 0, self.end or 0)
         times = (_parse_time(self.since, 0.0), _parse_time(self.until, math.inf)) if self.since or self.until else None
@@ -111,7 +111,7 @@ def _show_columns(pipeline: Pipeline, place: str) -> dict[str, Any]:
     if not Path(place).is_dir():  # what reads tables takes a while to import
         return {}
     from rota.registry import open_tables
-    from rota.samples import read_columns
+    from rota.run.samples import read_columns
 
     columns = read_columns(open_tables(pipeline, pipeline.group).main)
     return {"dagster/column_schema": metadata.make_schema(columns)} if columns else {}
@@ -138,13 +138,13 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
     def consume(
         context: dg.AssetExecutionContext, config: Batch, rota_zookeeper: ZooKeeperResource, rota_spark: SparkResource
     ) -> Iterator[object]:
-        from rota.answer import answer
         from rota.dagster.assets.ending import make_ending
         from rota.registry import open_ports
-        from rota.replay import replay
-        from rota.serve import Terms, serve
+        from rota.run.answer import answer
+        from rota.run.replay import replay
+        from rota.run.serve import Terms, serve
+        from rota.run.spans import choose_spans, list_rounds
         from rota.settings import Settings, check_known
-        from rota.spans import choose_spans, list_rounds
 
         output = batch.RunOutput(context, pipeline, names)
         is_replay = context.run.job_name == names.replay_job(pipeline.name)  # without config, too, as from a backfill

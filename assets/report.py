@@ -7,9 +7,9 @@ killed could not tell is told by the next that works on the partition.
 
 from collections.abc import Callable, Iterator
 
-from rota.consume import CommittedBatch
 from rota.dataplane.ports import Table
-from rota.untold import Shown, find_untold, join
+from rota.run.consume import CommittedBatch
+from rota.run.untold import Shown, find_untold, join
 
 Told = tuple[str, CommittedBatch]  # the incarnation that it concerns, and what is told
 

@@ -33,7 +33,6 @@ from typing import Any
 import psutil
 
 from rota import Pipeline, delta, files
-from rota.consume import CommittedBatch, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
@@ -42,6 +41,7 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_source import CORRUPT
 from rota.registry import open_ports, open_source
+from rota.run.consume import CommittedBatch, consume
 
 SCHEMA = "id long, key long, value double, device string"
 

@@ -23,7 +23,6 @@ from benchmarks.hopping import DELAY, LEASE, RACES, Hops, count_hops, make_optio
 from benchmarks.port import Port
 from benchmarks.tally import Tally, count_taken, judge
 from benchmarks.virtual import DIES, JOINS, LATE, WORKERS, Case, Row
-from rota.agent import Agent
 from rota.cli.worker import LATER, SOON
 from rota.coordination.alone import found_own_records
 from rota.coordination.bell import Bell
@@ -34,8 +33,9 @@ from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.core.protocols.registry import ASSIGNED
 from rota.errors import CoordinationError
+from rota.group.agent import Agent
+from rota.group.rebalance import rebalance
 from rota.ids import key_of
-from rota.rebalance import rebalance
 from rota.sim.worlds import make_partitions, make_team
 
 SESSION = 6.0  # seconds

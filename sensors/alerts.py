@@ -1,8 +1,8 @@
 """Calls a person: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
 
 Laws:
-1. An alert is a need of `rota.needs` on a check of this code location, another check of it that fails as an error, a run of
-   it that failed and is not tried again by itself, or sensors of it whose ticks have failed for a while.
+1. An alert is a need of `rota.face.needs` on a check of this code location, another check of it that fails as an error, a
+   run of it that failed and is not tried again by itself, or sensors of it whose ticks have failed for a while.
 2. One cause is told once, at least, and once when it is over; how often a run, a partition or a sensor meets it does not
    count. What was there before the sensor's first tick is told of all but runs, because it still is so.
 """

@@ -15,8 +15,8 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.backlog import Work, WorkWatcher
     from rota.coordination.group_state import GroupState
+    from rota.run.backlog import Work, WorkWatcher
 
 ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often it tries again
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
@@ -33,7 +33,7 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
         description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.backlog import WorkWatcher
+        from rota.run.backlog import WorkWatcher
 
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
@@ -83,8 +83,8 @@ class Looks:
 
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
-        from rota.backlog import find_work
         from rota.registry import open_source
+        from rota.run.backlog import find_work
 
         if not self.tree.exists():  # the membership sensor founds the group
             return

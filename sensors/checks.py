@@ -16,7 +16,7 @@ from rota.dagster.sensors import runs
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.seen import DagsterSeen
+    from rota.face.seen import DagsterSeen
 
 TICK = 15  # seconds between two ticks; most look at nothing
 PAUSE = 25.0  # seconds between two looks, at least
@@ -72,7 +72,7 @@ def choose_pause(memory: Memory) -> float:
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
     """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and sensors that are off."""
-    from rota.seen import DagsterSeen, SensorSeen
+    from rota.face.seen import DagsterSeen, SensorSeen
 
     failed = runs.Runs.of(context, names.consume_job(pipeline.name)).list_failures()
     why = runs.explain_failure(context.instance, failed[0].run_id) if failed else ""

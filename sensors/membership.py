@@ -50,8 +50,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.coordination.bell import Bell
-        from rota.found import GroupWatcher, follow
-        from rota.rebalance import Look
+        from rota.group.found import GroupWatcher, follow
+        from rota.group.rebalance import Look
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:

@@ -16,7 +16,7 @@ def command(group: str, yes: bool) -> None:
     For when ZooKeeper or a table was rebuilt or restored: from then on every token of the group is greater than all tokens
     that the tables have seen. Stop all runs first.
     """
-    from rota.adopt import adopt, gone
+    from rota.people.adopt import adopt, gone
 
     pipelines = load_catalog().of_group(group)
     names = ", ".join(p.name for p in pipelines) or "none"

@@ -155,7 +155,7 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
 
 def _probe_files(settings: "Settings", catalog: "Catalog") -> Iterator[Probe]:
     """Each file of which not all is served, by rota or by Dagster."""
-    from rota.unserved import find_unserved
+    from rota.face.unserved import find_unserved
 
     refused: dict[str, str] = {}
     try:
@@ -311,7 +311,7 @@ def _check_source(pipeline: "Pipeline") -> str:
 def _check_files(pipeline: "Pipeline") -> str:
     """Raises ConfigError, which names the files, if a file changed after it was consumed."""
     from rota.registry import open_ports
-    from rota.rewritten import explain_rewritten
+    from rota.run.rewritten import explain_rewritten
 
     ports = open_ports(pipeline, pipeline.group)
     if found := explain_rewritten(ports.source, ports.main.read_log(), most=None):

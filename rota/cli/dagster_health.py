@@ -11,10 +11,10 @@ from itertools import takewhile
 from typing import Any
 
 from rota.errors import EnvironmentFailed, printable
+from rota.face.needs import FAILURES
+from rota.face.seen import DagsterSeen, SensorSeen
 from rota.ids import dagster_name
 from rota.local.page import DagsterPage
-from rota.needs import FAILURES
-from rota.seen import DagsterSeen, SensorSeen
 
 TICKS = 20  # of a sensor that are looked at
 RUNS = 10  # of a pipeline, among them clicks

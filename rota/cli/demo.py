@@ -133,8 +133,8 @@ def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Fi
 
 
 def _draw_picture(scenario: "Scenario") -> bytes:
-    from rota.history import Moment, Tick, read_story
-    from rota.picture import draw_story
+    from rota.face.history import Moment, Tick, read_story
+    from rota.face.picture import draw_story
 
     commits = [Tick(c.at, p, c.run_id) for c in scenario.observer.commits for p in c.ranges]
     moments, words = [], [f"{scenario.observer.count_consumed()} files in {len(commits)} batches."]

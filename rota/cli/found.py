@@ -18,7 +18,7 @@ def command(group: str) -> None:
     from rota.coordination import client
     from rota.coordination.group_state import GroupState
     from rota.core.protocols.registry import ASSIGNED
-    from rota.found import found_group, list_sources
+    from rota.group.found import found_group, list_sources
     from rota.settings import Settings
 
     catalog, settings = load_catalog(), Settings.from_environment()

@@ -15,7 +15,7 @@ from rota.errors import ConfigError, counted
 from rota.settings import check_known
 
 if TYPE_CHECKING:
-    from rota.history import Story, Tick
+    from rota.face.history import Story, Tick
     from rota.pipeline import Pipeline
 
 SHOWN = 4  # partitions that one line names
@@ -33,8 +33,8 @@ def command(partition: str | None, group: str, as_json: bool, png: Path | None, 
     The epochs tell which partitions moved and why, the commits who wrote how many rows. With PARTITION, what happened to
     this one.
     """
-    from rota.history import find_spans, keep_partition, read_story_with_commits
-    from rota.picture import draw_story
+    from rota.face.history import find_spans, keep_partition, read_story_with_commits
+    from rota.face.picture import draw_story
 
     check_place(png)
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):

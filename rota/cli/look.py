@@ -15,10 +15,10 @@ from rota.cli.dagster_health import read_dagster
 from rota.cli.group import load_catalog
 from rota.cli.standin import keep_out
 from rota.errors import ConfigError, RotaError
+from rota.face.needs import Memory, Need, find_needs
+from rota.face.seen import DagsterSeen, Seen
 from rota.ids import pipeline_of
 from rota.local.page import DagsterPage
-from rota.needs import Memory, Need, find_needs
-from rota.seen import DagsterSeen, Seen
 from rota.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Looker:
 
     def look(self) -> Looked:
         """What is there now. Raises RotaError where the group itself cannot be read."""
-        from rota.health import HealthReader
+        from rota.face.health import HealthReader
 
         self._load()
         if not isinstance(self._reader, HealthReader):
@@ -132,8 +132,8 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
         keep_out()
-        from rota import backlog, rewritten
         from rota.registry import open_source, open_tables
+        from rota.run import backlog, rewritten
 
         for pipeline in pipelines:
             if pipeline_of(partition) == pipeline.name:

@@ -37,7 +37,7 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
     if from_zookeeper:
         if source is not None or lines:
             raise ConfigError("--from-zookeeper reads the live group. Leave out SOURCE and --lines")
-        from rota.rebalance import preview
+        from rota.group.rebalance import preview
 
         with open_group(group) as tree:
             with view.show_wait("reading the group and planning"):

@@ -18,7 +18,7 @@ def command(old: str, new: str, group: str) -> None:
     Do it after OLD.py was renamed to NEW.py. NEW continues with OLD's rows and offsets and reads no file again. The data
     files are rewritten. If the command is interrupted, type it again. Then reload the code location on Dagster's page.
     """
-    from rota.rename import rename
+    from rota.people.rename import rename
 
     found = load_catalog()
     pipelines = {p.name: p for p in found.of_group(group)}

@@ -7,7 +7,7 @@ from rota.cli.group import load_catalog, open_group
 from rota.cli.page import location_option, run_job
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_partition, pipeline_of
-from rota.spans import Choice, choose_spans, list_rounds
+from rota.run.spans import Choice, choose_spans, list_rounds
 
 
 @click.command("replay")
@@ -42,7 +42,7 @@ def _check(name: str, partition: str, choice: Choice) -> None:
     """Raises ConfigError where the run could only refuse it: a run that fails is red on the page, and calls a person. What
     cannot be read here is left to the run."""
     from rota.registry import open_ports
-    from rota.replay import find_refused
+    from rota.run.replay import find_refused
 
     try:
         pipeline = load_catalog().pipelines[name]

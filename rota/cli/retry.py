@@ -30,7 +30,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
     A file that changed before it was consumed is read as it is now.
     """
     from rota.coordination.parking import explain_unreadable
-    from rota.retry import retry
+    from rota.people.retry import retry
 
     if bool(partitions) == (pipeline is not None):
         raise ConfigError(GIVE)

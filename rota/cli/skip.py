@@ -22,8 +22,8 @@ def command(partition: str, to: int | None, group: str) -> None:
 
     Their records are lost; the table's log says who skipped them.
     """
+    from rota.people.skip import skip
     from rota.registry import open_ports
-    from rota.skip import skip
 
     with open_group(group) as tree:
         ids = tree.ids()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rota.coordination import records
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
-    from rota.needs import Need
+    from rota.face.needs import Need
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
 MOST = 20  # needs that are told; --json has all
@@ -260,7 +260,7 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     """What needs a person, over the whole width, then what heals by itself. Partitions with one cause share a line."""
-    from rota.needs import Need, join_needs
+    from rota.face.needs import Need, join_needs
 
     told = [Need(**{name: need[name] for name in NEED}, due=0.0) for need in needs]
     persons = join_needs([need for need in told if need.person])

@@ -17,8 +17,8 @@ from rota.ids import pipeline_of
 
 if TYPE_CHECKING:
     from rota.cli.look import Looker
+    from rota.face.needs import Need
     from rota.local.stack import Stack
-    from rota.needs import Need
 
 
 EVERY = 30.0  # seconds between two looks at what needs a person: each writes the clock, so all watchers read again

@@ -13,7 +13,7 @@ from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.seen import Seen
+    from rota.face.seen import Seen
 
 
 @click.command("why")

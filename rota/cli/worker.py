@@ -23,10 +23,10 @@ from rota.machine import name_machine
 from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
-    from rota.agent import Agent
     from rota.coordination.records import Live
     from rota.coordination.store import Store
     from rota.dataplane.spark.spark_server import SparkServer
+    from rota.group.agent import Agent
 
 SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
@@ -215,7 +215,7 @@ class Process:
             self.log.close()
 
     def _make_agent(self, tree: object, timeout: float) -> "Agent":
-        from rota.agent import Agent
+        from rota.group.agent import Agent
 
         return Agent(
             tree,  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ class Process:
         )
 
     def _serve(self, store: "Store", agent: "Agent") -> int:
-        from rota.usage import Usage
+        from rota.group.usage import Usage
 
         usage, obeyed = Usage(), 0
         while True:

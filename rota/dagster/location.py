@@ -83,7 +83,7 @@ def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, An
 
 def find_unserved(folder: Path) -> dict[str, str]:
     """File of the folder -> why not all of it is served, one line each; empty where all is. What needs a resource of the
-    location's own counts as served. For who is no Dagster: `rota.unserved` asks it in a process of its own."""
+    location's own counts as served. For who is no Dagster: `rota.face.unserved` asks it in a process of its own."""
     catalog, theirs = load(folder), dict[str, Any]()
     while True:
         served, _ = _settle(catalog, Names(), theirs)

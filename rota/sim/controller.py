@@ -12,7 +12,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.store import Node, Op
 from rota.errors import CoordinationError
-from rota.rebalance import observe, rebalance
+from rota.group.rebalance import observe, rebalance
 from rota.sim.journal import SteppedStore
 from rota.sim.timeline import Life, steps, wait
 

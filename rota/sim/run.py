@@ -4,15 +4,15 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Ports
 from rota.errors import ForeignTable, RotaError
 from rota.ids import worker_of
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
-from rota.replay import replay
-from rota.serve import Rest, RunEnd, serve
+from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
+from rota.run.replay import replay
+from rota.run.serve import Rest, RunEnd, serve
 from rota.sim.job import TimedJob
 from rota.sim.journal import SteppedStore
 from rota.sim.timeline import Process, steps, wait
@@ -20,7 +20,9 @@ from rota.sim.timeline import Process, steps, wait
 if TYPE_CHECKING:
     from rota.sim.stage import Stage
 
-logging.getLogger("rota.consume").addHandler(logging.NullHandler())  # what it warns of is the world's, not the user's
+logging.getLogger("rota.run.consume").addHandler(
+    logging.NullHandler()
+)  # what it warns of is the world's, not the user's
 PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="sim")
 Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 

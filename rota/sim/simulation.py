@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from rota.backlog import find_work
 from rota.coordination.alone import found_own_records
 from rota.coordination.records import WorkerOverrides
 from rota.core import Worker
 from rota.core.protocols.registry import ASSIGNED
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
+from rota.run.backlog import find_work
 from rota.sim.alone_checker import AloneChecker
 from rota.sim.controller import Controller
 from rota.sim.log_checker import Told

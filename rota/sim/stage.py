@@ -14,7 +14,7 @@ from rota.dataplane.ports import Job, Ports
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
 from rota.ledger.values import Ranges
-from rota.serve import Terms
+from rota.run.serve import Terms
 from rota.sim.checker import Checker
 from rota.sim.journal import JournalServer
 from rota.sim.parts import Parts

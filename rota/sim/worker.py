@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from rota.agent import Agent
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.core import Worker
 from rota.errors import CoordinationError
+from rota.group.agent import Agent
 from rota.sim.timeline import Life, Process
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.backlog import find_work
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
@@ -24,7 +23,8 @@ from rota.errors import RotaError
 from rota.ids import worker_of
 from rota.ledger.values import TableClaim
 from rota.registry import open_ports
-from rota.serve import Terms, serve
+from rota.run.backlog import find_work
+from rota.run.serve import Terms, serve
 from rota.settings import Settings
 from tests.chaos.plain_job import PlainJob
 from tests.waiting import wait_until

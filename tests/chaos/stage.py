@@ -27,8 +27,8 @@ from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
-from rota.found import follow
-from rota.rebalance import rebalance
+from rota.group.found import follow
+from rota.group.rebalance import rebalance
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
 from tests.waiting import LONG, wait_until

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from rota.cli import worker
-from rota.usage import Usage
+from rota.group.usage import Usage
 from tests.waiting import wait_until
 
 flag, news = Path(os.environ["STANDS"]), Usage.read_news

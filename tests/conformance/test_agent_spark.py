@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rota.catalog import load
-from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -28,10 +27,11 @@ from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.spark_server import ENDED
 from rota.errors import EnvironmentFailed
-from rota.found import follow
+from rota.group.found import follow
+from rota.group.rebalance import rebalance
 from rota.pipeline import Pipeline
-from rota.rebalance import rebalance
 from rota.registry import open_ports
+from rota.run.consume import CommittedBatch, Event, consume
 from tests.conformance.processes import Start, Worker
 from tests.waiting import LONG, wait_until
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from rota.agent import Agent
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.overrides import override
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
-from rota.rebalance import rebalance
+from rota.group.agent import Agent
+from rota.group.rebalance import rebalance
 
 pytestmark = pytest.mark.fast
 

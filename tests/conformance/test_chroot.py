@@ -13,8 +13,8 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.coordination.store import Check, Create, Delete, Set
 from rota.errors import Conflict, Unavailable
+from rota.group.rebalance import rebalance
 from rota.machine import free_port
-from rota.rebalance import rebalance
 from rota.settings import split_hosts
 from tests.waiting import LONG
 

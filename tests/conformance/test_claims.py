@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rota.agent import AT_A_LOOK, LINES, Agent
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
@@ -16,6 +15,7 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.core import reconcile
+from rota.group.agent import AT_A_LOOK, LINES, Agent
 from rota.ids import MAX_PARTITION
 from tests.ablations import NO_LIVE, change_store
 from tests.conformance.targets import found_with
@@ -273,7 +273,7 @@ def test_an_agent_claims_and_releases_in_as_few_multis_as_fit_and_counts_what_is
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.agent.AT_A_LOOK", 5)
+    monkeypatch.setattr("rota.group.agent.AT_A_LOOK", 5)
 
 
 def test_a_look_reads_no_more_than_it_can_act_upon_in_time(few: None) -> None:

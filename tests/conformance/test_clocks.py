@@ -13,9 +13,9 @@ from rota.coordination.parking import is_waiting, park
 from rota.coordination.records import Live
 from rota.core import Policy, plan
 from rota.core.assignors.rounds import ROUND, start_round
-from rota.found import follow
+from rota.group.found import follow
+from rota.group.rebalance import rebalance
 from rota.pipeline import Group
-from rota.rebalance import rebalance
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 
 pytestmark = pytest.mark.fast
@@ -80,7 +80,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
     """A rolling deployment, or staging and production by mistake: what was put last stands, and both are named."""
-    from rota import found as verb
+    from rota.group import found as verb
 
     store = MemoryServer().connect()
     memories: list[Any] = [{}, {}]  # two processes
@@ -110,7 +110,7 @@ def test_settings_that_came_back_with_an_older_zookeeper_are_put_again(
     monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """By the very process that declared the newer ones: nobody else declares anything, and nobody restarts it."""
-    from rota import found as verb
+    from rota.group import found as verb
 
     server = MemoryServer()
     store, memory = server.connect(), dict[str, verb.Declared]()

@@ -15,7 +15,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group
 from tests.conformance.worlds import World
 

@@ -127,7 +127,7 @@ def test_a_watchdog_goes_on_whatever_its_look_raised(cause: Exception) -> None:
 
 EXHAUSTED = """
 from rota.cli import main
-from rota.usage import Usage
+from rota.group.usage import Usage
 def read_news(self):
     raise OSError(24, "Too many open files")
 Usage.read_news = read_news

@@ -16,7 +16,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Controller, Live
 from rota.core.assignors import ASSIGNORS
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 from tests.conformance.worlds import RealWorld, World
 from tests.measured import make_measured
 

@@ -8,7 +8,7 @@ from rota.coordination import membership, overrides, ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.coordination.snapshot import explain_pin
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 
 P = "p:0"
 CAUSES: dict[str, Callable[[GroupState], object]] = {

@@ -14,8 +14,8 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Grab
 from rota.coordination.snapshot import read_basis
-from rota.observed import find_unsettled
-from rota.rebalance import rebalance
+from rota.group.observed import find_unsettled
+from rota.group.rebalance import rebalance
 from tests.conformance.processes import Start, Worker
 from tests.conformance.targets import owners
 from tests.waiting import wait_until

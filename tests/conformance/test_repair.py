@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from rota.agent import PROOF, Agent
 from rota.coordination import alone, membership, overrides, ownership, repair
 from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
@@ -16,6 +15,7 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
+from rota.group.agent import PROOF, Agent
 from rota.ids import worker_of
 from tests.conformance.worlds import World
 

@@ -13,7 +13,7 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.errors import Undecodable
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group
 from tests.measured import make_measured
 

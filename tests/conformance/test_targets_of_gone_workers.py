@@ -11,7 +11,7 @@ from rota.coordination.publication import (
     take_control,
 )
 from rota.coordination.records import Live
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 from tests.conformance.publishers import parts, read_targets
 from tests.conformance.worlds import World
 

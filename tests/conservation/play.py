@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import names
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
 from tests.conservation.checker import Fault, Judgement

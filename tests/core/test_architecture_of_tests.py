@@ -129,11 +129,11 @@ def test_a_test_uses_public_names_only() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from rota.consume import _not_public",
+        "from rota.run.consume import _not_public",
         "import rota._hidden",
         "run._commit()",
         "monkeypatch.setattr(Run, '_any', f)",
-        "monkeypatch.setattr('rota.consume._any', f)",
+        "monkeypatch.setattr('rota.run.consume._any', f)",
         "STEPS = {'x': (owner, '_not_public')}",
         "class B(A):\n    def _act(self):\n        return super()._act()",
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.coordination.records import Live
-from rota.health import is_reachable
+from rota.face.health import is_reachable
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota import needs
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
 from rota.core.values import Worker
-from rota.eligibility import Facts
-from rota.ledger.values import Position
-from rota.needs import (
+from rota.face import needs
+from rota.face.needs import (
     BEHIND,
     IDLE,
     SETTLE,
@@ -24,7 +22,9 @@ from rota.needs import (
     find_needs,
     join_needs,
 )
-from rota.seen import DagsterSeen, PipelineSeen, Seen, SensorSeen
+from rota.face.seen import DagsterSeen, PipelineSeen, Seen, SensorSeen
+from rota.ledger.values import Position
+from rota.run.eligibility import Facts
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import ConfigError
-from rota.rewritten import explain_rewritten
-from rota.spans import Choice, find_consumed, join_offsets, list_rounds
+from rota.run.rewritten import explain_rewritten
+from rota.run.spans import Choice, find_consumed, join_offsets, list_rounds
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from rota.cli import worker
 from rota.cli.worker import RESTARTS, STARTING, Process
 from rota.coordination.records import Live
 from rota.errors import EnvironmentFailed
+from rota.group.usage import EVERY, STALE, Usage
 from rota.settings import Settings
-from rota.usage import EVERY, STALE, Usage
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_protocol_lists_every_word() -> None:
-    code = "".join((ROOT / "rota" / p).read_text() for p in ("agent.py", "chooser.py", "cli/worker.py"))
+    code = "".join((ROOT / "rota" / p).read_text() for p in ("group/agent.py", "group/chooser.py", "cli/worker.py"))
     said = {*re.findall(r'(?:say(?:_each)?|_idles|_format_line)\(\s*"([a-z-]+)"', code), "wait", "drain"}
     section = (ROOT / "docs" / "protocol.md").read_text().partition("## The words of a worker")[2].partition("\n## ")[0]
     listed = {word for row in re.findall(r"^\| (`.*?) \|", section, re.M) for word in re.findall(r"`([a-z-]+)`", row)}

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyspark.sql.connect.session  # noqa: F401  # each run would import it as it connects
 
-from rota import consume as verb
 from rota.catalog import load
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
@@ -24,6 +23,7 @@ from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.registry import open_ports
+from rota.run import consume as verb
 
 STEPS = (
     "indexed",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rota.consume import Event
 from rota.dataplane.ports import WrittenFiles
 from rota.dataplane.spark.bisection import Bisection
+from rota.run.consume import Event
 from tests.dataplane.world import World
 
 DISK = "java.io.IOException: No space left on device"

@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Any
 
-from rota.backlog import read_lags
-from rota.consume import IdlePartition
 from rota.coordination.overrides import pin
 from rota.coordination.parking import park
 from rota.dataplane import names
@@ -12,6 +10,8 @@ from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.ledger.values import Batch
+from rota.run.backlog import read_lags
+from rota.run.consume import IdlePartition
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.stand_ins import no_spark

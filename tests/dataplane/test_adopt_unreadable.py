@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.adopt import adopt, gone
 from rota.coordination.repair import find_unreadable, repair
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
+from rota.people.adopt import adopt, gone
 from tests.dataplane.stand_ins import consume_without_spark, no_spark
 from tests.dataplane.world import World
 

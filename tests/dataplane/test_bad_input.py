@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.backlog import find_work
-from rota.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.spark import bisection, quarantine
-from rota.skip import skip
+from rota.people.skip import skip
+from rota.run.backlog import find_work
+from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 

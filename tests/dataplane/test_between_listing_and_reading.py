@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.consume import CommittedBatch
 from rota.dataplane.files import parquet, staging, texts
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.errors import RotaError
 from rota.ledger.ledger import Ledger
-from rota.rewritten import explain_rewritten
+from rota.run.consume import CommittedBatch
+from rota.run.rewritten import explain_rewritten
 from tests.dataplane.conftest import log
 from tests.dataplane.striking import strike_at
 from tests.dataplane.world import World

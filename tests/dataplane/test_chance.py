@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rota.consume import CommittedBatch
 from rota.dataplane.delta.tables import PipelineTable
 from rota.ledger.values import Batch, TableClaim
+from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 

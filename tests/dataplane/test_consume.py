@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.backlog import find_work, read_owners
-from rota.consume import CommittedBatch, DroppedPartition, IdlePartition
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.machine import free_port
+from rota.run.backlog import find_work, read_owners
+from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 
@@ -157,7 +157,7 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
 
     world.rows("a", "1", 4)
     with monkeypatch.context() as patch:
-        patch.setattr("rota.consume.write_checkpoints", lost)
+        patch.setattr("rota.run.consume.write_checkpoints", lost)
         told = world.run("a", "b")
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 1}
     events = world.run("a", "b")
@@ -209,7 +209,7 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
     from rota.dataplane.delta.tables import PipelineTables
-    from rota.rights import read_rights
+    from rota.run.rights import read_rights
 
     held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
     tables = PipelineTables.of(world.pipeline, "g", world.tree.meta().id)
@@ -238,7 +238,7 @@ def test_a_restored_zookeeper_is_stopped_before_anything_is_written(world: World
 
 
 def test_adopt_goes_on_where_the_tables_stand(world: World, tmp_path: Path) -> None:
-    from rota.adopt import adopt
+    from rota.people.adopt import adopt
 
     world.give("a")
     world.rows("a", "0", 2)
@@ -269,7 +269,7 @@ def test_an_older_table_parks_its_partitions(world: World) -> None:
 
 
 def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
-    from rota.adopt import adopt, gone
+    from rota.people.adopt import adopt, gone
 
     world.give("a")
     for name in "01":

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.spark import deadline, failures, session
 from rota.dataplane.spark.deadline import limit
 from rota.errors import EnvironmentFailed
-from rota.replay import RefusedReplay, ReplayedRange, replay
-from rota.skip import skip
+from rota.people.skip import skip
+from rota.run.consume import CommittedBatch, ParkedPartition
+from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.shared_spark import SLOTS
 from tests.dataplane.world import World

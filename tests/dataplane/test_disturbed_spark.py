@@ -11,11 +11,11 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import ARCHIVE, SparkServer, SparkSettings
 from rota.errors import EnvironmentFailed
 from rota.java import locate_archive
+from rota.run.consume import CommittedBatch
 from tests.conservation.engines import ENGINES
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.world import World

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import find_work, read_owners
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.memory import MemoryStore
@@ -15,8 +14,9 @@ from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, RunView
-from rota.eligibility import Facts, judge, read_facts
-from rota.rights import read_rights
+from rota.run.backlog import find_work, read_owners
+from rota.run.eligibility import Facts, judge, read_facts
+from rota.run.rights import read_rights
 from tests.dataplane.world import World
 
 ME, OTHER = "w1@7", "w2@9"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.files import parquet, staging
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 

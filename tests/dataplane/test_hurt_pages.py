@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.files import options
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 

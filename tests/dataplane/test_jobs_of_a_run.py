@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rota import shift
-from rota.consume import CommittedBatch, DroppedPartition, ParkedPartition
 from rota.coordination.records import Slot, Slots
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
-from rota.replay import ReplayedRange, replay
+from rota.run import shift
+from rota.run.consume import CommittedBatch, DroppedPartition, ParkedPartition
+from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
 from tests.dataplane.landing_folders import land, source
 from tests.dataplane.stand_ins import consume_without_spark
@@ -150,7 +150,7 @@ def test_everybody_has_a_turn_however_early_runs_end(world: World, monkeypatch: 
 
 
 def test_in_the_order_of_names_the_last_are_never_reached(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.consume.sort_by_turn", lambda _, offsets: dict(sorted(offsets.items())))
+    monkeypatch.setattr("rota.run.consume.sort_by_turn", lambda _, offsets: dict(sorted(offsets.items())))
     assert [key for key, at in rounds(world, monkeypatch, "abcdef").items() if not at] == list("cdef")
 
 

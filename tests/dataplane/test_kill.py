@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch, IdlePartition
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.store import Store
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.spark import quarantine
+from rota.run.consume import CommittedBatch, IdlePartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.dying_run import STEPS
 from tests.dataplane.world import World

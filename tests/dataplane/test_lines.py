@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane import names
 from rota.dataplane.files import lines, texts
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.files.options import make_options
-from rota.replay import RefusedReplay, replay
-from rota.retry import retry
+from rota.people.retry import retry
+from rota.run.consume import CommittedBatch, ParkedPartition
+from rota.run.replay import RefusedReplay, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.json_lines import ASIDE, JOINED, SINGLE
 from tests.dataplane.world import PLAIN, World

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.dataplane.spark import quarantine
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import log
 from tests.dataplane.world import PLAIN, World
 

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.dataplane import columns
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files import file_index
@@ -23,8 +22,9 @@ from rota.dataplane.names import key
 from rota.demo import deltalog
 from rota.errors import ConfigError
 from rota.ledger.change import find_commit
-from rota.rename import rename
-from rota.replay import ReplayedRange, replay
+from rota.people.rename import rename
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark

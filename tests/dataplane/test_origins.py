@@ -10,11 +10,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from rota.consume import CommittedBatch, ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane.spark import origins, parsing, plans, session
 from rota.dataplane.spark.parsing import Parsed
 from rota.errors import BadTransform
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 

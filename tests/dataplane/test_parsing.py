@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rota.consume import CommittedBatch
 from rota.dataplane import footers
 from rota.dataplane.spark import parsing, quarantine
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import files
+from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.connect.tvf import TableValuedFunction
 
-from rota.consume import CommittedBatch
 from rota.dataplane.files import staging, texts
 from rota.dataplane.spark import parsing, plans
 from rota.errors import EnvironmentFailed
+from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 

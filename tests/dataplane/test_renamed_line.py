@@ -5,10 +5,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch, IdlePartition
 from rota.dataplane.spark import quarantine
-from rota.rename import rename
-from rota.replay import ReplayedRange, replay
+from rota.people.rename import rename
+from rota.run.consume import CommittedBatch, IdlePartition
+from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.renamed_tables import count_rows, tables
 from tests.dataplane.world import World

@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.delta.vacuum import vacuum
@@ -24,7 +23,8 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.ledger import change, replacing
-from rota.replay import RefusedReplay, ReplayedRange, replay
+from rota.run.consume import CommittedBatch
+from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import META, again, batch, fill
 from tests.dataplane.world import World

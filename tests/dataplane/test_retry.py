@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from rota.consume import CommittedBatch, ConsumingRun, DroppedPartition, Event, ParkedPartition
 from rota.coordination.parking import park
 from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import ConfigError
-from rota.retry import retry
+from rota.people.retry import retry
+from rota.run.consume import CommittedBatch, ConsumingRun, DroppedPartition, Event, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 

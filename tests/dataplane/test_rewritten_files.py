@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from rota.dataplane.files import file_index
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
-from rota.rewritten import explain_rewritten
+from rota.run.rewritten import explain_rewritten
 from tests.dataplane.landing_folders import land, make_entry, source
 
 

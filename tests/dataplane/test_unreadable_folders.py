@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import EnvironmentFailed
-from rota.rewritten import explain_rewritten
+from rota.run.rewritten import explain_rewritten
 from tests.dataplane.landing_folders import land, make_entry, make_unreadable, source
 
 

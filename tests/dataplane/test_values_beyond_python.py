@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from rota.consume import CommittedBatch
 from rota.dataplane import footers
+from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import FailedPartition
 from rota.dataplane.spark import failures
 from rota.dataplane.spark.bisection import ALONE, Bisection
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
-from rota.skip import skip
+from rota.people.skip import skip
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
 from tests.dataplane.landing_folders import make_unreadable
 from tests.dataplane.world import World

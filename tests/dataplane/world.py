@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.catalog import load
-from rota.consume import CommittedBatch, Event, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
@@ -23,6 +22,7 @@ from rota.dataplane.spark.spark_server import LIGHT, SERVER, SparkSettings
 from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
+from rota.run.consume import CommittedBatch, Event, consume
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until
 

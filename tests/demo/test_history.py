@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rota.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, keep_partition, list_moves
+from rota.face.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, keep_partition, list_moves
 
 
 def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:

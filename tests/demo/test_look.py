@@ -10,9 +10,9 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
+from rota.face.seen import DagsterSeen
 from rota.ledger.values import Batch
 from rota.pipeline import Pipeline
-from rota.seen import DagsterSeen
 
 FILE = """
 from rota import Pipeline, delta, files

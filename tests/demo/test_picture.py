@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rota.history import EpochSeen, HistoryMove, Moment, Story, Tick
-from rota.picture import COLOURS, PAPER, REFUSED, draw_story, make_figure
+from rota.face.history import EpochSeen, HistoryMove, Moment, Story, Tick
+from rota.face.picture import COLOURS, PAPER, REFUSED, draw_story, make_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,8 +20,8 @@ from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, RotaError
+from rota.face.seen import DagsterSeen
 from rota.ledger.values import Batch
-from rota.seen import DagsterSeen
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
 
@@ -137,8 +137,8 @@ def well(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         f"pipeline = Pipeline(source=source, table=delta({str(tmp_path / 'table')!r}))\n"
     )
     monkeypatch.setattr("rota.cli.look.read_dagster", lambda *_: DagsterSeen())
-    monkeypatch.setattr("rota.health.explain_silence", lambda *_: "")
-    monkeypatch.setattr("rota.needs.SETTLE", 0.5)
+    monkeypatch.setattr("rota.face.health.explain_silence", lambda *_: "")
+    monkeypatch.setattr("rota.face.needs.SETTLE", 0.5)
     path, store = group.tree.paths.checkpoint("flights:UA"), group.tree.store
     done = store.get(path)
     assert done is not None

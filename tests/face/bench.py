@@ -21,7 +21,7 @@ from rota.coordination.records import Live
 from rota.dagster.assets.look import Memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.found import follow
+from rota.group.found import follow
 from tests.face.desk import SESSION
 
 names = Names()

@@ -10,7 +10,6 @@ import dagster as dg
 from dagster import DagsterRunStatus as Status
 from dagster._core.loader import LoadingContextForTest
 
-from rota.agent import Agent
 from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
@@ -21,8 +20,9 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.group.agent import Agent
+from rota.group.rebalance import rebalance
 from rota.ids import dagster_name
-from rota.rebalance import rebalance
 from tests.sim.alone_group import rounds
 
 names = Names()

@@ -24,7 +24,7 @@ from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
-from rota.found import follow
+from rota.group.found import follow
 from tests.measured import make_measured
 
 names = Names()

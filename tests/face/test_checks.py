@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rota import needs
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read
@@ -12,11 +11,12 @@ from rota.core.values import Worker
 from rota.dagster.assets import checks
 from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
-from rota.eligibility import Facts
-from rota.health import find_gaps, find_stale
-from rota.needs import find_needs
+from rota.face import needs
+from rota.face.health import find_gaps, find_stale
+from rota.face.needs import find_needs
+from rota.face.seen import Seen
 from rota.pipeline import Pipeline, delta, files
-from rota.seen import Seen
+from rota.run.eligibility import Facts
 
 W1 = "w1@0000000000000001"
 

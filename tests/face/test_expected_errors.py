@@ -52,7 +52,7 @@ def test_a_table_that_cannot_be_read_is_one_line_of_its_check(
     log = tmp_path / "t-p" / "main" / "_delta_log"
     log.mkdir(parents=True)
     (log / "00000000000000000000.json").write_text("no json")
-    monkeypatch.setattr("rota.needs.SETTLE", 0.0)
+    monkeypatch.setattr("rota.face.needs.SETTLE", 0.0)
     found = desk.tick("p__checks")
     assert isinstance(found, dg.SensorResult)
     said = {one.check_name: one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)}

@@ -79,7 +79,7 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
         seen.append((run_id in tree.going(), run.tags["rota/going"] == make_going_tag(desk.group, run_id)))
         raise RuntimeError("it ends somehow")
 
-    monkeypatch.setattr("rota.rebalance.rebalance", rebalance)
+    monkeypatch.setattr("rota.group.rebalance.rebalance", rebalance)
     job = desk.repository.get_job(f"{desk.group}__rebalance")
     resources = {"rota_zookeeper": ZooKeeperResource(hosts=desk.hosts)}
     done = job.execute_in_process(instance=desk.instance, resources=resources, raise_on_error=False)

@@ -14,8 +14,8 @@ from rota.dagster.assets.names import Names
 from rota.dagster.location import compose, definitions
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError
+from rota.face.unserved import find_unserved
 from rota.ids import dagster_name
-from rota.unserved import find_unserved
 from tests.docs.pages import find_blocks
 from tests.waiting import LONG
 

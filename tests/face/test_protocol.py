@@ -6,12 +6,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from rota.backlog import Work
 from rota.catalog import load
 from rota.dagster.assets.names import GOING, Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
 from rota.dagster.sensors.backlog import make_run_request
+from rota.run.backlog import Work
 
 ROOT = Path(__file__).parents[2]
 FILE = """

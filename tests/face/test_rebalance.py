@@ -14,8 +14,8 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
 from rota.coordination.records import GroupOverrides, Live, WorkerOverrides, encode
 from rota.errors import Conflict
-from rota.found import follow
-from rota.rebalance import because, preview, rebalance
+from rota.group.found import follow
+from rota.group.rebalance import because, preview, rebalance
 from tests.measured import make_measured
 
 FILE = """
@@ -141,7 +141,9 @@ def test_a_rebalance_that_was_deposed_publishes_nothing_and_is_asked_for_again(
     group.look()
     group.join("w1")
     with monkeypatch.context() as patch:
-        patch.setattr("rota.rebalance.preview", lambda tree: (take_control(group.workers["w1"][0]), preview(tree))[1])
+        patch.setattr(
+            "rota.group.rebalance.preview", lambda tree: (take_control(group.workers["w1"][0]), preview(tree))[1]
+        )
         with pytest.raises(Conflict):
             rebalance(group.tree, "r")
     assert group.read_targets() == {}

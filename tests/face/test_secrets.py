@@ -26,7 +26,7 @@ from rota.coordination.group_state import GroupState
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.resources.zookeeper import ZooKeeperResource
-from rota.found import follow
+from rota.group.found import follow
 from rota.settings import Settings
 from tests.guarded import ROLES, Guarded, guard, password
 from tests.waiting import wait_until

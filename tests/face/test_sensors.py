@@ -9,12 +9,12 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
-from rota.backlog import WorkWatcher
 from rota.catalog import load
 from rota.dagster.assets import checks, standing
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, runs
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
+from rota.run.backlog import WorkWatcher
 from tests.face.desk import Desk, cancel_check, names, ready
 
 

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from rota import backlog
-from rota.consume import CommittedBatch
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
@@ -33,10 +31,12 @@ from rota.dagster.assets.pipeline import make_specs
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
+from rota.group.rebalance import rebalance
 from rota.pipeline import Group, Pipeline, delta, files
-from rota.rebalance import rebalance
-from rota.replay import ReplayedRange
-from rota.samples import BatchSample
+from rota.run import backlog
+from rota.run.consume import CommittedBatch
+from rota.run.replay import ReplayedRange
+from rota.run.samples import BatchSample
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 READER = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -229,7 +229,7 @@ def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monk
     def refuse(*_: object) -> None:
         raise Unavailable("ZooKeeper went away")
 
-    monkeypatch.setattr("rota.backlog.read_group_lags", refuse)
+    monkeypatch.setattr("rota.run.backlog.read_group_lags", refuse)
     made = make_assignment(Group("g"), (), Names())
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         done = dg.materialize([made], resources={"rota_zookeeper": InMemory()}, instance=instance)

@@ -2,11 +2,11 @@
 
 import itertools
 
-from rota.agent import Agent
 from rota.coordination.alone import found_own_records
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
+from rota.group.agent import Agent
 
 Said = list[tuple[str, dict[str, object]]]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from rota.consume import DroppedPartition
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import is_waiting
@@ -19,7 +18,8 @@ from rota.coordination.store import Create, Set
 from rota.core import Worker
 from rota.errors import Conflict, RotaError
 from rota.ledger.values import Ranges
-from rota.serve import Terms
+from rota.run.consume import DroppedPartition
+from rota.run.serve import Terms
 from rota.sim.parts import SHIPPED, Parts
 from rota.sim.run import PIPELINE, Event, ReplayProcess, RunProcess
 from rota.sim.stage import Stage

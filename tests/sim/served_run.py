@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rota.consume import Event
 from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
@@ -13,7 +12,8 @@ from rota.coordination.store import Create, Set
 from rota.dataplane.ports import Ports
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
-from rota.serve import Rest, RunEnd, Terms, serve
+from rota.run.consume import Event
+from rota.run.serve import Rest, RunEnd, Terms, serve
 from rota.sim.job import TimedJob
 from rota.sim.source import MemorySource
 from rota.sim.table import MemoryTable

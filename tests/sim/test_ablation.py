@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rota import rebalance
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.values import Team
+from rota.group import rebalance
 from rota.sim.checker import Violation
 from rota.sim.parts import Parts
 from rota.sim.simulation import Simulation

@@ -6,8 +6,8 @@ from rota.coordination import membership, overrides
 from rota.coordination.alone import grab, write_target
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
-from rota.eligibility import judge, read_facts
 from rota.ids import worker_of
+from rota.run.eligibility import judge, read_facts
 from tests.sim.ablations import Wanted
 from tests.sim.alone_group import Said, found_group, rounds, start
 

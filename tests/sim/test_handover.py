@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rota.agent import Agent
 from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
@@ -15,8 +14,9 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core.reconcile import Looked
+from rota.group.agent import Agent
 from rota.ledger import change
-from rota.serve import Terms
+from rota.run.serve import Terms
 from rota.sim.parts import Parts
 from rota.sim.table import MemoryTable
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, make_changer, no_wait

@@ -13,11 +13,11 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
-from rota.found import follow
-from rota.history import find_spans, read_story
-from rota.observed import find_unsettled
+from rota.face.history import find_spans, read_story
+from rota.group.found import follow
+from rota.group.observed import find_unsettled
+from rota.group.rebalance import preview, rebalance
 from rota.pipeline import Group
-from rota.rebalance import preview, rebalance
 from tests.sim.alone_group import found_group, rounds, start
 
 

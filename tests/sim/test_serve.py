@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.answer import answer
-from rota.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.coordination.membership import announce, end_run, leave, register_run
 from rota.coordination.records import Live
-from rota.serve import Rest, RunEnd, Terms
+from rota.run.answer import answer
+from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
+from rota.run.serve import Rest, RunEnd, Terms
 from rota.sim.job import TimedJob
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
@@ -34,7 +34,7 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
 
 
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.consume.end_run", lambda *_: None)
+    monkeypatch.setattr("rota.run.consume.end_run", lambda *_: None)
     with pytest.raises(AssertionError, match="nobody waits for it"):
         ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0}).serve(Terms())
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rota.agent import Agent
 from rota.coordination import repair
 from rota.coordination.alone import read_grabs
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Meta
 from rota.coordination.snapshot import read_basis
-from rota.observed import find_unsettled
+from rota.group.agent import Agent
+from rota.group.observed import find_unsettled
 from tests.sim.alone_group import Said, found_group, rounds, start
 
 PROTOCOLS = ("claim", "race", "ordinal")

@@ -8,10 +8,10 @@ import pytest
 
 from rota.coordination.snapshot import read_basis
 from rota.core.protocols.registry import ASSIGNED
-from rota.eligibility import read_facts
+from rota.face.needs import BEHIND, IDLE, SETTLE, Memory, Need, find_needs
+from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of
-from rota.needs import BEHIND, IDLE, SETTLE, Memory, Need, find_needs
-from rota.seen import PipelineSeen, Seen
+from rota.run.eligibility import read_facts
 from rota.sim.log_checker import Told
 from rota.sim.simulation import Simulation
 from rota.sim.timeline import Life
@@ -164,7 +164,7 @@ def test_work_that_stands_still_is_told_with_its_cause(case: str) -> None:
 @pytest.mark.parametrize("gone", ["find_of_partitions", "find_of_group"])
 def test_without_one_of_its_parts_work_stands_still_in_silence(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge shares nothing with what it judges: it counts the silence."""
-    monkeypatch.setattr(f"rota.needs.{gone}", lambda *_: iter(()))
+    monkeypatch.setattr(f"rota.face.needs.{gone}", lambda *_: iter(()))
     assert play("all workers are drained" if gone == "find_of_partitions" else "all workers die").silent
 
 

@@ -13,7 +13,7 @@ from rota.coordination.protect import exposed
 from rota.coordination.records import Live
 from rota.coordination.store import Create, Delete, Set
 from rota.errors import Forbidden
-from rota.rebalance import rebalance
+from rota.group.rebalance import rebalance
 from rota.settings import Settings
 from tests.conformance.access.connections import ROOT, open_store
 from tests.guarded import ROLES, Guarded, acl

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.consume import CommittedBatch
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.errors import EnvironmentFailed
 from rota.rabbitmq import Publisher
+from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.rabbitmq.broker import Broker
 from tests.dataplane.world import World

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.backlog import find_work
-from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.errors import ConfigError
+from rota.people.skip import skip
 from rota.rabbitmq import Publisher
-from rota.replay import ReplayedRange, replay
-from rota.skip import skip
+from rota.run.backlog import find_work
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker

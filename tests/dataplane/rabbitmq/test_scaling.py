@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.agent import Agent
-from rota.backlog import Work, find_work
-from rota.consume import CommittedBatch, IdlePartition, consume
 from rota.coordination.alone import found_own_records
 from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_snapshot
 from rota.core import Policy, plan
 from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.group.agent import Agent
 from rota.rabbitmq import Publisher
+from rota.run.backlog import Work, find_work
+from rota.run.consume import CommittedBatch, IdlePartition, consume
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.rabbitmq.broker import Broker
 from tests.dataplane.world import World

@@ -8,8 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rota.adopt import adopt
-from rota.consume import IdlePartition
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
@@ -17,7 +15,9 @@ from rota.errors import ForeignTable
 from rota.ids import rename_id
 from rota.ledger.port import Version
 from rota.ledger.values import Batch, TableClaim
-from rota.rename import rename
+from rota.people.adopt import adopt
+from rota.people.rename import rename
+from rota.run.consume import IdlePartition
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables

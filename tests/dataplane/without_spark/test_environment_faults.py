@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import find_work
-from rota.consume import CommittedBatch, IdlePartition
 from rota.dataplane.delta.tables import PipelineTable, PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
-from rota.skip import skip
+from rota.people.skip import skip
+from rota.run.backlog import find_work
+from rota.run.consume import CommittedBatch, IdlePartition
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rota.adopt import adopt
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import EnvironmentFailed, RotaError
-from rota.health import read_table
+from rota.face.health import read_table
 from rota.ledger.ledger import Ledger
-from rota.replay import ReplayedRange, replay
+from rota.people.adopt import adopt
+from rota.run.replay import ReplayedRange, replay
 from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import log
 from tests.dataplane.striking import strike_at

@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from rota.adopt import adopt
-from rota.consume import ParkedPartition
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.skip import skip
+from rota.people.adopt import adopt
+from rota.people.skip import skip
+from rota.run.consume import ParkedPartition
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
@@ -46,7 +46,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
     (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
     if not guarded:
-        monkeypatch.setattr("rota.skip.find_lost_offsets", lambda *_: {})
+        monkeypatch.setattr("rota.people.skip.find_lost_offsets", lambda *_: {})
     for to in (99, 3):
         with suppress(ConfigError):
             skip(world.tree, world.ports, "p:a", to=to)

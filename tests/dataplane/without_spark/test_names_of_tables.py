@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from rota.adopt import adopt
 from rota.catalog import load
-from rota.consume import IdlePartition
 from rota.coordination.memory import MemoryServer
 from rota.errors import ForeignTable
 from rota.ledger import renaming
 from rota.ledger.identity import Identity
-from rota.rename import rename
-from rota.replay import replay
-from rota.skip import skip
+from rota.people.adopt import adopt
+from rota.people.rename import rename
+from rota.people.skip import skip
+from rota.run.consume import IdlePartition
+from rota.run.replay import replay
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.adopt import adopt
-from rota.rename import rename
-from rota.replay import ReplayedRange, replay
-from rota.retry import retry
-from rota.skip import skip
+from rota.people.adopt import adopt
+from rota.people.rename import rename
+from rota.people.retry import retry
+from rota.people.skip import skip
+from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.without_spark.trickle import Trickle
 
 

@@ -6,8 +6,6 @@ from contextlib import nullcontext
 import pytest
 from deltalake import DeltaTable
 
-from rota.adopt import adopt
-from rota.consume import ConsumingRun, DroppedPartition, ParkedPartition, consume
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
@@ -15,7 +13,9 @@ from rota.coordination.records import Checkpoint
 from rota.coordination.repair import find_unreadable, repair
 from rota.coordination.store import Check
 from rota.errors import ConfigError, Conflict, EnvironmentFailed, Unavailable
-from rota.rights import read_rights
+from rota.people.adopt import adopt
+from rota.run.consume import ConsumingRun, DroppedPartition, ParkedPartition, consume
+from rota.run.rights import read_rights
 from tests.ablations import NO_RUN, change_store
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run, take_over
 from tests.dataplane.world import World

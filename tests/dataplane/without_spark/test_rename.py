@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from rota import rename as verb
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.overrides import pin
 from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.errors import ConfigError, ForeignTable
 from rota.ledger import renaming
-from rota.rename import rename
+from rota.people import rename as verb
+from rota.people.rename import rename
 from tests.dataplane.renamed_tables import check_renamed, count_each, count_rows, fill, prepare, tables
 from tests.dataplane.world import World
 

@@ -6,7 +6,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, Fenced, Unavailable
-from rota.skip import skip
+from rota.people.skip import skip
 from tests.dataplane.stand_ins import consume_without_spark, take_over
 from tests.dataplane.world import World
 
@@ -51,7 +51,7 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     world.rows("a", "2", 1)
     main = consume_without_spark(world, "p:a", 1)
     park(world.tree, "p:a", "poison", offset=1)
-    monkeypatch.setattr("rota.skip.unpark", lost)
+    monkeypatch.setattr("rota.people.skip.unpark", lost)
     assert skip(world.tree, world.ports, "p:a") == (1, 2)
     with pytest.raises(ConfigError, match=r"p:a stands at 2 \(a/2.json\) and is parked for offset 1"):
         skip(world.tree, world.ports, "p:a")

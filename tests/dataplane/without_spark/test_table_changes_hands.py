@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rota.adopt import adopt
-from rota.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.skip import skip
+from rota.people.adopt import adopt
+from rota.people.skip import skip
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from tests.dataplane.conftest import damage
 from tests.dataplane.delta_tables import batch, ledger
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run

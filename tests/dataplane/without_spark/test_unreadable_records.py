@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rota.backlog import find_work, read_owners
-from rota.consume import DroppedPartition, Event
 from rota.errors import EnvironmentFailed
+from rota.run.backlog import find_work, read_owners
+from rota.run.consume import DroppedPartition, Event
 from tests.dataplane.world import World
 
 

@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from rota.consume import CommittedBatch, IdlePartition, ParkedPartition, consume
 from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
 from rota.ledger.values import Ranges
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition, consume
 from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World

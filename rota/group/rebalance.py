@@ -20,8 +20,8 @@ from rota.core.measures import find_holders, measure_imbalance
 from rota.core.protocols.registry import ASSIGNED
 from rota.core.values import Codes
 from rota.errors import ConfigError, counted
+from rota.group.observed import count_before, find_claim_times, find_unsettled, see
 from rota.ids import worker_of
-from rota.observed import count_before, find_claim_times, find_unsettled, see
 
 log = logging.getLogger(__name__)
 

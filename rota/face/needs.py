@@ -17,11 +17,11 @@ from itertools import groupby
 from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked, repair_command
 from rota.core.reasons import explain_unplaceable
-from rota.eligibility import Eligibility, Facts, judge
 from rota.errors import counted
+from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
-from rota.seen import PipelineSeen, Seen
+from rota.run.eligibility import Eligibility, Facts, judge
 
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot

@@ -16,7 +16,7 @@ from rota.dataplane.ports import Ports, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
 from rota.ledger.values import Batch
-from rota.restored import find_lost_offsets
+from rota.run.restored import find_lost_offsets
 
 
 def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:

@@ -11,7 +11,7 @@ from io import BytesIO
 from math import ceil
 from typing import TYPE_CHECKING
 
-from rota.history import Span, Story, find_spans
+from rota.face.history import Span, Story, find_spans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

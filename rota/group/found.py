@@ -16,9 +16,9 @@ from rota.coordination.snapshot import read_basis
 from rota.coordination.store import Store
 from rota.core.protocols.registry import ASSIGNED
 from rota.errors import RotaError
+from rota.group.rebalance import Look, observe
 from rota.ids import partition_id
 from rota.pipeline import Group
-from rota.rebalance import Look, observe
 from rota.registry import open_source
 
 Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be asked

@@ -12,7 +12,7 @@ from rota.dataplane.ports import Ports
 from rota.errors import ConfigError, RotaError
 from rota.ids import quote
 from rota.ledger.values import Batch
-from rota.restored import find_lost_offsets
+from rota.run.restored import find_lost_offsets
 
 
 def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
-from rota.chooser import Chooser
 from rota.coordination import membership, overrides, ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
@@ -42,6 +41,7 @@ from rota.core.reconcile import (
     batches,
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
+from rota.group.chooser import Chooser
 from rota.ids import is_incarnation, worker_of
 
 PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began

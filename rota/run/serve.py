@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.backlog import find_work
-from rota.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.dataplane.ports import Ports
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
+from rota.run.backlog import find_work
+from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 
 PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
 

@@ -14,11 +14,11 @@ from rota.coordination.readings import Readings
 from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
 from rota.dataplane.ports import Source
-from rota.eligibility import Facts, judge, read_facts
 from rota.errors import RotaError
 from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source
+from rota.run.eligibility import Facts, judge, read_facts
 
 MEASURED = 1_000  # partitions of a group whose lags are told with an epoch: the next one waits for the look
 

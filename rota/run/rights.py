@@ -7,7 +7,7 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Parked
 from rota.coordination.views import Read
-from rota.eligibility import judge, read_facts
+from rota.run.eligibility import judge, read_facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from rota.dataplane.ports import Source
 from rota.ledger.values import LogEntry
-from rota.spans import join_offsets, list_offsets
+from rota.run.spans import join_offsets, list_offsets
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 ALL = 1 << 62

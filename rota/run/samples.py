@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.consume import CommittedBatch
 from rota.dataplane.ports import Ports, Source, Table
 from rota.errors import RotaError
-from rota.replay import ReplayedRange
+from rota.run.consume import CommittedBatch
+from rota.run.replay import ReplayedRange
 
 MOST = 100
 ROWS = 5

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.core.values import Worker
-from rota.eligibility import Facts
 from rota.ledger.values import Position
+from rota.run.eligibility import Facts
 
 HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
 

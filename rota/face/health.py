@@ -12,21 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from socket import gethostname
 
-from rota.backlog import measure_lags
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
 from rota.dataplane.ports import Table
 from rota.dataplane.spark.probe import explain_silence
-from rota.eligibility import Facts, read_facts
 from rota.errors import ForeignTable, RotaError
+from rota.face.seen import PipelineSeen, Seen
 from rota.ids import WAITING, worker_of
 from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
-from rota.rewritten import LOOKED, explain_rewritten
-from rota.seen import PipelineSeen, Seen
+from rota.run.backlog import measure_lags
+from rota.run.eligibility import Facts, read_facts
+from rota.run.rewritten import LOOKED, explain_rewritten
 from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms

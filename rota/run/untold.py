@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from rota.consume import CommittedBatch, IdlePartition, make_event
 from rota.dataplane.ports import Table
+from rota.run.consume import CommittedBatch, IdlePartition, make_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Law: it shows what ZooKeeper's audit and the tables' logs say, and changes neither.
 
-`rota.read_moves(group)` returns the moves as a pandas DataFrame. `rota/picture.py` draws a story.
+`rota.read_moves(group)` returns the moves as a pandas DataFrame. `rota/face/picture.py` draws a story.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -25,9 +25,9 @@ from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
-from rota.restored import find_lost_offsets
-from rota.rights import Rights, holds, read_rights
-from rota.shift import Shift, sort_by_turn
+from rota.run.restored import find_lost_offsets
+from rota.run.rights import Rights, holds, read_rights
+from rota.run.shift import Shift, sort_by_turn
 
 log = logging.getLogger(__name__)
 BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time

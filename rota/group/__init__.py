@@ -1,0 +1,1 @@
+"""What decides who works: the workers' agents, and the rebalance of their group."""

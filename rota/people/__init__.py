@@ -1,0 +1,1 @@
+"""What a person does to a pipeline: a file for each verb."""
