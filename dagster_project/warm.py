@@ -17,7 +17,7 @@ PRELOADED = [
     *("rota.core.assignors.sticky.assignor", "kazoo.client"),
     *("deltalake", "pyarrow.parquet", "pyarrow.dataset", "pandas"),
     *("pyspark.sql.connect.session", "ortools.graph.python.min_cost_flow", "upath.core"),
-    *("matplotlib.figure", "matplotlib.backends.backend_agg", "dagster_project.preload"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg"),
 ]
 
 

@@ -7,7 +7,6 @@ from io import TextIOWrapper
 
 import click
 
-from rota.cli import standin
 from rota.errors import RotaError
 
 # what for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called
@@ -65,7 +64,6 @@ def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
-    standin.alone = True
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

@@ -255,11 +255,8 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
 def _probe_needs(tree: "GroupState") -> Iterator[Probe]:
     """Each need of a person, as `rota status` tells it; but for what has a probe of its own."""
     from rota.cli.look import Looker
-    from rota.cli.standin import let_in
 
-    looked = Looker(tree).look_until_sure()
-    let_in()  # Spark is asked later, which needs pandas
-    needs = [need for need in looked.needs if need.person and need.cause not in PROBED]
+    needs = [need for need in Looker(tree).look_until_sure().needs if need.person and need.cause not in PROBED]
     if not needs:
         yield Probe(f"needs of {tree.group}", True, "nothing needs a person")
     for need in needs:

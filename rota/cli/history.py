@@ -10,7 +10,6 @@ import click
 
 from rota.cli import view
 from rota.cli.group import check_place, group_option, json_option, load_catalog, open_group
-from rota.cli.standin import keep_out
 from rota.errors import ConfigError, counted
 from rota.settings import check_known
 
@@ -41,8 +40,6 @@ def command(partition: str | None, group: str, as_json: bool, png: Path | None, 
         pipelines: tuple[Pipeline, ...] = ()
         with suppress(ConfigError):  # without the folder the epochs are told all the same
             pipelines = load_catalog().of_group(group)
-        if not png:
-            keep_out()
         story = read_story_with_commits(tree, pipelines)
         if partition is not None:
             check_known("partition", partition, {*tree.ids(), *find_spans(story)})  # one that left has its history, too

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from rota.cli import view
 from rota.cli.dagster_health import read_dagster
 from rota.cli.group import load_catalog
-from rota.cli.standin import keep_out
 from rota.errors import ConfigError, RotaError
 from rota.face.needs import Memory, Need, find_needs
 from rota.face.seen import DagsterSeen, Seen
@@ -104,7 +103,6 @@ class Looker:
         except ConfigError as error:
             self._pipelines, self._refused, self._stamps = (), {str(folder): str(error)}, None
             self._declared = None
-        keep_out()
 
     def _ask_dagster(self, undeclared: Sequence[str]) -> DagsterSeen:
         if self._asked is None or time.monotonic() - self._asked[0] >= ASKED:
@@ -131,7 +129,6 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
     lag = changed = None
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
-        keep_out()
         from rota.registry import open_source, open_tables
         from rota.run import backlog, rewritten
 

@@ -17,39 +17,6 @@ if TYPE_CHECKING:
     from rota.catalog import Catalog
 
 
-alone = False  # whether this process ends with the command
-
-
-class _Keeper(MetaPathFinder):
-    """Finds no module of this name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def find_spec(self, name: str, _: Sequence[str] | None, __: ModuleType | None = None) -> None:
-        if name == self.name:
-            raise ModuleNotFoundError(f"{name} is kept out of this process", name=name)
-
-
-def keep_out() -> None:
-    """Imports pyarrow without numpy and pandas, which it wants only to know their values: a fifth of what `rota status`
-    takes. For a process that ends with the command, and after its pipelines are loaded: what they imported stays. Who
-    else imports numpy gets it."""
-    let_in()
-    if not alone:
-        return
-    sys.meta_path[:0] = [_Keeper("pandas"), numpy := _Keeper("numpy")]  # pyarrow asks for pandas when it meets a value
-    try:
-        import pyarrow.compute  # noqa: F401
-    finally:
-        sys.meta_path.remove(numpy)
-
-
-def let_in() -> None:
-    """Whoever comes next may use them: a pipeline file, or Spark."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Keeper)]
-
-
 class StandIn:
     """Takes the place of anything of Dagster's that the top of a file calls, combines, decorates with or derives from. A
     file that asks what it is, in a text or a condition, does not load with it."""
@@ -109,7 +76,6 @@ def load_plainly(folder: Path) -> "Catalog":
     """What `rota.catalog.load` returns, as far as pipelines and groups go. Raises ConfigError."""
     from rota.catalog import load
 
-    let_in()
     with _without_dagster():
         catalog = load(folder)
     return load(folder) if catalog.refused else catalog

@@ -107,35 +107,3 @@ def test_what_a_pipeline_takes_from_dagster_is_dagsters(tmp_path: Path) -> None:
     assert where == f"True {[f'{name}.py' for name in names]} []", "without Dagster each is refused"
     assert "StandIn" not in said
     assert len(said.split()) == len(names)
-
-
-BOTH = """
-import sys
-from pathlib import Path
-from rota.cli import standin
-folder = Path(sys.argv[1])
-standin.load_plainly(folder)
-standin.keep_out()
-standin.alone = sys.argv[2] == "True"
-standin.keep_out()
-import pyarrow
-pyarrow.array([1])
-print({"numpy", "pandas"} <= sys.modules.keys(), {"numpy", "pandas"} & sys.modules.keys() == set())
-import numpy
-print(numpy.arange(3).sum())
-(folder / "q.py").write_text("import numpy, pandas\\n" + (folder / "p.py").read_text().replace("/table", "/other"))
-print(*standin.load_plainly(folder).pipelines)
-"""
-
-
-@pytest.mark.parametrize("guard", [True, False])
-def test_numpy_and_pandas_stay_out_of_a_process_that_ends_with_the_command_but_for_pipeline_files(
-    tmp_path: Path, guard: bool
-) -> None:
-    text = FILE.replace("from dagster.some.module import anything\n", "").replace(
-        'group = Group("g", assignor="pulsar")\n', ""
-    )
-    (tmp_path / "p.py").write_text(text)
-    command = [sys.executable, "-c", BOTH, str(tmp_path), str(guard)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert said.split() == [str(not guard), str(guard), "3", "p", "q"], "who needs numpy gets it"

@@ -56,19 +56,6 @@ def spark(starting: SparkServer) -> SparkServer:
     return starting
 
 
-@pytest.fixture(scope="session", autouse=True)
-def kept_migrations() -> Iterator[None]:
-    """Tests open some hundred storages of Dagster; each would read all of its migrations again."""
-    from alembic.script import ScriptDirectory
-
-    from dagster_project.migrations import keep_migrations
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScriptDirectory, "from_config", ScriptDirectory.from_config)  # put back at the end
-        keep_migrations()
-        yield
-
-
 LINE = pytest.StashKey[Line]()
 
 
