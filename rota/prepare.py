@@ -31,7 +31,7 @@ from rota.java import locate_archive
 from rota.pipeline import Format, Pipeline, delta, files
 from rota.registry import open_ports
 
-PATIENCE = 180.0  # seconds for a server to start, and again to write the archive as it ends
+STARTING = 180.0  # seconds for a server to start, and again to write the archive as it ends
 ROWS = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(50)]
 Train = Callable[[Path, str], None]  # with a scratch folder and the option that makes Java write the archive
 
@@ -67,7 +67,7 @@ def _train_zookeeper(scratch: Path, option: str) -> None:
         with connect(server.hosts) as store:
             GroupState(store, "prepare").grow("flights", ["AA", "UA"])
         server.kill(signal.SIGTERM)
-        until = monotonic() + PATIENCE
+        until = monotonic() + STARTING
         while server.ended() is None and monotonic() < until:
             sleep(0.1)
 
@@ -85,14 +85,14 @@ def _start_server(scratch: Path, option: str) -> Iterator[str]:
     server = SparkServer("prepare", SparkSettings("local[1]", conf), scratch / "spark")
     server.start()
     try:
-        until = monotonic() + PATIENCE
+        until = monotonic() + STARTING
         while not server.ready():
             if server.pid is None or monotonic() > until:
                 raise EnvironmentFailed(f"No Spark to prepare ({server.last_words()}). Check Java with `rota check`")
             sleep(0.2)
         yield server.url
     finally:
-        server.stop(PATIENCE)
+        server.stop(STARTING)
 
 
 def _run_batches(url: str, scratch: Path) -> None:

@@ -25,7 +25,7 @@ from rota.ids import pipeline_of, quote
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
 TICKS = 20  # of a sensor that are looked at
-PATIENCE = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
+ELECTION = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
 TIMES = re.compile(r" \(failed \d+x\)")  # in a line: another number is no other cause
 AGAIN = 3  # failures in a row of runs that are launched again by themselves
 
@@ -142,7 +142,7 @@ def _explain_needs(needs: list[dict[str, str]], path: str) -> Iterator[tuple[str
 
 
 def find_failing_sensors(context: dg.SensorEvaluationContext) -> dict[str, Trouble]:
-    """Why the ticks of sensors of this code location that are on have failed for `PATIENCE` seconds; and those of rota's
+    """Why the ticks of sensors of this code location that are on have failed for `ELECTION` seconds; and those of rota's
     checks that are off, of which no check can tell."""
     of: dict[str, tuple[str, list[str], str]] = {}
     off: dict[str, Trouble] = {}
@@ -158,7 +158,7 @@ def find_failing_sensors(context: dg.SensorEvaluationContext) -> dict[str, Troub
             continue
         ticks = context.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
         failed = list(takewhile(lambda tick: tick.is_failure, (tick for tick in ticks if tick.is_completed)))
-        if failed and failed[0].timestamp - failed[-1].timestamp >= PATIENCE:
+        if failed and failed[0].timestamp - failed[-1].timestamp >= ELECTION:
             why = shorten(failed[0].error) or "its ticks fail"
             of.setdefault(digest(why), (why, [], path))[1].append(name)
     return off | {

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
 # any time without a tick. Dagster allows 60 s. But its daemon, told to end, waits for ticks; Kubernetes kills it after 30 s.
-WINDOW = 28.8
+WINDOW = 28.8  # seconds
 PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`

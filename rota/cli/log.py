@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rota.machine import start_lasting
 
 MOST = 1000  # lines kept for the reader
-PATIENCE = 2.0  # seconds for which `close` waits
+FLUSHING = 2.0  # seconds for which `close` waits
 STDERR = 2
 
 
@@ -40,14 +40,14 @@ class Log:
                 self._dropped += 1
 
     def close(self) -> None:
-        """Waits until all lines are written, at most twice `PATIENCE` seconds."""
+        """Waits until all lines are written, at most twice `FLUSHING` seconds."""
         if self._writer is None:
             return
         try:
-            self.lines.put(None, timeout=PATIENCE)
+            self.lines.put(None, timeout=FLUSHING)
         except queue.Full:
             return
-        self._writer.join(PATIENCE)
+        self._writer.join(FLUSHING)
 
     def _drain(self) -> bool:
         """Writes a line past Python's buffer: the lock of a write that waits would keep the process from ending. Whether

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rota.pipeline import Pipeline
 
 ASKED = 5.0  # seconds for which what Dagster said is not asked again
-PATIENCE = 100.0  # seconds in which a need that is not due yet is waited for
+HEALING = 100.0  # seconds in which a need that is not due yet is waited for
 PAUSE = 1.0  # seconds between two looks
 
 
@@ -77,8 +77,8 @@ class Looker:
 
     def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
         """The first look at which a need that is shown needs a person, or nothing is left of which that may soon be said. It
-        takes `PATIENCE` seconds at most: so long what heals itself may take."""
-        end = time.monotonic() + PATIENCE
+        takes `HEALING` seconds at most: so long what heals itself may take."""
+        end = time.monotonic() + HEALING
         while True:
             looked = self.look()
             mine = [need for need in looked.needs if shown(need)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.coordination.records import Parked
 
 BAR = 24
-PATIENCE = 1.0  # seconds without a word
+SILENT = 1.0  # seconds that a command takes without a word
 _waits = threading.Lock()  # held while a wait is told
 console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
 errors = Console(highlight=False, emoji=False, stderr=True)
@@ -101,7 +101,7 @@ def show_wait(text: str) -> Iterator[None]:
         yield
         return
     spinner = errors.status(f"[dim]{escape(text)}[/]")
-    timer = threading.Timer(PATIENCE, spinner.start)
+    timer = threading.Timer(SILENT, spinner.start)
     timer.daemon = True
     timer.start()
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rota.coordination.group_state import GroupState
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, encode
-from rota.coordination.store import PATIENCE, Check, Create, Op, Set
+from rota.coordination.store import RECONNECTING, Check, Create, Op, Set
 from rota.coordination.views import Read
 from rota.errors import Conflict
 
@@ -45,7 +45,7 @@ def write_checkpoints(tree: GroupState, run: str, entries: Sequence[Entry]) -> d
     Raises Conflict if the run's own node is gone, Unavailable, Unknown (the next run heals it from the table)."""
     done: dict[str, Conflict | None] = {e.ownership.partition: _backwards(tree, e) for e in entries if e.backwards}
     entries = [e for e in entries if not e.backwards]
-    tree.store.wait_active(PATIENCE)
+    tree.store.wait_active(RECONNECTING)
     for start in range(0, len(entries), AT_ONCE):
         waiting = list(entries[start : start + AT_ONCE])
         while waiting:

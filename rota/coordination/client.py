@@ -35,7 +35,7 @@ from rota.machine import start_lasting
 from rota.settings import Settings, split_hosts
 
 FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
-STOP_PATIENCE = 3.0  # seconds
+STOPPING = 3.0  # seconds that a client has to end its session
 REFUSED = 1.0  # seconds after which a server that ended it over our password is asked again, as for any other reason
 OLDER = (
     "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
@@ -382,7 +382,7 @@ class ZooKeeperStore(Store):
                 self._changed.notify_all()
 
 
-def _stop(client: Any, patience: float = STOP_PATIENCE) -> None:
+def _stop(client: Any, patience: float = STOPPING) -> None:
     """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the caller,
     and the session expires."""
 

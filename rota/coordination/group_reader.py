@@ -36,7 +36,7 @@ from rota.errors import Conflict, NoGroup, Undecodable
 from rota.ids import GOING, is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
 
 R = TypeVar("R", bound=Record)
-TRIES = 20  # reads between two equal heads, before their Conflict is the caller's
+EQUAL_HEADS = 20  # reads between two equal heads, before their Conflict is the caller's
 
 
 def groups(store: Store) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class GroupReader:
         """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
 
         Raises Undecodable if its slots cannot be read."""
-        for _ in range(TRIES):
+        for _ in range(EQUAL_HEADS):
             path = self.paths.assign(worker)
             before, assign, after = self.store.get_many((self.paths.head, path, self.paths.head))
             if before is None or after is None:
@@ -180,7 +180,7 @@ class GroupReader:
 
     def targets(self) -> tuple[Read[Head], dict[str, Target]]:
         """The head and every worker's target under it. A worker without an effective or readable slot has no entry."""
-        for _ in range(TRIES):
+        for _ in range(EQUAL_HEADS):
             before = self.head()
             found = self.assigns()
             if self.head().version == before.version:

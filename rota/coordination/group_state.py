@@ -13,11 +13,11 @@ from typing import TypeVar
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import grow
 from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Record, Refusals, encode
-from rota.coordination.store import PATIENCE, Check, Create, Set, settle
+from rota.coordination.store import RECONNECTING, Check, Create, Set, settle
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 
 R = TypeVar("R", bound=Record)
-TRIES = 20  # of a compare-and-set before its Conflict is the caller's
+COMPARES = 20  # of a compare-and-set before its Conflict is the caller's
 
 
 class GroupState(GroupReader):
@@ -33,7 +33,7 @@ class GroupState(GroupReader):
         replace what is there."""
         given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
-        self.store.wait_active(PATIENCE)
+        self.store.wait_active(RECONNECTING)
         if not self.exists():
             self._found(wanted)
         seen = self.read(self.paths.meta, Meta)
@@ -59,7 +59,7 @@ class GroupState(GroupReader):
         }
         self.store.ensure(self.paths.root)
         ops = [Create(p) for p in self.paths.folders] + [Create(p, encode(r)) for p, r in records.items()]
-        for attempt in range(TRIES):
+        for attempt in range(COMPARES):
             try:
                 self.store.multi(ops)
             except Conflict as conflict:
@@ -69,7 +69,7 @@ class GroupState(GroupReader):
                     ops = [Create(self.paths.meta, encode(meta))]
                     continue
             except Unknown:
-                if attempt == TRIES - 1:
+                if attempt == COMPARES - 1:
                     raise
                 settle(self.store)
                 continue
@@ -86,8 +86,8 @@ class GroupState(GroupReader):
 
         `change` must be harmless to repeat: a lost reply is answered by reading and changing again. `checks` hold at the
         instant of the write, or nothing is written: raises Conflict. Raises Undecodable."""
-        self.store.wait_active(PATIENCE)
-        for attempt in range(TRIES):
+        self.store.wait_active(RECONNECTING)
+        for attempt in range(COMPARES):
             node = self.store.get(path)
             seen = None if node is None else self._decode(path, model, node)
             if isinstance(seen, Undecodable):
@@ -100,7 +100,7 @@ class GroupState(GroupReader):
                 self.store.multi([*checks, Create(path, data) if node is None else Set(path, data, node.version)])
             except (Conflict, Unknown) as error:
                 final = isinstance(error, Conflict) and (error.path != path or (error.cause, node) == ("missing", None))
-                if attempt == TRIES - 1 or final:
+                if attempt == COMPARES - 1 or final:
                     raise
                 settle(self.store)
             else:

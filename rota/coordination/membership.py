@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live, Record, RunNode, encode
-from rota.coordination.store import PATIENCE, Create, Delete, settle
+from rota.coordination.store import RECONNECTING, Create, Delete, settle
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.machine import is_running
@@ -29,7 +29,7 @@ def join(tree: GroupState, worker: str, live: Live) -> str:
 
     Raises ConfigError (a bad id), NoGroup, Undecodable (the group's settings), Unavailable (no session, or it changed on
     the way)."""
-    tree.store.wait_active(PATIENCE)
+    tree.store.wait_active(RECONNECTING)
     tree.meta()
     incarnation = incarnation_of(worker, tree.store.session)
     create_ephemeral(tree, tree.paths.live(incarnation), live)
@@ -99,14 +99,14 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def show_going(tree: GroupState, run_id: str) -> None:
     """Creates the node by which others know that the run goes on, also while it works on nothing."""
-    tree.store.wait_active(PATIENCE)
+    tree.store.wait_active(RECONNECTING)
     create_ephemeral(tree, tree.paths.going(run_id, tree.store.session), RunNode(partitions=()))
 
 
 def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
     """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
     before it reads the target and the own records: the agent reads runs after the target."""
-    tree.store.wait_active(PATIENCE)
+    tree.store.wait_active(RECONNECTING)
     path = tree.paths.run(incarnation, run_id, tree.store.session)
     mine = path.rpartition("/")[2].removeprefix(incarnation)
     for name, other in tree.working().items():

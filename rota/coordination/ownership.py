@@ -22,7 +22,7 @@ from rota.errors import Conflict, NotOwner, Undecodable, Unknown
 from rota.ids import worker_of
 
 AT_ONCE = 400  # partitions in one multi: with the longest ids they take less than 200 KB of a request's 900
-TRIES = 3  # of one multi whose reply is lost each time
+LOST_REPLIES = 3  # of one multi whose reply is lost each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _set(
         except Unknown:
             settle(tree.store)
             done |= _resolve(_read_nodes(tree, waiting), waiting, record)
-            if (lost := lost + 1) == TRIES and waiting.keys() - done.keys():
+            if (lost := lost + 1) == LOST_REPLIES and waiting.keys() - done.keys():
                 raise
         else:
             done |= {p: written(node) for p, node in zip(waiting, nodes, strict=True)}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
-from rota.coordination.store import PATIENCE, Check, Delete
+from rota.coordination.store import RECONNECTING, Check, Delete
 from rota.errors import Conflict, CoordinationError, printable
 
 
@@ -72,7 +72,7 @@ def explain_unreadable(tree: GroupReader, partition: str) -> str:
 def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
     """Adds the refusal to the ring; returns whether that worked. It waits for the connection, because a refused run often
     slept and its session is being made again."""
-    tree.store.wait_active(PATIENCE)
+    tree.store.wait_active(RECONNECTING)
     try:
         noted = refusal if refusal.at else refusal.model_copy(update={"at": tree.store.now()})
 

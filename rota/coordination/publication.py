@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rota.coordination.group_state import TRIES, GroupState
+from rota.coordination.group_state import COMPARES, GroupState
 from rota.coordination.id_set import MAX_IDS
 from rota.coordination.records import (
     MAX_MOVES,
@@ -31,7 +31,7 @@ from rota.coordination.records import (
     Slots,
     encode,
 )
-from rota.coordination.store import PATIENCE, Check, Create, Delete, Op, Set, settle, written
+from rota.coordination.store import RECONNECTING, Check, Create, Delete, Op, Set, settle, written
 from rota.coordination.views import Read
 from rota.core import Move, Plan
 from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
@@ -125,14 +125,14 @@ class Published:
 
 def take_control(tree: GroupState) -> Term:
     """Deposes whoever published before. Raises Conflict only if others keep taking it away."""
-    tree.store.wait_active(PATIENCE)
-    for attempt in range(TRIES):
+    tree.store.wait_active(RECONNECTING)
+    for attempt in range(COMPARES):
         seen = tree.controller()
         mine = seen.record.model_copy(update={"term": seen.record.term + 1})
         try:
             return Term(mine.term, tree.store.set(tree.paths.controller, encode(mine), seen.version).version)
         except (Conflict, Unknown):
-            if attempt == TRIES - 1:
+            if attempt == COMPARES - 1:
                 raise
             settle(tree.store)
     raise AssertionError("not reached")
@@ -142,8 +142,8 @@ def publish(tree: GroupState, term: Term, publication: Publication) -> Published
     """Makes the publication current. Raises Conflict if another took control: nothing of it is current then.
 
     A lost reply is resolved by reading back and, where it was not applied, by doing all of it again."""
-    tree.store.wait_active(PATIENCE)
-    for _ in range(TRIES):
+    tree.store.wait_active(RECONNECTING)
+    for _ in range(COMPARES):
         attempt = _Attempt(tree, term, publication)
         try:
             return attempt.run()
@@ -152,7 +152,7 @@ def publish(tree: GroupState, term: Term, publication: Publication) -> Published
             if attempt.applied():
                 return attempt.published(Term(term.number, term.version + 1))
             term = attempt.renewed()
-    raise Unknown(f"The replies of {TRIES} attempts to publish were lost. Try again when ZooKeeper answers")
+    raise Unknown(f"The replies of {COMPARES} attempts to publish were lost. Try again when ZooKeeper answers")
 
 
 class _Attempt:

@@ -40,7 +40,7 @@ from rota.errors import ConfigError, Conflict, Undecodable, Unknown, counted
 from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
 OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
-TRIES = 3  # of one write whose reply is lost each time
+LOST_REPLIES = 3  # of one write whose reply is lost each time
 NEVER = "It cannot be removed by hand: "  # begins the effect of records that go or mend without a person
 
 
@@ -186,7 +186,7 @@ def _check(tree: GroupState, chosen: Sequence[Unreadable], paths: Iterable[str])
 
 def _replace(tree: GroupState, path: str) -> None:
     """Writes the repair of one record, again where its reply was lost; nothing if the record can be read by then."""
-    for attempt in range(TRIES):
+    for attempt in range(LOST_REPLIES):
         node = tree.store.get(path)
         if node is None or tree.read_many([path], _model(tree, path)):
             break
@@ -196,7 +196,7 @@ def _replace(tree: GroupState, path: str) -> None:
             why = f"{path} was written by somebody else meanwhile. Look again: {repair_command(path)}"
             raise Conflict(why, path=path, index=conflict.index, cause=conflict.cause) from conflict
         except Unknown:
-            if attempt == TRIES - 1:
+            if attempt == LOST_REPLIES - 1:
                 raise
             settle(tree.store)
         else:

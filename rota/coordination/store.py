@@ -22,7 +22,7 @@ MAX_DATA = 700_000  # bytes of one node: two of them would not fit into one requ
 MAX_OPS = 500
 MAX_REQUEST = 900_000  # bytes of one multi, paths included
 MAX_PATH = 1_000
-PATIENCE = 30.0  # seconds that a verb waits for the connection before it reads what it decides on
+RECONNECTING = 30.0  # seconds that a verb waits for the connection before it reads what it decides on
 CLOCK = "/rota/clock"  # written to learn the server's time
 PATH = re.compile(r"(/[A-Za-z0-9._@=-]+)+")
 
@@ -174,7 +174,7 @@ class Store(Protocol):
         self.close()
 
 
-def settle(store: Store, timeout: float = PATIENCE) -> None:
+def settle(store: Store, timeout: float = RECONNECTING) -> None:
     """After an Unknown: waits until the store is connected again and its reads are up to date. Raises Unknown if it
     cannot: what happened stays open."""
     store.wait_active(timeout)

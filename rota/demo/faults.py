@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rota.demo.observer import PATIENCE, CommitSeen, Observer, RunSeen
+from rota.demo.observer import GIVEN_UP, CommitSeen, Observer, RunSeen
 from rota.errors import EnvironmentFailed
 from rota.local.page import DagsterPage, DagsterRun
 from rota.local.stack import Stack
@@ -79,7 +79,7 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
         found = find_uncommitted(observer, JUST_BEGUN)
         return next(((attempt, run) for attempt, run in found.items() if run.worker in stack.children), None)
 
-    attempt, run = observer.wait_until(caught, PATIENCE, "a run in the middle of its batch")
+    attempt, run = observer.wait_until(caught, GIVEN_UP, "a run in the middle of its batch")
     at = time.time()
     stack.kill(run.worker)
     observer.look()
@@ -95,7 +95,7 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
                 claimed.setdefault(partition, time.time())
         return next((c for c in observer.commits if c.at > at and c.run_id != run.id and owned & c.ranges.keys()), None)
 
-    commit = observer.wait_until(taken, PATIENCE, f"a commit of a partition of the dead {run.worker}")
+    commit = observer.wait_until(taken, GIVEN_UP, f"a commit of a partition of the dead {run.worker}")
     runs, gone = page.read_runs(), observer.gone.get(run.incarnation, at)
     if alone:
         ends = {"expiry": gone, "claim": min((claimed[p] for p in commit.ranges if p in claimed), default=gone)}
@@ -123,7 +123,7 @@ def _measure_legs(at: float, ends: Mapping[str, float]) -> dict[str, float]:
 
 def wait_for_join(observer: Observer, worker: str) -> JoinFigures:
     """Waits until a worker that was started before is live and commits. Raises EnvironmentFailed."""
-    observer.wait_until(lambda: worker in observer.workers(), PATIENCE, f"{worker} to be live")
+    observer.wait_until(lambda: worker in observer.workers(), GIVEN_UP, f"{worker} to be live")
     live = max(at for incarnation, at in observer.live.items() if incarnation.startswith(f"{worker}@"))
 
     def first() -> CommitSeen | None:
@@ -132,7 +132,7 @@ def wait_for_join(observer: Observer, worker: str) -> JoinFigures:
             None,
         )
 
-    commit = observer.wait_until(first, PATIENCE, f"the first commit of {worker}")
+    commit = observer.wait_until(first, GIVEN_UP, f"the first commit of {worker}")
     return JoinFigures(worker, live, commit.at - live, tuple(sorted(commit.ranges)))
 
 
@@ -169,7 +169,7 @@ def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) 
         os.kill(pids[run.id], signal.SIGCONT)
         return None
 
-    return observer.wait_until(held, PATIENCE, "a run to freeze in the middle of its batch")
+    return observer.wait_until(held, GIVEN_UP, "a run to freeze in the middle of its batch")
 
 
 def wake_run(observer: Observer, frozen: FrozenRun, partition: str) -> ZombieFigures:
@@ -181,13 +181,13 @@ def wake_run(observer: Observer, frozen: FrozenRun, partition: str) -> ZombieFig
         return next((c for c in later if partition in c.ranges), None)
 
     try:
-        commit = observer.wait_until(overtaken, PATIENCE, f"somebody to overtake the frozen run {frozen.run.id}")
+        commit = observer.wait_until(overtaken, GIVEN_UP, f"somebody to overtake the frozen run {frozen.run.id}")
     finally:
         woken = time.time()
         with suppress(ProcessLookupError):
             os.kill(frozen.pid, signal.SIGCONT)
     refused = observer.wait_until(
-        lambda: observer.find_refused(frozen.run.id), PATIENCE, "the woken run's write to be refused"
+        lambda: observer.find_refused(frozen.run.id), GIVEN_UP, "the woken run's write to be refused"
     )
     taker = observer.whose[commit.run_id].worker if commit.run_id in observer.whose else "?"
     return ZombieFigures(frozen.run.id, frozen.run.worker, frozen.at, woken, taker, tuple(sorted(refused)))

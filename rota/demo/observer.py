@@ -20,7 +20,7 @@ from rota.errors import EnvironmentFailed
 
 T = TypeVar("T")
 PAUSE = 0.2  # seconds between two looks; on a small machine looking is taken from what is looked at
-PATIENCE = 120.0  # seconds that anything may take before the demo is given up: many times what it takes
+GIVEN_UP = 120.0  # seconds that anything may take before the demo is given up: many times what it takes
 
 
 @dataclass(frozen=True, slots=True)

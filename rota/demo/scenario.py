@@ -18,7 +18,7 @@ from rota.demo.faults import (
     wait_for_join,
     wake_run,
 )
-from rota.demo.observer import PATIENCE, Observer, RunSeen
+from rota.demo.observer import GIVEN_UP, Observer, RunSeen
 from rota.local.flights import MONTHS, FlightsFolder
 from rota.local.page import DagsterPage
 from rota.local.stack import SPARK_OPTIONS, Stack
@@ -55,11 +55,11 @@ class Scenario:
                 self.say(f"{worker} is live, its Spark is up")
             return names <= seen
 
-        self.observer.wait_until(all_live, PATIENCE, f"the workers {' '.join(sorted(names))}")
-        self.observer.wait_until(self.page.answers, PATIENCE, f"Dagster's page at {self.page.address}")
+        self.observer.wait_until(all_live, GIVEN_UP, f"the workers {' '.join(sorted(names))}")
+        self.observer.wait_until(self.page.answers, GIVEN_UP, f"Dagster's page at {self.page.address}")
         self.say(f"Dagster's page is at {self.page.address}")
         self.note_stage("up")
-        self.wait_consumed("January", PATIENCE)
+        self.wait_consumed("January", GIVEN_UP)
         self.note_stage("first batches")
 
     def cause_faults(self) -> None:
@@ -97,7 +97,7 @@ class Scenario:
         """Starts one more worker and waits until it has its share; returns its name."""
         joiner = f"w{len(self.observer.live) + 1}"
         self.stack.start_worker(joiner, *SPARK_OPTIONS)
-        self.observer.wait_until(lambda: self.observer.holdings()[joiner], PATIENCE, f"{joiner} to get its share")
+        self.observer.wait_until(lambda: self.observer.holdings()[joiner], GIVEN_UP, f"{joiner} to get its share")
         self.say(f"{joiner} joins and gets {self.observer.holdings()[joiner]} partitions")
         return joiner
 
@@ -116,8 +116,8 @@ class Scenario:
     def finish(self) -> None:
         """Lands the rest of the year; waits until it is in the table and no run is left."""
         self.land(*MONTHS)
-        self.wait_consumed("the year", PATIENCE)
-        self.observer.wait_until(lambda: not self.observer.runs, PATIENCE, "the last runs to end")
+        self.wait_consumed("the year", GIVEN_UP)
+        self.observer.wait_until(lambda: not self.observer.runs, GIVEN_UP, "the last runs to end")
         self.note_stage("rest of the year")
 
     def land(self, *months: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota.errors import EnvironmentFailed
 
-SECONDS = 120.0
+SECONDS = 120.0  # seconds in which Dagster must be imported and say what it serves
 ASK = (
     "import json, sys; from pathlib import Path; from rota.dagster.location import find_unserved;"
     " print(json.dumps(find_unserved(Path(sys.argv[1]))))"

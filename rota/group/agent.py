@@ -44,7 +44,7 @@ from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecoda
 from rota.group.chooser import Chooser
 from rota.ids import is_incarnation, worker_of
 
-PATIENCE = 0.6  # of the session timeout: how long a look may be acted upon after it began
+SURELY_ALIVE = 0.6  # of the session timeout: how long a look may be acted upon after it began
 LINES = 100  # partitions that are told one by one; more of them are counted
 AT_A_LOOK = 5_000  # own records that one look reads at most: with more it would be old before it is acted upon
 SHORTEST = 0.02  # seconds of rest between two rounds
@@ -79,7 +79,7 @@ class Agent:
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
-        self.patience = PATIENCE * session_timeout
+        self.patience = SURELY_ALIVE * session_timeout
         self.state = State(worker, max_shutdown)
         self.done: Exit | None = None
         self._machine = machine

@@ -14,7 +14,7 @@ from rota.local.child import Child
 from rota.local.page import DagsterPage
 
 EVERY = 5.0  # seconds between two looks: each reads the whole list of processes
-TRIES = 3
+RELOADS = 3  # of a code location that does not load
 LOCATION = "rota"  # in dagster_project/workspace.yaml
 
 
@@ -33,9 +33,9 @@ class CodeServer:
             return
         self._due = now + EVERY
         if is_served(self._dagster.process.pid):
-            self._tries = TRIES
+            self._tries = RELOADS
         elif self._tries:
-            if self._tries == TRIES:
+            if self._tries == RELOADS:
                 self._say("Dagster's code server ended; its code location is loaded again")
             self._tries -= 1
             why = self._load()

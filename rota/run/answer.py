@@ -17,7 +17,7 @@ from rota.run.backlog import read_owners
 from rota.run.consume import DroppedPartition, Event, consume
 
 PAUSE = 0.5  # seconds until a partition is looked at again that another run works on
-TRIES = 20  # for a partition that is lost each time between the look and the batch
+LOSSES = 20  # for a partition that is lost each time between the look and the batch
 
 
 def answer(
@@ -39,7 +39,7 @@ def answer(
         for incarnation, mine in share.by_incarnation.items():
             for event in consume(tree, pipeline, incarnation, mine, run_id, ports):
                 lost[event.partition] += isinstance(event, DroppedPartition)
-                if isinstance(event, DroppedPartition) and lost[event.partition] < TRIES:
+                if isinstance(event, DroppedPartition) and lost[event.partition] < LOSSES:
                     again.append(event.partition)  # it changed hands, or another run was first: the next look tells
                 else:
                     yield incarnation, event

@@ -17,7 +17,7 @@ from rota.errors import CoordinationError
 from rota.ledger.values import Ranges
 from rota.run.rights import Rights, read_rights
 
-SHIFT = 600.0  # seconds
+SHIFT = 600.0  # seconds in which a run begins jobs
 
 
 def sort_by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:

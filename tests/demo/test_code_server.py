@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import EnvironmentFailed
 from rota.local.child import Child
-from rota.local.code_server import EVERY, TRIES, CodeServer, is_served
+from rota.local.code_server import EVERY, RELOADS, CodeServer, is_served
 from rota.local.page import DagsterPage
 from tests.waiting import wait_until
 
@@ -61,7 +61,7 @@ def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dags
     wait_until(lambda: not is_served(dagster.process.pid))
     code.look()
     assert said == [], "not looked for all the time"
-    for _ in range(TRIES + 2):
+    for _ in range(RELOADS + 2):
         look()
     assert answers == ["never asked"]
     assert said == [

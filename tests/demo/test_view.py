@@ -83,7 +83,7 @@ def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person(
 def test_of_two_waits_one_in_the_other_the_outer_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(view, "errors", Console(file=out, force_terminal=True))
-    monkeypatch.setattr(view, "PATIENCE", 0.0)
+    monkeypatch.setattr(view, "SILENT", 0.0)
     for time in (1, 2):
         with view.show_wait(f"outer {time}"), view.show_wait("inner"):
             wait_until(lambda: f"outer {time}" in out.getvalue())  # noqa: B023

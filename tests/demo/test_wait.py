@@ -15,7 +15,7 @@ def test_a_wait_is_told_on_a_terminal_once_it_is_long(
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr(view, "errors", Console(file=out, force_terminal=terminal))
-    monkeypatch.setattr(view, "PATIENCE", patience)
+    monkeypatch.setattr(view, "SILENT", patience)
     with view.show_wait("looking through [folders]"):
         if terminal and patience < 1:
             wait_until(lambda: "looking through [folders]" in out.getvalue())
