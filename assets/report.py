@@ -7,7 +7,7 @@ killed could not tell is told by the next that works on the partition.
 
 from collections.abc import Callable, Iterator
 
-from rota.dataplane.ports import Table
+from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch
 from rota.run.untold import Shown, find_untold, join
 
@@ -19,7 +19,7 @@ class Report:
     gives monotonic seconds."""
 
     def __init__(
-        self, read_shown: Callable[[str], Shown | None], main: Table, seconds: float, clock: Callable[[], float]
+        self, read_shown: Callable[[str], Shown | None], main: Ledger, seconds: float, clock: Callable[[], float]
     ) -> None:
         self.read_shown, self.main, self.seconds, self.clock = read_shown, main, seconds, clock
         self._untold: dict[str, list[Told]] = {}

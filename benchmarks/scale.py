@@ -33,20 +33,21 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from rota.dataplane.delta.compaction import compact, is_due
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
 from rota.ledger import schema
+from rota.ledger.compaction import compact, is_due
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
 
 CHUNK = 20_000
 
 
-def open_table(folder: Path) -> PipelineTable:
+def open_measured(folder: Path) -> Ledger:
     """The table under measure."""
-    return PipelineTable.at(folder / "main", "g", "0" * 32)
+    return open_table(folder / "main", "g", "0" * 32)
 
 
 def name_partitions(partitions: int) -> tuple[str, ...]:
@@ -74,11 +75,11 @@ def print_peak_and_exit() -> None:
 
 def build_table(folder: Path, files: int, partitions: int) -> None:
     """A table whose files are in its log alone: nothing here reads them."""
-    table = open_table(folder)
+    table = open_measured(folder)
     table.claim(dict.fromkeys(name_partitions(partitions), 1), dict.fromkeys(name_partitions(partitions), 0))
     now = int(time.time() * 1000)
     for start in range(0, files, CHUNK):
-        handle = DeltaTable(table.path)
+        handle = DeltaTable(Path(table.location))
         added = []
         for number in range(start, min(files, start + CHUNK)):
             bounds = {"_partition": name_partitions(partitions)[number % partitions], "_offset": number}
@@ -87,13 +88,13 @@ def build_table(folder: Path, files: int, partitions: int) -> None:
             added.append(AddAction(path, 64 << 20, {}, now, True, said))
         said_of = CommitProperties(custom_metadata={"rota.op": "commit", "rota.base": str(handle.version())})
         handle.create_write_transaction(added, "append", handle.schema(), partition_by=[], commit_properties=said_of)
-    DeltaTable(table.path).create_checkpoint()
+    DeltaTable(Path(table.location)).create_checkpoint()
 
 
 def measure_table(folder: Path, partitions: int) -> None:
     """Of each step of a run that asks main."""
-    table, wanted = open_table(folder), name_partitions(partitions)
-    print_least_time("open", lambda: DeltaTable(table.path))
+    table, wanted = open_measured(folder), name_partitions(partitions)
+    print_least_time("open", lambda: DeltaTable(Path(table.location)))
     print_least_time(f"look at {partitions:,} partitions", lambda: table.read_positions(wanted))
     print_least_time("what others altered", lambda: table.find_foreign_commits(wanted))
     tokens = iter(range(2, 10))
@@ -109,10 +110,10 @@ def measure_table(folder: Path, partitions: int) -> None:
     print_peak_and_exit()
 
 
-def make_batch(table: PipelineTable, claim: TableClaim) -> Batch:
+def make_batch(table: Ledger, claim: TableClaim) -> Batch:
     """The next offset of each partition of the claim, and one file."""
     name = uuid.uuid4().hex
-    (table.path / name).write_bytes(b"nobody reads it")
+    (Path(table.location) / name).write_bytes(b"nobody reads it")
     ranges = {p: (at, at + 1) for p, at in claim.offsets.items()}
     first = next(iter(ranges))
     return Batch(
@@ -173,12 +174,12 @@ def measure_index(folder: Path, files: int, partitions: int) -> None:
 
 def build_log(folder: Path, versions: int) -> None:
     """One partition, moved on by each commit."""
-    table = open_table(folder)
+    table = open_measured(folder)
     table.claim({"p": 1}, {"p": 0})
-    log, last = table.path / "_delta_log", versions - 50
+    log, last = Path(table.location) / "_delta_log", versions - 50
     for version in range(2, versions):
         if version == last:
-            DeltaTable(table.path).create_checkpoint()
+            DeltaTable(Path(table.location)).create_checkpoint()
         said = {
             "timestamp": 1_795_000_000_000 + version, "operation": "WRITE", "operationParameters": {},
             "rota.op": "commit", "rota.base": str(version - 1), "rota.ranges": json.dumps({"p": [version - 2, version - 1]}),
@@ -189,8 +190,8 @@ def build_log(folder: Path, versions: int) -> None:
 
 def measure_log(folder: Path) -> None:
     """Of a look."""
-    table = open_table(folder)
-    print_least_time("open", lambda: DeltaTable(table.path))
+    table = open_measured(folder)
+    print_least_time("open", lambda: DeltaTable(Path(table.location)))
     print_least_time("look", lambda: table.read_positions(("p",)))
     print_least_time("what others altered", lambda: table.find_foreign_commits(("p",)))
     print_least_time("the newest 500 commits", table.read_recent_log)
@@ -208,12 +209,12 @@ def measure_log(folder: Path) -> None:
 
 def measure_batches(folder: Path, batches: int, rows: int) -> None:
     """Every batch by its own claim, as runs do it; Spark is left out."""
-    table, files, spent = open_table(folder), [0], 0.0
+    table, files, spent = open_measured(folder), [0], 0.0
     kinds = {"_partition": "string", "_offset": "long", "n": "long", "x": "double", "s": "string"}
     fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()]
     for number in range(batches):
         claimed = table.claim({"p": 1}, {"p": 0})
-        path = table.path / f"data/{number}/p/f.parquet"
+        path = Path(table.location) / f"data/{number}/p/f.parquet"
         path.parent.mkdir(parents=True)
         values = [
             ["p"] * rows,
@@ -226,14 +227,14 @@ def measure_batches(folder: Path, batches: int, rows: int) -> None:
         size, bounds = path.stat().st_size, {"_partition": "p", "_offset": number}
         said = json.dumps({"numRecords": rows, "minValues": bounds, "maxValues": bounds})
         schema = json.dumps({"type": "struct", "fields": fields})
-        file = DataFile(str(path.relative_to(table.path)), "p", size, rows, 0, said, schema)
+        file = DataFile(str(path.relative_to(Path(table.location))), "p", size, rows, 0, said, schema)
         made = Batch(f"{number}", "run", "w@0", f"{number}", 1, {"p": (number, number + 1)}, (file,), {"p": rows})
         if is_due(table.commit(claimed, made).version):
             began = time.process_time()
-            compact(table.path)
+            compact(table)
             spent += time.process_time() - began
-        files.append(len(DeltaTable(table.path).file_uris()))
-    kept = sum(pq.read_metadata(table.path / f).num_rows for f in _list_files(table.path))
+        files.append(len(DeltaTable(Path(table.location)).file_uris()))
+    kept = sum(pq.read_metadata(Path(table.location) / f).num_rows for f in _list_files(Path(table.location)))
     sys.stdout.write(
         f"  files: {max(files)} at most, {files[-1]} at the end, with {kept:,} of {batches * rows:,} rows\n"
     )

@@ -1,8 +1,9 @@
-"""The ports of a run: what the verbs ask of a source, of a table and of a job, and the values that they exchange.
+"""The ports of a run: what the verbs ask of a source and of a job, and the values that they exchange.
 
-Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) touch sources, tables, Spark and the clock through
-these protocols alone, so whoever implements them can run the verbs. An implementation is found by its declaration in
-`rota/registry.py` and passes the suite of its port in `tests/dataplane/conformance/`.
+Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) touch sources, Spark and the clock through these
+protocols alone, and tables through the `Ledger`, whose log and files are ports of its own (`rota/ledger/port.py`). So
+whoever implements them can run the verbs. An implementation is found by its declaration in `rota/registry.py` and passes
+the suite of its port in `tests/dataplane/conformance/`.
 
 An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
 partition is named by its id, which the pipeline makes of the source's key.
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rota.errors import DataError, RotaError
-from rota.ledger.values import Batch, DataFile, LogEntry, Position, Ranges, TableClaim
+from rota.ledger.ledger import Ledger
+from rota.ledger.values import DataFile, Ranges
 
 
 class Source(Protocol):
@@ -114,139 +116,6 @@ class OwnedSource(Source, Protocol):
         ...
 
 
-class Table(Protocol):
-    """Where batches are published. Law: offsets, tokens and rows of a batch change together, in one commit, or not at all.
-
-    The table refuses the second writer of a partition by itself, with or without ZooKeeper. Every method reads the table
-    anew. Each may raise EnvironmentFailed, and ForeignTable where the table is another group's or pipeline's; then nothing
-    was written.
-    """
-
-    @property
-    def location(self) -> str:
-        """Where a person finds the table."""
-        ...
-
-    def require(self) -> None:
-        """Raises EnvironmentFailed where there is no table."""
-        ...
-
-    def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
-        """The position of every partition asked for. Writes nothing, also where there is no table."""
-        ...
-
-    def read_schema(self) -> str | None:
-        """The columns of the table, JSON; None where there is no table."""
-        ...
-
-    def find_foreign_commits(self, partitions: Iterable[str]) -> Mapping[str, str]:
-        """Partition -> what somebody other than rota did to the rows, with the next step; empty if nothing."""
-        ...
-
-    def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
-        """Fences every older owner: after it, a commit on a claim made before is refused.
-
-        `starts` is where a partition begins that the table does not know. It is written with the first claim, also for
-        partitions that are not claimed. Makes the table where there is none, unless it is `known` to have been there: then
-        raises EnvironmentFailed.
-        """
-        ...
-
-    def commit(self, claim: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """Publishes the batch exactly once and returns what the log says of it, whatever was lost on the way.
-
-        `follows`: each range must start at the claim's offset. Raises Fenced where a newer owner claimed a partition,
-        OffsetGap where an offset moved, BadTransform where a column's type changed. After an error nothing was written.
-        """
-        ...
-
-    def replace(self, batch: Batch) -> LogEntry:
-        """Puts the batch's rows in place of all rows of its ranges, and returns what the log says of it. Moves no offset
-        and no token. Raises OffsetGap where a range goes beyond what was consumed."""
-        ...
-
-    def append(self, batch: Batch) -> LogEntry:
-        """Adds the batch's rows, and returns what the log says of it. Moves no offset and no token."""
-        ...
-
-    def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
-        """The commits after version `since`, newest first."""
-        ...
-
-    def read_recent_log(self) -> tuple[LogEntry, ...]:
-        """The newest commits, newest first: as many as a check after a run reads."""
-        ...
-
-    def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
-        """The commits that brought a partition beyond its offset given here, newest first."""
-        ...
-
-    def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
-        """For each partition the first rows, column -> value, that the commit of this version brought into it. What cannot
-        be read is left out. Raises nothing."""
-        ...
-
-    def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
-        """How many rows each partition has now. Left out where too much would have to be read. Raises nothing."""
-        ...
-
-    def explain_harm(self, most: int | None = None) -> str:
-        """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
-        gone, or its columns have other names in them. With the next step; empty if nothing."""
-        ...
-
-    def compact(self, version: int) -> None:
-        """Puts small files together, if the commit that made `version` is one that should look. Raises nothing."""
-        ...
-
-
-class OwnedTable(Table, Protocol):
-    """What `adopt` and `rename` ask of a table beside: whose it is, and how it changes hands.
-
-    A rename has two steps, each of which does nothing the second time: `begin_rename` takes the table from the old name,
-    `finish_rename` gives it to the new one. In between it is nobody's.
-    """
-
-    def exists(self) -> bool:
-        """Whether there is a table, whoever has it."""
-        ...
-
-    def make(self) -> None:
-        """Makes the table where there is none."""
-        ...
-
-    def list_partitions(self) -> set[str]:
-        """Every partition that the log names."""
-        ...
-
-    def check_adoptable(self) -> None:
-        """Raises ForeignTable where the table is another pipeline's, or between two names."""
-        ...
-
-    def adopt(self) -> int:
-        """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
-        Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does."""
-        ...
-
-    def is_renamed(self, old: str) -> bool:
-        """Whether the table has gone from pipeline `old` to this one. Raises ConfigError where there is nothing that could
-        go, ForeignTable where the table is somebody else's."""
-        ...
-
-    def begin_rename(self, old: str, partitions: Iterable[str]) -> int:
-        """Takes the table from `old`, whose `partitions` these are, and returns the number of the rename. Raises as
-        `is_renamed` does."""
-        ...
-
-    def read_renamed_positions(self, old: str, partitions: Iterable[str]) -> Mapping[str, Position]:
-        """The positions of the partitions of `old`, by their new ids."""
-        ...
-
-    def finish_rename(self, old: str, partitions: Iterable[str]) -> None:
-        """Gives the table to this pipeline, with every row, offset and token of `old`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
     """What one successful attempt wrote for `ranges`. `refused` are the partitions that must not be committed, and why."""
@@ -307,8 +176,8 @@ class Ports:
     """
 
     source: Source
-    main: Table
-    quarantine: Table
+    main: Ledger
+    quarantine: Ledger
     job: Job
     reread: Callable[[Ranges], "Ports"]
     clock: Callable[[], float] = time.monotonic

@@ -16,11 +16,11 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
-from rota.dataplane.ports import Table
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import WAITING, worker_of
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
@@ -67,7 +67,7 @@ class HealthReader:
         except RotaError as error:
             return TableSeen(refusal=str(error))
         ids = list_ids(basis, pipeline)
-        stamp = main.read_stamp(), basis.meta.id, ids
+        stamp = main.log.stamp_folder(), basis.meta.id, ids
         known, table = self._tables.get(pipeline.name, (None, TableSeen()))
         if known != stamp or stamp[0] is None:
             table = read_table(main, ids)
@@ -75,7 +75,7 @@ class HealthReader:
         return table
 
 
-def read_table(main: Table, ids: tuple[str, ...]) -> TableSeen:
+def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
     """The newest commits of a table, where it stands, and what others made of it."""
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(LOOKED))

@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.ledger.delta_features import check_known, check_writable
+from rota.ledger.delta_features import check_known, check_writable, explain_mapping
 from rota.ledger.port import Draft, Moved
 
 LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
@@ -68,6 +68,15 @@ class DeltaVersion:
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
         return pa.table(self.handle.get_add_actions(flatten=True))
+
+    def compact(self, size: int) -> int:
+        """See `Version.compact`."""
+        said = self.handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
+        return int(said["numFilesRemoved"] - said["numFilesAdded"])
+
+    def explain_unreadable(self) -> str:
+        """See `Version.explain_unreadable`."""
+        return explain_mapping(self.log.location, self.handle)
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""

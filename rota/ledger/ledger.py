@@ -15,6 +15,7 @@ from rota.ledger import schema
 from rota.ledger.change import commit_change, read_back
 from rota.ledger.entries import describe_commit, describe_step, parse_entries
 from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit, join_ranges
+from rota.ledger.gone_files import explain_gone
 from rota.ledger.identity import Identity, belongs_to, count_adoptions
 from rota.ledger.port import Draft, Files, Log, Version
 from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim
@@ -26,7 +27,11 @@ RECENT = 500  # versions of a table that a check reads back
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """One table of a group (`main` or `quarantine`): the `pipeline` of this `group` with this `meta` (the random id in its
-    meta znode) owns it. `editable`: people change its rows, and nobody looks for that."""
+    meta znode) owns it. `editable`: people change its rows, and nobody looks for that.
+
+    Every method reads the table anew. Each may raise EnvironmentFailed, and ForeignTable where the table is another group's
+    or pipeline's; then nothing was written.
+    """
 
     log: Log
     files: Files
@@ -39,7 +44,7 @@ class Ledger:
 
     @property
     def location(self) -> str:
-        """See `Table.location`."""
+        """Where a person finds the table."""
         return self.log.location
 
     def open(self) -> Version | None:
@@ -60,25 +65,13 @@ class Ledger:
             )
         return table
 
-    def require(self) -> None:
-        """See `Table.require`."""
-        self.open_existing()
-
-    def exists(self) -> bool:
-        """See `OwnedTable.exists`."""
-        return self.open() is not None
-
-    def make(self) -> None:
-        """See `OwnedTable.make`."""
-        self.open_or_make()
-
     def read_schema(self) -> str | None:
-        """See `Table.read_schema`."""
+        """The columns of the table, JSON; None where there is no table."""
         table = self.open()
         return table.schema if table else None
 
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
-        """See `Table.read_positions`."""
+        """The position of every partition asked for. Writes nothing, also where there is no table."""
         if table := self.open():
             self.check_owner(table)
         return self.read_positions_in(table, partitions)
@@ -91,7 +84,7 @@ class Ledger:
         return {p: Position(at(self._offset_id(p)), at(self._token_id(p)), its) for p in partitions}
 
     def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
-        """See `Table.read_log`."""
+        """The commits after version `since`, newest first."""
         table = self.open()
         newer = table.number - since if table else 0
         return tuple(parse_entries(read_back(table, newer))) if table and newer > 0 else ()
@@ -114,8 +107,15 @@ class Ledger:
         return ()
 
     def list_partitions(self) -> set[str]:
-        """See `OwnedTable.list_partitions`."""
+        """Every partition that the log names."""
         return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
+
+    def explain_harm(self, most: int | None = None) -> str:
+        """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
+        gone, or its columns have other names in them. With the next step; empty if nothing."""
+        if (table := self.open()) is None:
+            return ""
+        return table.explain_unreadable() or explain_gone(self.location, table.files(), self.files.exists, most)
 
     # --- whose it is
 
@@ -132,7 +132,7 @@ class Ledger:
         raise ForeignTable(self.owner.refusal(table))
 
     def check_adoptable(self) -> None:
-        """See `OwnedTable.check_adoptable`."""
+        """Raises ForeignTable where the table is another pipeline's, or between two names."""
         if table := self.open():
             self._check_adoptable_version(table)
 
@@ -166,7 +166,9 @@ class Ledger:
             raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
 
     def adopt(self) -> int:
-        """See `OwnedTable.adopt`. The offsets of another pipeline are of other partitions: all would be read again."""
+        """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
+        Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does: the offsets of
+        another pipeline are of other partitions, and all would be read again."""
 
         def make(_: int) -> Draft[int] | int:
             table = self.open_existing()
@@ -179,7 +181,6 @@ class Ledger:
         return commit_change(self.log, make)
 
     def _check_adoptable_version(self, table: Version) -> None:
-        """Raises ForeignTable where the table is another pipeline's, or between two names."""
         if count_adoptions(table) is not None and not belongs_to(table, self.pipeline):
             raise ForeignTable(self.owner.refusal(table))
 
@@ -200,7 +201,12 @@ class Ledger:
     # --- claim and commit
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
-        """See `Table.claim`. Raises ForeignTable before anything is written."""
+        """Fences every older owner: after it, a commit on a claim made before is refused.
+
+        `starts` is where a partition begins that the table does not know. It is written with the first claim, also for
+        partitions that are not claimed. Makes the table where there is none, unless it is `known` to have been there: then
+        raises EnvironmentFailed.
+        """
 
         def make(_: int) -> Draft[TableClaim] | TableClaim:
             table = self.open_existing() if known else self.open_or_make()
@@ -232,7 +238,11 @@ class Ledger:
         return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """See `Table.commit`."""
+        """Publishes the batch exactly once and returns what the log says of it, whatever was lost on the way.
+
+        `follows`: each range must start at the claim's offset. Raises Fenced where a newer owner claimed a partition,
+        OffsetGap where an offset moved, BadTransform where a column's type changed. After an error nothing was written.
+        """
         moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
         if moved and follows:
             raise OffsetGap(
@@ -259,7 +269,8 @@ class Ledger:
         return commit_change(self.log, make)
 
     def append(self, batch: Batch) -> LogEntry:
-        """See `Table.append`: bad records of a replay, which the newest attempt rules."""
+        """Adds the batch's rows, and moves no offset and no token: bad records of a replay, which the newest attempt
+        rules."""
         batch = replace(batch, op="quarantine replay")
 
         def make(_: int) -> Draft[LogEntry] | LogEntry:
@@ -274,7 +285,7 @@ class Ledger:
 
     def check_on_disk(self, files: Iterable[DataFile]) -> None:
         """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
-        if gone := self.files.find_missing(files):
+        if gone := next((f.path for f in files if not self.files.exists(f.path)), ""):
             raise EnvironmentFailed(
                 f"{gone}, which this run wrote into {self.location}, is gone: another copy took its place. Nothing was "
                 f"written; try again"

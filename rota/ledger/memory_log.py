@@ -13,18 +13,19 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
-from rota.ledger.port import Draft, Moved
+from rota.ledger.port import Draft, Moved, Rows
 from rota.ledger.schema import FIRST, OFFSET, PARTITION
 from rota.ledger.values import DataFile, Ranges
 
 COLUMNS = pa.schema(
     {
-        "path": pa.string(), "size_bytes": pa.int64(), "num_records": pa.int64(),
+        "path": pa.string(), "size_bytes": pa.int64(), "modification_time": pa.int64(), "num_records": pa.int64(),
         f"min.{PARTITION}": pa.string(), f"max.{PARTITION}": pa.string(),
         f"min.{OFFSET}": pa.int64(), f"max.{OFFSET}": pa.int64(),
     }
@@ -81,8 +82,12 @@ class MemoryLog:
         """See `Log.read_actions`."""
         one = self.commits[version]
         yield from (("txn", {"appId": name, "version": number}) for name, number in one.sets.items())
-        yield from (("remove", {"path": path, "dataChange": one.changes}) for path in one.removes or ())
-        yield from (("add", {"path": f.path, "dataChange": one.changes, "stats": f.statistics}) for f in one.adds)
+        yield from (("remove", {"path": quote(path), "dataChange": one.changes}) for path in one.removes or ())
+        yield from (("add", {"path": quote(f.path), "dataChange": one.changes}) for f in one.adds)
+
+    def stamp_folder(self) -> int | None:
+        """See `Log.stamp_folder`."""
+        return self.newest if self.commits else None
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
@@ -154,6 +159,14 @@ class MemoryVersion:
             there |= {file.path: file for file in one.adds}
         return pa.Table.from_pylist([describe_file(file) for file in there.values()], COLUMNS)
 
+    def compact(self, size: int) -> int:  # noqa: ARG002
+        """Nobody reads its files."""
+        return 0
+
+    def explain_unreadable(self) -> str:
+        """Nobody else writes it."""
+        return ""
+
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
         self.log.append(draft)
@@ -162,9 +175,23 @@ class MemoryVersion:
 class MemoryFiles:
     """The data files of a table in memory: see `rota.ledger.port.Files`."""
 
-    def find_missing(self, files: Iterable[DataFile]) -> str:  # noqa: ARG002
+    def exists(self, path: str) -> bool:  # noqa: ARG002
         """None is ever missing."""
-        return ""
+        return True
+
+    def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> dict[str, Rows]:
+        """See `Files.read_first`; of `kept` rows none is shown."""
+        held = {one[0]: range(*one[1:]) for one in (_bounds(path) for path in paths if "/kept/" not in path)}
+        return {p: tuple({OFFSET: at} for at in held[p][:most]) for p in partitions if p in held}
+
+    def count_rows(self, path: str) -> dict[str, int]:
+        """See `Files.count_rows`."""
+        partition, start, end = _bounds(path)
+        return {partition: end - start}
+
+    def is_plain(self, path: str) -> bool:  # noqa: ARG002
+        """It holds no times."""
+        return True
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """Nothing is anywhere."""
@@ -180,8 +207,8 @@ class MemoryFiles:
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
         """See `Files.rename`."""
-        bounds = json.loads(path.rpartition("#")[2])
-        return make_file(f"data/{attempt}/{new}", rename_id(bounds[0], old, new), *bounds[1:])
+        partition, start, end = _bounds(path)
+        return make_file(f"data/{attempt}/{new}", rename_id(partition, old, new), start, end)
 
 
 def make_file(folder: str, partition: str, start: int, end: int) -> DataFile:
@@ -192,11 +219,17 @@ def make_file(folder: str, partition: str, start: int, end: int) -> DataFile:
     return DataFile(path, partition, rows, rows, 0, said, FIRST)
 
 
+def _bounds(path: str) -> tuple[str, int, int]:
+    partition, start, end = json.loads(path.rpartition("#")[2])
+    return partition, start, end
+
+
 def describe_file(file: DataFile) -> dict[str, Any]:
     """What `Version.files` says of it."""
     said = json.loads(file.statistics)
     bounds = {f"{end}.{name}": value for end in ("min", "max") for name, value in said[f"{end}Values"].items()}
-    return {"path": file.path, "size_bytes": file.size, "num_records": said["numRecords"], **bounds}
+    there = {"path": file.path, "size_bytes": file.size, "modification_time": file.modified}
+    return {**there, "num_records": said["numRecords"], **bounds}
 
 
 def _join(schema: str, added: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from rota.ledger.values import DataFile, Ranges
 
 T = TypeVar("T")
+Rows = tuple[Mapping[str, object], ...]
 
 
 class Moved(Exception):
@@ -70,8 +71,17 @@ class Version(Protocol):
         ...
 
     def files(self) -> pa.Table:
-        """The files that readers see: `path`, `size_bytes`, `num_records`, and `min.<column>`, `max.<column>` where it is
-        known."""
+        """The files that readers see: `path`, `size_bytes`, `modification_time`, `num_records`, and `min.<column>`,
+        `max.<column>` where it is known."""
+        ...
+
+    def compact(self, size: int) -> int:
+        """Puts the files of up to `size` bytes together, into files of that size, in a commit that changes no rows. How many
+        files there are less."""
+        ...
+
+    def explain_unreadable(self) -> str:
+        """Why what rota writes would be read as something else, with the next step; empty where it would not."""
         ...
 
     def append(self, draft: Draft[Any]) -> None:
@@ -101,6 +111,10 @@ class Log(Protocol):
         """What the commit of this version says of itself, with its number as `version`; empty where it is not there."""
         ...
 
+    def stamp_folder(self) -> int | None:
+        """What is another number after each commit, read without opening the table; None where there is no table."""
+        ...
+
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """What the commit of this version did: `add`, `remove`, `txn`, ... with its fields as Delta names them."""
         ...
@@ -109,8 +123,21 @@ class Log(Protocol):
 class Files(Protocol):
     """The data files of a table, which its log names. A file never changes under its name."""
 
-    def find_missing(self, files: Iterable[DataFile]) -> str:
-        """The path of one of these that is not there; empty: all are."""
+    def exists(self, path: str) -> bool:
+        """Whether the file is there."""
+        ...
+
+    def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> Mapping[str, Rows]:
+        """The first rows, column -> value, of one of these files that were written for each partition. What cannot be read
+        is left out."""
+        ...
+
+    def count_rows(self, path: str) -> Mapping[str, int]:
+        """How many rows of each partition the file has."""
+        ...
+
+    def is_plain(self, path: str) -> bool:
+        """Whether whoever reads the file takes its dates and times for the same."""
         ...
 
     def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:

@@ -30,7 +30,7 @@ class Adopted:
 def gone(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
     """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
     main = open_tables(pipeline, tree.group, "").main  # whose it is does not matter here
-    return () if main.exists() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
+    return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
@@ -45,7 +45,7 @@ def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
             table.check_adoptable()  # all of them, or none
     for pipeline, tables in found.values():
         for table in (tables.main, tables.quarantine):
-            if table.exists():
+            if table.open():
                 greatest = max(greatest, table.adopt())
         known = _partitions(tree, pipeline)
         consumed = tree.checkpoints(known)

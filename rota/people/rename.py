@@ -10,6 +10,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of, rename_id
+from rota.ledger import renaming
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 
@@ -24,23 +25,23 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     if checked_id("pipeline", old) == new:
         raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
     tables, source = open_tables(pipeline, tree.group, tree.meta().id), open_source(pipeline)
-    if tables.main.is_renamed(old):
+    if renaming.is_renamed(tables.main, old):
         return None
     log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
     ids = {p: rename_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
-    number = tables.main.begin_rename(old, ids)
+    number = renaming.begin_rename(tables.main, old, ids)
     source.rename_pipeline(old, number)
-    tables.quarantine.make()  # also where there is none yet: who comes too late makes it for the old name no more
-    tables.quarantine.finish_rename(old, ids)
-    stands = tables.main.read_renamed_positions(old, ids)
+    tables.quarantine.open_or_make()  # also where there is none yet: who comes too late makes it for the old name no more
+    renaming.finish_rename(tables.quarantine, old, ids)
+    stands = renaming.read_renamed_positions(tables.main, old, ids)
     consumed = {p: one for p, one in stands.items() if one.offset is not None}
     checkpoints = {
         p: Checkpoint(offset=one.offset or 0, token=one.token or 0, run_id="rename", table=one.table or "")
         for p, one in consumed.items()
     }
     coordination.rename_pipeline(tree, old, new, ids, checkpoints)
-    tables.main.finish_rename(old, ids)
+    renaming.finish_rename(tables.main, old, ids)
     return len(consumed)
 
 

@@ -23,6 +23,7 @@ from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.ledger.compaction import compact, is_due
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.restored import find_lost_offsets
@@ -147,7 +148,7 @@ class ConsumingRun:
         absent = not any(one.table for one in standing.values())
         known = not absent or self._was_consumed()
         if absent and known:
-            self.ports.main.require()  # it is not, and says so
+            self.ports.main.open_existing()  # it is not, and says so
         stopped = list(self._find_restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
@@ -282,8 +283,8 @@ class ConsumingRun:
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
                 self.ports.source.acknowledge(ends)
-                for table in (self.ports.main, self.ports.quarantine):
-                    table.compact(committed.version)
+                for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
+                    compact(table)
                 return
 
     def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:

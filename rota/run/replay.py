@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import FailedPartition, Ports, Source, WrittenFiles
 from rota.errors import DataError
+from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, Ranges
 
 
@@ -105,7 +106,7 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
             aside = tuple(f for f in piece.bad_files if f.partition in kept)
             ranges = {p: kept[p] for p in bad}
             ports.quarantine.append(replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={}))
-        version = ports.main.replace(batch).version
+        version = replace_rows(ports.main, batch).version
         ports.source.keep_identities(tuple(kept))
     except DataError as error:
         yield from (RefusedReplay(p, str(error)) for p in kept)

@@ -6,11 +6,12 @@ taken for consumed.
 
 from collections.abc import Mapping
 
-from rota.dataplane.ports import Source, Table
+from rota.dataplane.ports import Source
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Position
 
 
-def find_lost_offsets(source: Source, main: Table, positions: Mapping[str, Position]) -> dict[str, str]:
+def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Position]) -> dict[str, str]:
     """Partition -> why its source has assigned fewer offsets than the table consumed; in these none may be assigned.
     `positions` were read before: a commit comes after the offsets that it consumed."""
     ends = source.read_assigned_ends(tuple(positions))

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.dataplane.ports import Ports, Source, Table
+from rota.dataplane.ports import Ports, Source
 from rota.errors import RotaError
+from rota.ledger import samples
+from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch
 from rota.run.replay import ReplayedRange
 
@@ -35,8 +37,8 @@ def take_samples(ports: Ports, batches: Sequence[Told], counted: Iterable[str]) 
     """What is shown of each batch. The rows of the `counted` partitions are counted."""
     few, asked = len(batches) <= MOST, tuple(counted)
     newest = {one.partition: one.table_version for one in batches}
-    rows = ports.main.read_samples(newest, ROWS) if few else {}
-    counts = ports.main.count_rows(asked) if asked else {}
+    rows = samples.read_samples(ports.main, newest, ROWS) if few else {}
+    counts = samples.count_rows(ports.main, asked) if asked else {}
     for one in batches:
         mine = rows.get(one.partition, ()) if one.table_version == newest[one.partition] else ()
         yield BatchSample(_locate(ports.source, one) if few else (), mine, counts.get(one.partition))
@@ -49,7 +51,7 @@ def _locate(source: Source, batch: Told) -> tuple[str, ...]:
     return ()
 
 
-def read_columns(main: Table) -> Mapping[str, str]:
+def read_columns(main: Ledger) -> Mapping[str, str]:
     """The table's columns, name -> type as Delta calls it; empty if they cannot be read."""
     with suppress(RotaError, OSError):
         fields = json.loads(main.read_schema() or "{}").get("fields", ())

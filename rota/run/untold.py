@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from rota.dataplane.ports import Table
+from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch, IdlePartition, make_event
 
 
@@ -36,7 +36,7 @@ def join(first: CommittedBatch, then: CommittedBatch) -> CommittedBatch:
     )
 
 
-def find_untold(batch: CommittedBatch, shown: Shown | None, main: Table) -> CommittedBatch | None:
+def find_untold(batch: CommittedBatch, shown: Shown | None, main: Ledger) -> CommittedBatch | None:
     """What is to be told once `batch` is in the table; None where the page has it. A page that is ahead under an older token
     is of a table that was restored meanwhile, and is left behind."""
     if shown is None or shown.offset == batch.start or (shown.offset > batch.start and shown.token < batch.token):
@@ -46,14 +46,14 @@ def find_untold(batch: CommittedBatch, shown: Shown | None, main: Table) -> Comm
     return _sum_up(main, batch.partition, shown.offset, batch.end, batch.end + batch.lag, batch.run_id) or batch
 
 
-def find_untold_before(idle: IdlePartition, shown: Shown | None, main: Table) -> CommittedBatch | None:
+def find_untold_before(idle: IdlePartition, shown: Shown | None, main: Ledger) -> CommittedBatch | None:
     """What is to be told of a partition in which nothing is new; None where the page has all of it."""
     if shown is None or shown.offset >= idle.offset:
         return None
     return _sum_up(main, idle.partition, shown.offset, idle.offset, idle.offset, "")
 
 
-def _sum_up(main: Table, partition: str, start: int, end: int, latest: int, run_id: str) -> CommittedBatch | None:
+def _sum_up(main: Ledger, partition: str, start: int, end: int, latest: int, run_id: str) -> CommittedBatch | None:
     """The log's commits between the two offsets as one batch, for a run of this id; None where there are none."""
     past = main.read_log_back_to({partition: start})
     inside = (one for one in past if one.goes_beyond(partition, start) and one.ranges[partition][1] <= end)

@@ -17,10 +17,10 @@ import click
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
-from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.spark import bisection
 from rota.errors import RotaError
 from rota.ids import worker_of
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import TableClaim
 from rota.registry import open_ports
 from rota.run.backlog import find_work
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def main(group: str, worker: str, folder: Path, unfenced: bool, spark: bool) -> None:
     """Serves the worker in each of its lives, until it is killed."""
     if unfenced:
-        PipelineTable.renew = renew_blindly  # type: ignore[method-assign]
+        Ledger.renew = renew_blindly  # type: ignore[method-assign]
     settings = Settings.from_environment()
     for number in itertools.count():
         try:
@@ -69,7 +69,7 @@ def save_and_stop(told: Path, save: "Callable[[DataFrame, Path], None]" = bisect
     return call
 
 
-def renew_blindly(table: PipelineTable, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
+def renew_blindly(table: Ledger, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
     entry = table.log.read_info(newest.number)

@@ -9,19 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, TableClaim
 
 META = "0" * 32
 
 
-def ledger(folder: Path, **more: Any) -> PipelineTable:
-    return PipelineTable.at(folder / "main", "g", **{"meta": META, **more})
+def ledger(folder: Path, **more: Any) -> Ledger:
+    return open_table(folder / "main", "g", **{"meta": META, **more})
 
 
-def batch(
-    table: PipelineTable, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any
-) -> Batch:
+def batch(table: Ledger, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any) -> Batch:
     """One row an offset, written as Spark would; two offsets a partition."""
     ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
     attempt = uuid.uuid4().hex
@@ -31,14 +30,14 @@ def batch(
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in kinds.items()],
     }
     for p, (start, end) in ranges.items():
-        folder = table.path / "data" / attempt / names.split(p)
+        folder = Path(table.location) / "data" / attempt / names.split(p)
         folder.mkdir(parents=True)
         data = pa.table(
             {"_partition": [p] * (end - start), "_offset": list(range(start, end))}
             | {n: [None] * (end - start) for n in extra}
         )
         pq.write_table(data.replace_schema_metadata({footers.SPARK: json.dumps(said)}), folder / "f.parquet")
-    files = footers.read_footers(table.path, attempt, ranges)
+    files = footers.read_footers(Path(table.location), attempt, ranges)
     counts = {p: end - start for p, (start, end) in ranges.items()}
     return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
 
@@ -47,12 +46,12 @@ def expect_rows(**offsets: int) -> dict[str, dict[int, int]]:
     return {p: dict.fromkeys(range(end), 1) for p, end in offsets.items()}
 
 
-def again(table: PipelineTable, start: int, end: int, **extra: Any) -> Batch:
+def again(table: Ledger, start: int, end: int, **extra: Any) -> Batch:
     stand_in = TableClaim(None, 0, "", "", {}, {"p": start}, {})
     return batch(table, stand_in, ends={"p": end}, **extra)
 
 
-def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> PipelineTable:
+def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> Ledger:
     """A table with so many batches of these partitions, two offsets each; the first is version 2."""
     table, names = ledger(folder), partitions or ("p",)
     for _ in range(batches):
@@ -61,7 +60,7 @@ def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> Pi
     return table
 
 
-def append_batch(table: PipelineTable) -> None:
+def append_batch(table: Ledger) -> None:
     claimed = table.claim({"p": 1}, {"p": 0})
     table.commit(claimed, batch(table, claimed))
 

@@ -19,9 +19,9 @@ from rota.catalog import load
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
-from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
+from rota.ledger.ledger import Ledger
 from rota.registry import open_ports
 from rota.run import consume as verb
 
@@ -47,7 +47,7 @@ def die_after(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
     def call(*args: Any, **more: Any) -> Any:
         result = real(*args, **more)
-        if not of or (isinstance(args[0], PipelineTable) and args[0].path.name == of):
+        if not of or (isinstance(args[0], Ledger) and Path(args[0].location).name == of):
             die()
         return result
 
@@ -56,7 +56,7 @@ def die_after(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
 
 def die_before(real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **more: Any) -> Any:
-        if isinstance(args[0], PipelineTable) and args[0].path.name == "main":
+        if isinstance(args[0], Ledger) and Path(args[0].location).name == "main":
             die()
         return real(*args, **more)
 
@@ -91,12 +91,12 @@ def die_at_checkpoints(real: Callable[..., Any], *, first: bool) -> Callable[...
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "indexed": (FilesSource, "assign_offsets", die_after(FilesSource.assign_offsets)),
-        "claimed": (PipelineTable, "claim", die_after(PipelineTable.claim, "main")),
+        "claimed": (Ledger, "claim", die_after(Ledger.claim, "main")),
         "in the job": (bisection, "save", die_meanwhile(bisection.save)),
         "written": (bisection, "save", die_after(bisection.save)),
-        "set aside": (PipelineTable, "commit", die_after(PipelineTable.commit, "quarantine")),
-        "before the commit": (PipelineTable, "commit", die_before(PipelineTable.commit)),
-        "committed": (PipelineTable, "commit", die_after(PipelineTable.commit, "main")),
+        "set aside": (Ledger, "commit", die_after(Ledger.commit, "quarantine")),
+        "before the commit": (Ledger, "commit", die_before(Ledger.commit)),
+        "committed": (Ledger, "commit", die_after(Ledger.commit, "main")),
         "told": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=False)),
         "checkpointed": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=True)),
     }

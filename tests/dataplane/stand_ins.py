@@ -4,9 +4,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from rota.dataplane.delta.tables import PipelineTable, PipelineTables
+from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import EnvironmentFailed
+from rota.ledger.ledger import Ledger
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.world import World
 
@@ -32,7 +33,7 @@ def take_over(world: World, worker: str, key: str) -> str:
     return world.give(key, incarnation=incarnation)
 
 
-def consume_without_spark(world: World, partition: str, end: int) -> PipelineTable:
+def consume_without_spark(world: World, partition: str, end: int) -> Ledger:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
     FilesSource.of(world.pipeline).assign_offsets((partition,))
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rota.coordination.parking import unpark
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
 from rota.dataplane.spark import bisection, quarantine
 from rota.people.skip import skip
 from rota.run.backlog import find_work
@@ -193,7 +193,7 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
 
 def set_aside(world: World) -> list[tuple[object, ...]]:
     """The quarantined rows that count: partition, offset, line, file."""
-    ledger = PipelineTable.at(world.table / "main", "g", world.tree.meta().id)
+    ledger = open_table(world.table / "main", "g", world.tree.meta().id)
     counts = quarantine.make_counter(ledger.read_log())
     rows = log(world.table / "quarantine").rows()
     good = [r for r in rows if counts(r["_partition"], r["_offset"], r["_attempt"])]

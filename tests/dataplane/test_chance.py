@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.dataplane.delta.tables import PipelineTable
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, TableClaim
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
@@ -35,15 +35,15 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     for key in "ab":
         for name in "01":
             world.rows(key, name, 50, 50 * int(name))
-    real, died = PipelineTable.commit, list[Path]()
+    real, died = Ledger.commit, list[Path]()
 
-    def commit(table: PipelineTable, claim: TableClaim, batch: Batch, *more: Any) -> int:
+    def commit(table: Ledger, claim: TableClaim, batch: Batch, *more: Any) -> int:
         if len(died) < 2:
-            died.append(table.path / "data" / batch.attempt)
+            died.append(Path(table.location) / "data" / batch.attempt)
             raise Died
         return real(table, claim, batch, *more)
 
-    monkeypatch.setattr(PipelineTable, "commit", commit)
+    monkeypatch.setattr(Ledger, "commit", commit)
     for _ in range(2):
         with pytest.raises(Died):
             world.run("a", "b")

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from rota.dataplane import footers, names
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger import schema
+from rota.ledger.replacing import replace_rows
 from tests.dataplane.delta_tables import again, batch, ledger, spark_schema
 
 
@@ -20,7 +21,7 @@ def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
     for extra in ({}, {"a": "integer"}, {"a": "integer", "b": "timestamp"}):
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed, **extra))
-    assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
+    assert [f.name for f in DeltaTable(Path(table.location)).schema().fields] == ["_partition", "_offset", "a", "b"]
 
 
 TYPES = ("byte", "short", "integer", "long", "float", "double", "boolean", "string", "binary", "date", "timestamp",
@@ -43,8 +44,8 @@ def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declar
         table = ledger(tmp_path / name)
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed, a=kind))
-        table.replace(again(table, 0, 1, a=kind, b=kind))
-        assert [f.name for f in DeltaTable(table.path).schema().fields] == ["_partition", "_offset", "a", "b"]
+        replace_rows(table, again(table, 0, 1, a=kind, b=kind))
+        assert [f.name for f in DeltaTable(Path(table.location)).schema().fields] == ["_partition", "_offset", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +73,11 @@ def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) ->
     table = ledger(tmp_path)
     one = batch(table, table.claim({"p": 1}, {"p": 0}))
     with pytest.raises(BadTransform, match="does not hold"):
-        footers.read_footers(table.path, one.attempt, {"q": (0, 2)})
+        footers.read_footers(Path(table.location), one.attempt, {"q": (0, 2)})
     with pytest.raises(BadTransform, match="offsets outside"):
-        footers.read_footers(table.path, one.attempt, {"p": (0, 1)})
+        footers.read_footers(Path(table.location), one.attempt, {"p": (0, 1)})
     with pytest.raises(BadTransform, match="offsets outside"):
-        footers.read_footers(table.path, one.attempt, {"p": (1, 2)})
+        footers.read_footers(Path(table.location), one.attempt, {"p": (1, 2)})
 
 
 def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ from deltalake.transaction import AddAction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.dataplane.delta import compaction
-from rota.dataplane.delta.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
+from rota.dataplane.delta.parquet_files import ParquetFiles
+from rota.dataplane.delta.tables import open_table
 from rota.errors import Fenced
+from rota.ledger import compaction
+from rota.ledger.compaction import EACH, EVERY, FEW, LARGE, ONCE, compact, is_due
+from rota.ledger.replacing import replace_rows
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
-from tests.dataplane.delta_tables import again, batch, expect_rows, fill, ledger
+from tests.dataplane.delta_tables import META, again, batch, expect_rows, fill, ledger
 from tests.dataplane.world import World
 
 LONG = "p-" + "long" * 31
@@ -35,12 +38,12 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
     for _ in range(40):
         claimed = table.claim({"p": 5}, {"p": 0})
         if is_due(table.commit(claimed, batch(table, claimed)).version):
-            compact(table.path)
-        most = max(most, files(table.path))
+            compact(table)
+        most = max(most, files(Path(table.location)))
     assert most <= EVERY + FEW
-    assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
-    table.replace(again(table, 3, 41))
-    assert damage(table.path, expect_rows(p=80)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=80)) == NO_DAMAGE
+    replace_rows(table, again(table, 3, 41))
+    assert damage(Path(table.location), expect_rows(p=80)) == NO_DAMAGE
     assert not table.find_foreign_commits(["p"])
 
 
@@ -54,48 +57,48 @@ def test_what_began_before_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -
     zombie, live = table.claim({"p": 5}, {"p": 0}), table.claim({"q": 5}, {"q": 0})
     late, made = batch(table, zombie), batch(table, live)
     newer = table.claim({"p": 6}, {"p": 0})
-    before = log(table.path).transactions
-    assert compact(table.path) == 19
-    assert log(table.path).transactions == before
+    before = log(Path(table.location)).transactions
+    assert compact(table) == 19
+    assert log(Path(table.location)).transactions == before
     table.commit(live, made)
     with pytest.raises(Fenced):
         table.commit(zombie, late)
     table.commit(newer, batch(table, newer))
-    assert damage(table.path, expect_rows(p=22, q=22)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=22, q=22)) == NO_DAMAGE
 
 
 def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> None:
     """By the bounds in the log, which writers shorten where ids are long."""
     table = fill(tmp_path, 10, "p", LONG, token=5)
-    compact(table.path)
+    compact(table)
     for partition in ("p", LONG):
         claimed = table.claim({partition: 5}, {partition: 0})
         made = batch(table, replace(claimed, offsets={partition: 4}))
-        table.replace(made)
-    assert damage(table.path, expect_rows(**{"p": 20, LONG: 20})) == NO_DAMAGE
+        replace_rows(table, made)
+    assert damage(Path(table.location), expect_rows(**{"p": 20, LONG: 20})) == NO_DAMAGE
 
 
 def test_what_fails_costs_the_run_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = fill(tmp_path, 10, token=5)
-    lost = log(table.path).files[3]
+    lost = log(Path(table.location)).files[3]
     shutil.move(lost, tmp_path / "away")
-    assert compact(table.path) == 0
+    assert compact(table) == 0
     assert "not_compacted=" in caplog.text
     shutil.move(tmp_path / "away", lost)
-    assert compact(tmp_path / "no table") == 0
-    assert damage(table.path, expect_rows(p=20)) == NO_DAMAGE
+    assert compact(ledger(tmp_path / "no table")) == 0
+    assert damage(Path(table.location), expect_rows(p=20)) == NO_DAMAGE
 
 
 def test_whoever_was_overtaken_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, real = fill(tmp_path, 10, token=5), compaction.choose_target
 
     def meanwhile(sizes: Any) -> int:
-        table.replace(again(table, 1, 4))
+        replace_rows(table, again(table, 1, 4))
         return real(sizes)
 
     monkeypatch.setattr(compaction, "choose_target", meanwhile)
-    assert compact(table.path) == 0
-    assert damage(table.path, expect_rows(p=20)) == NO_DAMAGE
+    assert compact(table) == 0
+    assert damage(Path(table.location), expect_rows(p=20)) == NO_DAMAGE
 
 
 def int96(file: Path) -> None:
@@ -119,7 +122,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Callable[[Path], None], guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(compaction, "is_plain", lambda _: True)
+        monkeypatch.setattr(ParquetFiles, "is_plain", lambda *_: True)
     kind = pa.schema([("at", pa.timestamp("us", "UTC"))])
     for _ in range(FEW):
         write_deltalake(tmp_path, pa.table({"at": [datetime.datetime(2000, 1, 1)]}, kind), mode="append")
@@ -138,7 +141,7 @@ def test_times_that_delta_rs_would_change_stay_as_they_are(
 
     before = said()
     assert before[0] < (datetime.datetime(1600, 1, 1), False)
-    compact(tmp_path)
+    compact(open_table(tmp_path, "g", META))
     assert (said() == before) == guarded
 
 

@@ -2,12 +2,14 @@
 
 import shutil
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed
+from rota.ledger.ledger import Ledger
+from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, TableClaim
 from tests.dataplane.conftest import damage, log
 from tests.dataplane.delta_tables import batch, expect_rows, fill, ledger
@@ -20,22 +22,22 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
     the offsets that the copy does not have would be passed over."""
     if not guarded:
-        monkeypatch.setattr(PipelineTable, "check_same_copy", lambda *_: None)
+        monkeypatch.setattr(Ledger, "check_same_copy", lambda *_: None)
     table = ledger(tmp_path)
     first = table.claim({"p": 1}, {"p": 0})
     table.commit(first, batch(table, first))
-    shutil.copytree(table.path, tmp_path / "copy")
+    shutil.copytree(Path(table.location), tmp_path / "copy")
     second = table.claim({"p": 1}, {"p": 0})
     table.commit(second, batch(table, second))
     late = table.claim({"p": 1}, {"p": 0})
     made = batch(table, late)
-    shutil.rmtree(table.path)
-    (tmp_path / "copy").rename(table.path)
+    shutil.rmtree(Path(table.location))
+    (tmp_path / "copy").rename(Path(table.location))
     table.claim({"q": 1}, {"q": 0})
     with pytest.raises(EnvironmentFailed, match="is not the one of the claim") if guarded else nullcontext():
         table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
     stands = table.read_positions(("p",))["p"].offset or 0
-    wrong = damage(table.path, expect_rows(p=stands))
+    wrong = damage(Path(table.location), expect_rows(p=stands))
     assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
 
@@ -47,26 +49,26 @@ def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
     """A table that names files that are not there is read by nobody any more."""
     if not guarded:
         for look in ("check_same_copy", "check_on_disk"):
-            monkeypatch.setattr(PipelineTable, look, lambda *_: None)
+            monkeypatch.setattr(Ledger, look, lambda *_: None)
     table = fill(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
-    shutil.copytree(table.path, tmp_path / "copy")
+    shutil.copytree(Path(table.location), tmp_path / "copy")
     made = batch(table, claimed if verb == "commit" else TableClaim(None, 0, "", "", {}, {"p": 2}, {}))
-    shutil.rmtree(table.path)
-    (tmp_path / "copy").rename(table.path)
+    shutil.rmtree(Path(table.location))
+    (tmp_path / "copy").rename(Path(table.location))
     with pytest.raises(EnvironmentFailed, match=r"which this run wrote .* is gone") if guarded else nullcontext():
         if verb == "commit":
             table.commit(claimed, made)
         else:
-            (table.replace if verb == "replay" else table.append)(made)
-    missing = [file for file in log(table.path).files if not file.exists()]
+            (partial(replace_rows, table) if verb == "replay" else table.append)(made)
+    missing = [file for file in log(Path(table.location)).files if not file.exists()]
     assert bool(missing) != guarded
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["half a commit", "a commit missing"])
 def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -> None:
     table = fill(tmp_path)
-    newest, *_, oldest = sorted((table.path / "_delta_log").glob("*.json"), reverse=True)
+    newest, *_, oldest = sorted((Path(table.location) / "_delta_log").glob("*.json"), reverse=True)
     if torn:
         newest.write_bytes(newest.read_bytes()[:50])
     else:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import Fenced, OffsetGap
 from rota.ledger.entries import KEYS
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.delta_tables import META, batch, expect_rows, ledger
@@ -20,12 +20,12 @@ from tests.dataplane.delta_tables import META, batch, expect_rows, ledger
 def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
     table = ledger(tmp_path)
     assert table.read_positions(("p",))["p"].offset is None
-    assert not table.path.exists()
+    assert not Path(table.location).exists()
     claimed = table.claim({"p": 7, "q": 8}, {"p": 0, "q": 0})
     assert table.commit(claimed, one := batch(table, claimed)).version == 2
     assert {p: (s.offset, s.token) for p, s in table.read_positions(("p", "q")).items()} == {"p": (2, 7), "q": (2, 8)}
-    assert damage(table.path, expect_rows(p=2, q=2)) == NO_DAMAGE
-    (said,) = log(table.path).said("commit")
+    assert damage(Path(table.location), expect_rows(p=2, q=2)) == NO_DAMAGE
+    (said,) = log(Path(table.location)).said("commit")
     assert {f"rota.{k}" for k in KEYS} <= set(said)
     assert json.loads(str(said["rota.tokens"])) == {"p": 7, "q": 8}
     assert table.read_log()[0].commit == one.id
@@ -34,7 +34,7 @@ def test_a_batch_moves_rows_offset_and_token_together(tmp_path: Path) -> None:
 def test_the_names_of_the_transactions(tmp_path: Path) -> None:
     table = ledger(tmp_path, pipeline="pipe")
     table.claim({"p": 7}, {"p": 5})
-    assert log(table.path).transactions == {
+    assert log(Path(table.location)).transactions == {
         "rota/g/p/token": 7, "rota/g/p/offset": 5, f"rota/g/id/{META}": 1, "rota/adopted": 1, "rota/pipeline/pipe": 1,
     }  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_an_owner_that_was_overtaken_is_fenced_whatever_it_tries(tmp_path: Path)
     with pytest.raises(Fenced):
         table.renew(zombie, ("p",))
     assert table.claim({"p": 1}, {"p": 0}).newer == {"p": 2}
-    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
     with pytest.raises(OffsetGap) as moved:
         table.commit(two, batch(table, two))
     assert moved.value.facts["partitions"] == ("p",)
-    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
     assert fenced.value.partitions == ("q",)
     again = table.renew(both, ("p",))
     table.commit(again, batch(table, again))
-    assert damage(table.path, expect_rows(p=2, q=2)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2, q=2)) == NO_DAMAGE
 
 
 def test_ranges_start_where_the_table_ends(tmp_path: Path) -> None:
@@ -99,25 +99,25 @@ def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
     late, newer = batch(table, zombie), table.claim({"p": 2}, {"p": 0})
     table.commit(newer, batch(table, newer))
     table.commit(replace(zombie, snapshot=table.open()), late)
-    wrong = damage(table.path, expect_rows(p=2))
+    wrong = damage(Path(table.location), expect_rows(p=2))
     assert (wrong["doubled"], wrong["overlaps"], wrong["backwards"]) == (2, 2, 1)
 
 
 def test_without_tokens_an_old_owner_takes_the_partition_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PipelineTable, "find_newer", lambda *_: {})
+    monkeypatch.setattr(Ledger, "find_newer", lambda *_: {})
     table = ledger(tmp_path)
     for token in (1, 2, 1):
         claimed = table.claim({"p": token}, {"p": 0})
         table.commit(claimed, batch(table, claimed))
-    assert damage(table.path, expect_rows(p=6))["backwards"] == 1
+    assert damage(Path(table.location), expect_rows(p=6))["backwards"] == 1
 
 
 def test_without_identity_another_zookeeper_writes_into_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PipelineTable, "check_owner", lambda *_: None)
+    monkeypatch.setattr(Ledger, "check_owner", lambda *_: None)
     for meta in (META, "1" * 32):
         table = ledger(tmp_path, meta=meta)
         claimed = table.claim({"p": 1}, {"p": 0})
         table.commit(claimed, batch(table, claimed))
-    assert len(log(table.path).said("commit")) == 2
+    assert len(log(Path(table.location)).said("commit")) == 2

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
-from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import EnvironmentFailed
 from rota.ledger import change, schema
+from rota.ledger.ledger import Ledger
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch, expect_rows, ledger, spark_schema
 
@@ -54,7 +54,7 @@ def test_a_commit_that_landed_without_a_reply_is_found(
     one = batch(table, claimed)
     interfere(after=fail(error))
     assert table.commit(claimed, one).version == 2
-    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2)) == NO_DAMAGE
 
 
 def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Callable[..., None]) -> None:
@@ -70,21 +70,21 @@ def test_it_is_found_below_the_commits_of_others(tmp_path: Path, interfere: Call
     one = batch(table, claimed)
     interfere(after=others)
     assert table.commit(claimed, one).version == 2
-    assert damage(table.path, expect_rows(p=2, q=6)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2, q=6)) == NO_DAMAGE
 
 
 def test_without_looking_into_the_history_it_is_written_twice(
     tmp_path: Path, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change, "find_commit", lambda *_: None)
-    monkeypatch.setattr(PipelineTable, "check_unmoved", lambda *_: None)
+    monkeypatch.setattr(Ledger, "check_unmoved", lambda *_: None)
     table = ledger(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(LOST[1]))
     with pytest.raises(EnvironmentFailed, match="the commit is not in the log"):
         table.commit(claimed, one)
-    assert damage(table.path, expect_rows(p=2))["overlaps"] == 2
+    assert damage(Path(table.location), expect_rows(p=2))["overlaps"] == 2
 
 
 def test_a_commit_that_never_landed_is_an_error_of_the_disk(tmp_path: Path, interfere: Callable[..., None]) -> None:
@@ -102,9 +102,9 @@ def test_another_schema_in_between_is_no_fence(tmp_path: Path, interfere: Callab
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(
-        before=lambda: DeltaTable(table.path).alter.add_columns(
+        before=lambda: DeltaTable(Path(table.location)).alter.add_columns(
             list(Schema.from_json(schema.find_added(schema.FIRST, [spark_schema(b="long")])).fields)
         )
     )
     table.commit(claimed, one)
-    assert damage(table.path, expect_rows(p=2)) == NO_DAMAGE
+    assert damage(Path(table.location), expect_rows(p=2)) == NO_DAMAGE

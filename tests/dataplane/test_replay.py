@@ -17,12 +17,14 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from rota.dataplane import names
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.ledger import change, replacing
+from rota.ledger.ledger import Ledger
+from rota.ledger.replacing import replace_rows
 from rota.run.consume import CommittedBatch
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
@@ -45,58 +47,58 @@ def replay_ranges(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str,
 # --- the table alone ------------------------------------------------------------------------------------------------
 
 
-def fill_two(folder: Path) -> PipelineTable:
+def fill_two(folder: Path) -> Ledger:
     """Offsets 0 to 5 of p and of q."""
     return fill(folder, 3, "p", "q", token=5)
 
 
 def test_rows_are_replaced_wherever_they_stand_and_offsets_and_tokens_stay(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
-    DeltaTable(table.path).optimize.compact()  # now one file holds both partitions
-    before = log(table.path).transactions
-    table.replace(again(table, 1, 4))
-    assert count_rows(table.path) == once(p=6, q=6)
-    assert log(table.path).transactions == before
-    table.replace(again(table, 0, 6))
-    assert count_rows(table.path) == once(p=6, q=6)
-    (first, second) = (c["rota.replayed"] for c in log(table.path).said("replay"))
+    DeltaTable(Path(table.location)).optimize.compact()  # now one file holds both partitions
+    before = log(Path(table.location)).transactions
+    replace_rows(table, again(table, 1, 4))
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
+    assert log(Path(table.location)).transactions == before
+    replace_rows(table, again(table, 0, 6))
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
+    (first, second) = (c["rota.replayed"] for c in log(Path(table.location)).said("replay"))
     assert (first, second) == ('{"p":[1,4]}', '{"p":[0,6]}')
 
 
 def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     with pytest.raises(OffsetGap, match="beyond what was consumed"):
-        table.replace(again(table, 4, 7))
-    assert count_rows(table.path) == once(p=6, q=6)
+        replace_rows(table, again(table, 4, 7))
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "empty"])
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
     """The error says how, and what stood in it."""
     table = fill_two(tmp_path)
-    lost = next(f for f in log(table.path).files if f.parent.name == names.split("p"))
+    lost = next(f for f in log(Path(table.location)).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):
-        table.replace(again(table, start, start + 1))
+        replace_rows(table, again(table, start, start + 1))
     lost.unlink(missing_ok=True)
-    DeltaTable(table.path).repair()
+    DeltaTable(Path(table.location)).repair()
     with pytest.raises(ForeignTable, match="FSCK"):
         table.claim({"p": 5}, {"p": 0})
     table.adopt()
-    table.replace(again(table, start, start + 2))
-    assert count_rows(table.path) == once(p=6, q=6)
+    replace_rows(table, again(table, start, start + 2))
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
 
 
-def compaction(table: PipelineTable) -> None:
-    DeltaTable(table.path).optimize.compact()
+def compaction(table: Ledger) -> None:
+    DeltaTable(Path(table.location)).optimize.compact()
 
 
-def other_replay(table: PipelineTable) -> None:
-    table.replace(again(table, 0, 2))
+def other_replay(table: Ledger) -> None:
+    replace_rows(table, again(table, 0, 2))
 
 
-def live_batch(table: PipelineTable) -> None:
+def live_batch(table: Ledger) -> None:
     claimed = table.claim({"p": 5}, {"p": 0})
     table.commit(claimed, batch(table, claimed))
 
@@ -105,11 +107,11 @@ def live_batch(table: PipelineTable) -> None:
 class Racing:
     """A replay of [0, 3) of p; after each of its first plans somebody else is faster."""
 
-    table: PipelineTable
+    table: Ledger
     patch: pytest.MonkeyPatch
     plans: int = 0
 
-    def replay(self, other: Callable[[PipelineTable], None], races: int = 1) -> None:
+    def replay(self, other: Callable[[Ledger], None], races: int = 1) -> None:
         plan = replacing.make_room
 
         def meanwhile(*args: Any) -> object:
@@ -122,12 +124,12 @@ class Racing:
             return room
 
         self.patch.setattr(replacing, "make_room", meanwhile)
-        self.table.replace(again(self.table, 0, 3))
+        replace_rows(self.table, again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:
         """Files that the replay wrote for rows it had to keep, and that no version names."""
-        named = {Path(uri) for uri in DeltaTable(self.table.path).file_uris()}
-        return set(self.table.path.glob("data/*/kept/*")) - named
+        named = {Path(uri) for uri in DeltaTable(Path(self.table.location)).file_uris()}
+        return set(Path(self.table.location).glob("data/*/kept/*")) - named
 
 
 @pytest.fixture
@@ -136,12 +138,10 @@ def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
 
 
 @pytest.mark.parametrize("other", [compaction, other_replay])
-def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(
-    racing: Racing, other: Callable[[PipelineTable], None]
-) -> None:
+def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(racing: Racing, other: Callable[[Ledger], None]) -> None:
     racing.replay(other)
     assert racing.plans == 2
-    assert count_rows(racing.table.path) == once(p=6, q=6)
+    assert count_rows(Path(racing.table.location)) == once(p=6, q=6)
     assert not racing.orphans()
 
 
@@ -149,7 +149,7 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
     compaction(racing.table)
     racing.replay(live_batch, races=100)
     assert racing.plans == 1
-    assert count_rows(racing.table.path) == once(p=8, q=6)
+    assert count_rows(Path(racing.table.location)) == once(p=8, q=6)
     assert not racing.orphans()
 
 
@@ -163,17 +163,17 @@ def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) ->
 def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
     racing.patch.setattr(replacing, "fits", lambda *_: True)
     racing.replay(compaction)
-    rows = [r for uri in DeltaTable(racing.table.path).file_uris() for r in pq.read_table(uri).to_pylist()]
+    rows = [r for uri in DeltaTable(Path(racing.table.location)).file_uris() for r in pq.read_table(uri).to_pylist()]
     assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2
 
 
 def test_a_compaction_that_was_overtaken_by_a_replay_is_refused(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
-    stale = DeltaTable(table.path)
-    table.replace(again(table, 0, 2))
+    stale = DeltaTable(Path(table.location))
+    replace_rows(table, again(table, 0, 2))
     with pytest.raises(CommitFailedError):
         stale.optimize.compact()
-    assert count_rows(table.path) == once(p=6, q=6)
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
 
 
 # --- the verb -------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     replay_ranges(world, {"p:a": (0, 1)})
     replay_ranges(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
-    counts = quarantine.make_counter(PipelineTable.at(world.table / "main", "g", "").read_log())
+    counts = quarantine.make_counter(open_table(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
     assert sum(count_rows(world.table / "main").values()) == 20
@@ -293,7 +293,7 @@ def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, s
 
 def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
-    young, old = (table.path / "data" / name / "p" / "f.parquet" for name in ("young", "old"))
+    young, old = (Path(table.location) / "data" / name / "p" / "f.parquet" for name in ("young", "old"))
     died = f"stage/{uuid.uuid4()}-{uuid.uuid4().hex[:12]}"
     staged, foreign = tmp_path / died, tmp_path / "stage" / f"shop={uuid.uuid4()}"
     for path in (young, old, staged / "link", foreign / "unread.json"):
@@ -306,14 +306,14 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
     assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", died)
     assert (foreign / "unread.json").exists(), "somebody else's"
     assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
-    assert count_rows(table.path) == once(p=6, q=6)
+    assert count_rows(Path(table.location)) == once(p=6, q=6)
     with pytest.raises(ConfigError, match="7 days"):
         vacuum(tmp_path, timedelta(days=6))
 
 
 def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
-    path, folder = table.path, table.path / "_delta_log"
+    path, folder = Path(table.location), Path(table.location) / "_delta_log"
     for _ in range(5):
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
         table.commit(claimed, batch(table, claimed))
@@ -349,11 +349,11 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
 def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) -> None:
     """What they say is said nowhere else."""
     table = fill_two(tmp_path)
-    folder = table.path / "_delta_log"
+    folder = Path(table.location) / "_delta_log"
     for _ in range(4):
         claimed = table.claim({"p": 5, "q": 5}, {"p": 0, "q": 0})
         table.commit(claimed, batch(table, claimed))
-        DeltaTable(table.path).create_checkpoint()
+        DeltaTable(Path(table.location)).create_checkpoint()
     (folder / f"{0:020}.json").unlink()
     for one in folder.glob("*.checkpoint.parquet"):
         os.utime(one, (time.time() - 2 * 86400,) * 2)
@@ -362,9 +362,9 @@ def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) ->
 
 def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
-    DeltaTable(table.path).create_checkpoint()
-    DeltaTable(table.path).optimize.compact()
-    DeltaTable(table.path).cleanup_metadata()
+    DeltaTable(Path(table.location)).create_checkpoint()
+    DeltaTable(Path(table.location)).optimize.compact()
+    DeltaTable(Path(table.location)).cleanup_metadata()
     assert table.read_positions(("p",))["p"].offset == 6
     assert table.claim({"p": 4}, {"p": 0}).newer == {"p": 5}
-    assert PipelineTable.at(table.path, "g", META).read_log()[-1].op == "claim"
+    assert open_table(Path(table.location), "g", META).read_log()[-1].op == "claim"

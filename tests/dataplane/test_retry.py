@@ -5,8 +5,8 @@ import os
 import pytest
 
 from rota.coordination.parking import park
-from rota.dataplane.delta.tables import PipelineTable
 from rota.errors import ConfigError
+from rota.ledger.ledger import Ledger
 from rota.people.retry import retry
 from rota.run.consume import CommittedBatch, ConsumingRun, DroppedPartition, Event, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -85,9 +85,9 @@ def test_whoever_read_the_file_as_it_was_commits_nothing(
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
     if not guarded:
-        past = PipelineTable.read_log
+        past = Ledger.read_log
         monkeypatch.setattr(
-            PipelineTable, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
+            Ledger, "read_log", lambda ledger, since=-1: [p for p in past(ledger, since) if p.op != "retry"]
         )
     committed = ConsumingRun.commit
 

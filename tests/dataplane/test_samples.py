@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane.delta import samples
-from rota.dataplane.delta.samples import count_rows, read_samples
+from rota.dataplane.delta.parquet_files import COLUMNS
+from rota.ledger import samples
+from rota.ledger.samples import count_rows, read_samples
 from tests.dataplane.delta_tables import batch, ledger
 
 
@@ -27,9 +28,9 @@ def find_file(folder: Path) -> Path:
 def test_in_a_folder_of_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "100%a #?ü"
     version = commit(folder, "p:Café Zürich", 7)
-    seen = read_samples(folder / "main", {"p:Café Zürich": version}, 5)
+    seen = read_samples(ledger(folder), {"p:Café Zürich": version}, 5)
     assert seen == {"p:Café Zürich": tuple({"_offset": n, "n": None} for n in range(5))}
-    assert count_rows(folder / "main", ["p:Café Zürich", "p:x"]) == {"p:Café Zürich": 7, "p:x": 0}
+    assert count_rows(ledger(folder), ["p:Café Zürich", "p:x"]) == {"p:Café Zürich": 7, "p:x": 0}
 
 
 def test_values_that_python_has_not_and_many_columns(tmp_path: Path) -> None:
@@ -39,8 +40,8 @@ def test_values_that_python_has_not_and_many_columns(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"_partition": ["p:a"] * 2, "far": far, "nested": [[{"x": 1}], None], **wide}), find_file(tmp_path)
     )
-    first, second = read_samples(tmp_path / "main", {"p:a": version}, 5)["p:a"]
-    assert len(first) == samples.COLUMNS
+    first, second = read_samples(ledger(tmp_path), {"p:a": version}, 5)["p:a"]
+    assert len(first) == COLUMNS
     assert first["far"] not in (None, "")
     assert (first["nested"], second["nested"], first["c0"]) == ([{"x": 1}], None, 0)
 
@@ -49,17 +50,17 @@ def test_of_a_large_file_a_few_rows_are_read(tmp_path: Path, monkeypatch: pytest
     version = commit(tmp_path, "p:a")
     pq.write_table(pa.table({"_partition": ["p:a"] * 300_000, "n": range(300_000)}), find_file(tmp_path))
     monkeypatch.setattr(pq.ParquetFile, "read", None)
-    assert [row["n"] for row in read_samples(tmp_path / "main", {"p:a": version}, 5)["p:a"]] == [0, 1, 2, 3, 4]
+    assert [row["n"] for row in read_samples(ledger(tmp_path), {"p:a": version}, 5)["p:a"]] == [0, 1, 2, 3, 4]
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    assert (read_samples(tmp_path / "main", {"p:a": 0}, 5), count_rows(tmp_path / "main", ["p:a"])) == ({}, {})
+    assert (read_samples(ledger(tmp_path), {"p:a": 0}, 5), count_rows(ledger(tmp_path), ["p:a"])) == ({}, {})
     version = commit(tmp_path, "p:a")
     find_file(tmp_path).write_bytes(b"no Parquet")
-    assert read_samples(tmp_path / "main", {"p:a": version}, 5) == {}
-    assert count_rows(tmp_path / "main", ["p:a"]) == {"p:a": 2}, "the log says it"
+    assert read_samples(ledger(tmp_path), {"p:a": version}, 5) == {}
+    assert count_rows(ledger(tmp_path), ["p:a"]) == {"p:a": 2}, "the log says it"
     find_file(tmp_path).unlink()
-    assert read_samples(tmp_path / "main", {"p:a": version, "p:b": version, "p:c": 99}, 5) == {}
+    assert read_samples(ledger(tmp_path), {"p:a": version, "p:b": version, "p:c": 99}, 5) == {}
 
 
 def test_where_too_many_rows_would_have_to_be_read_nothing_is_counted(
@@ -68,7 +69,7 @@ def test_where_too_many_rows_would_have_to_be_read_nothing_is_counted(
     for p in ("p:a", "p:b"):
         commit(tmp_path, p)
     DeltaTable(str(tmp_path / "main")).optimize.compact()
-    assert count_rows(tmp_path / "main", ["p:a", "p:b"]) == {"p:a": 2, "p:b": 2}
+    assert count_rows(ledger(tmp_path), ["p:a", "p:b"]) == {"p:a": 2, "p:b": 2}
     monkeypatch.setattr(samples, "MOST", 3)
-    assert count_rows(tmp_path / "main", ["p:a"]) == {}
-    assert count_rows(tmp_path / "main", ["q:z"]) == {"q:z": 0}, "no file may hold them"
+    assert count_rows(ledger(tmp_path), ["p:a"]) == {}
+    assert count_rows(ledger(tmp_path), ["q:z"]) == {"q:z": 0}, "no file may hold them"

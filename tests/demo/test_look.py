@@ -8,9 +8,10 @@ from rota.catalog import load
 from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
-from rota.dataplane.delta.tables import PipelineTable, PipelineTables
+from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.face.seen import DagsterSeen
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
 from rota.pipeline import Pipeline
 
@@ -50,9 +51,9 @@ def test_a_look_reads_files_and_logs_again_only_where_they_changed(
 ) -> None:
     monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path / "pipelines"))
     read: list[str] = []
-    real_load, real_log = load, PipelineTable.read_recent_log
+    real_load, real_log = load, Ledger.read_recent_log
     monkeypatch.setattr("rota.catalog.load", lambda folder: (read.append("files"), real_load(folder))[1])
-    monkeypatch.setattr(PipelineTable, "read_recent_log", lambda main: (read.append(main.pipeline), real_log(main))[1])
+    monkeypatch.setattr(Ledger, "read_recent_log", lambda main: (read.append(main.pipeline), real_log(main))[1])
     tree = GroupState(MemoryServer().connect(), "default")
     tree.found()
     for name in ("p", "q"):

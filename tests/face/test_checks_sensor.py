@@ -16,8 +16,8 @@ from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
-from rota.dataplane.delta.tables import PipelineTable
 from rota.face.needs import SETTLE
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
 from tests.face.desk import Desk, cancel_check, list_counted, ready
 
@@ -191,9 +191,7 @@ def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
         )
 
     log = [entry(1, "p:a", 0, 1), entry(2, "p:a", 5, 6)]
-    monkeypatch.setattr(
-        PipelineTable, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since)
-    )
+    monkeypatch.setattr(Ledger, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since))
     told, cursor = report(desk)
     assert told["no_gap"] == (False, "ERROR")
     log += [entry(v, "p:b", v, v + 1) for v in range(3, 2000)]

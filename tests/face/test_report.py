@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from rota.dagster.assets import report
 from rota.dagster.assets.batch import RunOutput
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.report import Report
+from rota.ledger import samples as ledger_samples
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
 from rota.run import samples
@@ -37,17 +38,17 @@ class Log:
         self.sampled: dict[str, tuple[Mapping[str, object], ...]] = {}
 
     def read_schema(self) -> str:
-        """See `Table.read_schema`."""
+        """See `Ledger.read_schema`."""
         return '{"fields": [{"name": "n", "type": "integer"}]}'
 
     def count_rows(self, partitions: Iterable[str]) -> Mapping[str, int]:
-        """See `Table.count_rows`."""
+        """See `samples.count_rows`."""
         asked = tuple(partitions)
         self.counted += len(asked)
         return dict.fromkeys(asked, 100)
 
     def read_samples(self, versions: Mapping[str, int], most: int) -> Mapping[str, tuple[Mapping[str, object], ...]]:
-        """See `Table.read_samples`."""
+        """See `samples.read_samples`."""
         return {p: self.sampled[p][:most] for p in versions if p in self.sampled}
 
     def commit_one(self, run: str, token: int, partition: str = "p:a") -> CommittedBatch:
@@ -61,9 +62,17 @@ class Log:
         return make_event(entry, partition, n + 1, healed=False)
 
     def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
-        """See `Table.read_log_back_to`."""
+        """See `Ledger.read_log_back_to`."""
         self.asked += 1
         return tuple(one for one in self.entries if any(one.goes_beyond(p, at) for p, at in offsets.items()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _log_is_read() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_samples, "count_rows", Log.count_rows)
+        patch.setattr(ledger_samples, "read_samples", Log.read_samples)
+        yield
 
 
 class Folder:

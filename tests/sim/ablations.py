@@ -9,9 +9,10 @@ from typing import Any
 from rota.coordination.group_state import GroupState
 from rota.coordination.store import Check, Op
 from rota.coordination.views import OwnView, RunView, Target
-from rota.dataplane.ports import Ports, Table
+from rota.dataplane.ports import Ports
 from rota.ids import worker_of
 from rota.ledger.change import find_commit
+from rota.ledger.ledger import Ledger
 from rota.ledger.port import Log, Version
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
 from rota.sim.run import Event, RunProcess
@@ -47,7 +48,7 @@ class TwoHandles(MemoryTable):
     """Commits on another version than the one on which the offset was read."""
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """See `Table.commit`."""
+        """See `Ledger.commit`."""
         newest = replace(claimed, snapshot=self.log.open(), entry=self.log.read_info(claimed.version))
         return super().commit(newest, batch, follows)
 
@@ -56,7 +57,7 @@ class OneId(MemoryTable):
     """Every commit of a run has the same id."""
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """See `Table.commit`."""
+        """See `Ledger.commit`."""
         return super().commit(claimed, replace(batch, id=batch.run), follows)
 
 
@@ -68,7 +69,7 @@ def find_far_back(log: Log, commit: str, since: int) -> LogEntry | None:
 class Remembered:
     """A table whose positions stay for one run what they were when it read them first."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Ledger) -> None:
         self.table = table
         self.positions: dict[str, Position] = {}
 
@@ -76,7 +77,7 @@ class Remembered:
         return getattr(self.table, name)
 
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
-        """See `Table.read_positions`."""
+        """See `Ledger.read_positions`."""
         self.positions = {**self.table.read_positions(partitions), **self.positions}
         return {p: self.positions[p] for p in partitions}
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rota.dataplane import columns, footers
+from rota.dataplane import columns, footers, names
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
+from rota.ledger.port import Rows
 from rota.ledger.schema import OFFSET, PARTITION
 from rota.ledger.values import DataFile, Ranges
+
+COLUMNS = 30  # of a row that is shown
+LEGACY = b"org.apache.spark.legacy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +28,31 @@ class ParquetFiles:
 
     folder: Path
 
-    def find_missing(self, files: Iterable[DataFile]) -> str:
-        """See `Files.find_missing`."""
-        return next((f.path for f in files if not (self.folder / f.path).exists()), "")
+    def exists(self, path: str) -> bool:
+        """See `Files.exists`."""
+        return (self.folder / path).exists()
+
+    def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> dict[str, Rows]:
+        """See `Files.read_first`."""
+        files = {Path(path).parent.name: path for path in sorted(paths, reverse=True)}
+        found: dict[str, Rows] = {}
+        for partition in partitions:
+            if path := files.get(names.split(partition)):
+                with suppress(OSError, ValueError, OverflowError, LookupError, pa.ArrowException):
+                    found[partition] = _read_first(self.folder / path, most)
+        return found
+
+    def count_rows(self, path: str) -> dict[str, int]:
+        """See `Files.count_rows`."""
+        column = pq.ParquetFile(self.folder / path).read(columns=[PARTITION])[PARTITION]
+        return {one["values"]: one["counts"] for one in pc.value_counts(column).to_pylist()}
+
+    def is_plain(self, path: str) -> bool:
+        """See `Files.is_plain`. INT96 holds times that delta-rs cannot, and what Spark wrote by its old calendar says so in
+        the footer, which delta-rs drops; both are settings that a pipeline may choose."""
+        said = pq.read_metadata(footers.resolve_path(self.folder, path))
+        kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
+        return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """See `Files.discard`."""
@@ -79,6 +106,22 @@ def _read(file: Path, said: Mapping[str, Any]) -> pa.Table:
             f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or remove it, "
             f"call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
         ) from error
+
+
+def _read_first(path: Path, most: int) -> Rows:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        columns = [name for name in file.schema_arrow.names if name != PARTITION][:COLUMNS]
+        for batch in file.iter_batches(most, columns=columns, use_threads=False):
+            return tuple({name: _convert(batch[name][i]) for name in batch.schema.names} for i in range(batch.num_rows))
+    return ()
+
+
+def _convert(scalar: Any) -> object:
+    """The value in Python; its text where Python has none, such as a date of the year 10000."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return str(scalar.cast(pa.string()))
 
 
 def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:

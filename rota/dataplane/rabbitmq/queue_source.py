@@ -20,7 +20,7 @@ from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from rota.dataplane.delta.tables import PipelineTable, PipelineTables
+from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.rabbitmq import frames
 from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
@@ -29,6 +29,7 @@ from rota.dataplane.rabbitmq.queues import QUEUE, REASON, SEQUENCE, SINGLE, name
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, counted
 from rota.ids import key_of, quote
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 
@@ -60,7 +61,7 @@ class QueueSource:
     name: str
     declared: RabbitQueues
     keys: tuple[str, ...]
-    table: PipelineTable
+    table: Ledger
     stage: Path
     _link: Link | None = None
     inboxes: dict[str, Inbox] = field(default_factory=dict)

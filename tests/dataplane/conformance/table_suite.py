@@ -1,4 +1,4 @@
-"""What every table promises (`ports.Table`). An implementation is put under it by one line:
+"""What a ledger promises, whatever log and files it stands on. Both are put under it by one line:
 
 class TestMyTable(TableSuite):
     bench = MyBench  # makes tables in a folder of the test's own
@@ -14,15 +14,18 @@ from typing import Protocol
 
 import pytest
 
-from rota.dataplane.ports import Table
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap, RotaError
+from rota.ledger.compaction import compact
+from rota.ledger.ledger import Ledger
+from rota.ledger.replacing import replace_rows
+from rota.ledger.samples import count_rows, read_samples
 from rota.ledger.values import Batch, DataFile, Position, TableClaim
 
 
 class TableBench(Protocol):
     """A place with one table; it looks at the rows without the port."""
 
-    def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> Table:
+    def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> Ledger:
         """The table as this pipeline of this group sees it. Nothing is made yet."""
         ...
 
@@ -36,7 +39,7 @@ class TableBench(Protocol):
 
 
 class TableSuite:
-    """The laws of `ports.Table`."""
+    """The laws of the ledger."""
 
     bench: Callable[[Path], TableBench]
 
@@ -52,7 +55,7 @@ class TableSuite:
         assert (table.read_schema(), table.read_log(), table.read_recent_log()) == (None, (), ())
         assert not table.find_foreign_commits(("a",))
         with pytest.raises(EnvironmentFailed):
-            table.require()
+            table.open_existing()
         with pytest.raises(EnvironmentFailed):
             table.claim({"a": 1}, {"a": 0}, known=True)
         assert table.read_schema() is None
@@ -68,7 +71,7 @@ class TableSuite:
             "a": (3, 7), "b": (0, 8), "later": (5, None), "none": (None, None),
         }  # fmt: skip
         assert {one.table for one in at.values()} == {claim.table}
-        table.require()
+        table.open_existing()
         assert table.claim({"later": 9}, {"later": 0}).offsets == {"later": 5}, "where it begins is said once"
 
     def test_a_partition_that_a_newer_token_claimed_is_left_alone(self, place: TableBench) -> None:
@@ -148,9 +151,9 @@ class TableSuite:
         claim = table.claim({"a": 7, "b": 8}, {"a": 0, "b": 0})
         table.commit(claim, batch(place, claim, 4))
         again = batch(place, replace(claim, offsets={"a": 1}))
-        assert table.replace(replace(again, files=())) == table.read_log()[0]
+        assert replace_rows(table, replace(again, files=())) == table.read_log()[0]
         assert sorted(place.rows()) == [("a", 0), ("a", 3), ("b", 0), ("b", 1), ("b", 2), ("b", 3)]
-        table.replace(again)
+        replace_rows(table, again)
         assert sorted(place.rows()) == sorted((p, at) for p in "ab" for at in range(4))
         assert (table.read_log()[0].op, positions(table, "a", "b")) == ("replay", {"a": (4, 7), "b": (4, 8)})
 
@@ -158,7 +161,7 @@ class TableSuite:
         table = place.open()
         claim = table.claim({"a": 7}, {"a": 0})
         with refused(place, table, OffsetGap, "a"):
-            table.replace(batch(place, claim))
+            replace_rows(table, batch(place, claim))
 
     def test_a_batch_that_is_appended_moves_nothing(self, place: TableBench) -> None:
         table = place.open()
@@ -177,7 +180,7 @@ class TableSuite:
         for attempt in (
             lambda: stranger.claim({"a": 9}, {"a": 0}),
             lambda: stranger.read_positions(("a",)),
-            lambda: stranger.replace(batch(place, claim)),
+            lambda: replace_rows(stranger, batch(place, claim)),
             lambda: stranger.append(batch(place, claim)),
         ):
             with refused(place, table, ForeignTable):
@@ -198,7 +201,8 @@ class TableSuite:
     def test_compacting_changes_no_row_and_no_position(self, place: TableBench) -> None:
         table = place.open()
         for _ in range(20):
-            table.compact(publish(place, table, "a"))
+            publish(place, table, "a")
+        compact(table)
         assert Counter(place.rows()) == Counter(("a", at) for at in range(40))
         assert positions(table, "a") == {"a": (40, 20)}
 
@@ -206,24 +210,25 @@ class TableSuite:
 
     def test_the_first_rows_of_a_commit_are_shown_and_all_of_a_partition_are_counted(self, place: TableBench) -> None:
         table = place.open()
-        assert (table.read_samples({"a": 0}, 5), table.count_rows(("a",)).get("a", 0)) == ({}, 0), "there is no table"
+        assert (read_samples(table, {"a": 0}, 5), count_rows(table, ("a",)).get("a", 0)) == ({}, 0), "there is no table"
         made = [publish(place, table, p) for p in "aba"]
-        seen = table.read_samples({"a": made[2], "b": made[1], "c": made[2]}, 1)
+        seen = read_samples(table, {"a": made[2], "b": made[1], "c": made[2]}, 1)
         assert {p: [row["_offset"] for row in rows] for p, rows in seen.items()} == {"a": [2], "b": [0]}
-        assert table.read_samples({"a": 99}, 5) == {}
-        assert table.count_rows(("a", "b", "c")) == {"a": 4, "b": 2, "c": 0}
+        assert read_samples(table, {"a": 99}, 5) == {}
+        assert count_rows(table, ("a", "b", "c")) == {"a": 4, "b": 2, "c": 0}
         for _ in range(20):
-            table.compact(publish(place, table, "b"))
+            publish(place, table, "b")
+        compact(table)
         claim = table.claim({"a": 99}, {"a": 0})
         again = batch(place, replace(claim, offsets={"a": 1}))
         for files, rows in ((), []), (again.files, [1, 2]):
-            version = table.replace(replace(again, files=files)).version
-            found = table.read_samples({"a": version, "b": version}, 5)
+            version = replace_rows(table, replace(again, files=files)).version
+            found = read_samples(table, {"a": version, "b": version}, 5)
             assert [row["_offset"] for row in found.get("a", ())] == rows, (
                 "of a replay, and none that stood there before"
             )
             assert "b" not in found
-        assert table.count_rows(("a", "b")) == {"a": 4, "b": 42}, "also where compaction put them into one file"
+        assert count_rows(table, ("a", "b")) == {"a": 4, "b": 42}, "also where compaction put them into one file"
 
     # --- at random ---
 
@@ -256,7 +261,7 @@ class TableSuite:
 class refused:  # noqa: N801
     """The block raises `error`, which names the partitions; no row, position or log entry changed."""
 
-    def __init__(self, place: TableBench, table: Table, error: type[RotaError], *partitions: str) -> None:
+    def __init__(self, place: TableBench, table: Ledger, error: type[RotaError], *partitions: str) -> None:
         self.place, self.table, self.error, self.partitions = place, table, error, partitions
 
     def _look(self) -> object:
@@ -273,7 +278,7 @@ class refused:  # noqa: N801
         return True
 
 
-def positions(table: Table, *partitions: str) -> dict[str, tuple[int | None, int | None]]:
+def positions(table: Ledger, *partitions: str) -> dict[str, tuple[int | None, int | None]]:
     """Partition -> offset and token."""
     return {p: (one.offset, one.token) for p, one in table.read_positions(partitions).items()}
 
@@ -286,7 +291,7 @@ def batch(place: TableBench, claim: TableClaim, size: int = 2) -> Batch:
     return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, dict.fromkeys(ranges, size))
 
 
-def publish(place: TableBench, table: Table, partition: str) -> int:
+def publish(place: TableBench, table: Ledger, partition: str) -> int:
     """One more batch under one more token."""
     token = (table.read_positions((partition,))[partition].token or 0) + 1
     claim = table.claim({partition: token}, {partition: 0})

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
+from rota.ledger.ledger import Ledger
 from rota.ledger.values import DataFile
 from tests.dataplane.conformance.table_suite import TableSuite
 from tests.dataplane.conftest import log
@@ -23,8 +24,8 @@ class DeltaBench:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "main"
 
-    def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> PipelineTable:
-        return PipelineTable.at(self.path, group, meta, pipeline=pipeline)
+    def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> Ledger:
+        return open_table(self.path, group, meta, pipeline=pipeline)
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
         file = self.path / "data" / attempt / names.split(partition) / "part-0.parquet"

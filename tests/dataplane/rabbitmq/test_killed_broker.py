@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.errors import EnvironmentFailed
+from rota.ledger.ledger import Ledger
 from rota.rabbitmq import Publisher
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
@@ -24,7 +24,7 @@ pipeline = Pipeline(source=queues({url!r}, prefix="orders", count=2, schema="n i
 """
 MOMENTS: dict[str, tuple[Any, str]] = {
     "taking": (Inbox, "take"),  # the run holds some messages, and others are on their way
-    "committing": (PipelineTable, "commit"),  # it holds all of them, and Spark has written them
+    "committing": (Ledger, "commit"),  # it holds all of them, and Spark has written them
 }
 
 

@@ -1,6 +1,7 @@
 """What is under way while a pipeline is renamed: late runs, owners, compactions, changes by others, replays."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -8,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ForeignTable
 from rota.ids import rename_id
+from rota.ledger.ledger import Ledger
 from rota.ledger.port import Version
+from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, TableClaim
 from rota.people.adopt import adopt
 from rota.people.rename import rename
@@ -100,15 +102,15 @@ def test_a_compaction_beside_a_rename_loses_nothing(world: World, monkeypatch: p
     fill(world, "0")
     fill(world, "1")
     world.call("q")
-    real, times = PipelineTable.check_on_disk, [2]
+    real, times = Ledger.check_on_disk, [2]
 
-    def meanwhile(ledger: PipelineTable, files: Any) -> None:
+    def meanwhile(ledger: Ledger, files: Any) -> None:
         real(ledger, files)
         if times[0]:
             times[0] -= 1
-            DeltaTable(ledger.path).optimize.compact()
+            DeltaTable(Path(ledger.location)).optimize.compact()
 
-    monkeypatch.setattr(PipelineTable, "check_on_disk", meanwhile)
+    monkeypatch.setattr(Ledger, "check_on_disk", meanwhile)
     assert rename(world.tree, "p", world.pipeline) == 1
     assert (count_rows(world), count_rows(world, "quarantine")) == (count_each("q:a", 2), count_each("q:a", 2))
 
@@ -147,7 +149,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(world: World) -> No
     world.call("q")
     rename(world.tree, "p", world.pipeline)
     main = tables(world).main
-    main.replace(batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
+    replace_rows(main, batch(main, TableClaim(None, 0, "", "", {}, {"q:a": 0}, {}), ends={"q:a": 1}))
     assert count_rows(world) == count_each("q:a", 2)
 
 

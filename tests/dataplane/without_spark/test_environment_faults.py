@@ -4,15 +4,17 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rota.dataplane.delta.tables import PipelineTable, PipelineTables
+from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
+from rota.ledger.ledger import Ledger
 from rota.people.skip import skip
 from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, IdlePartition
@@ -52,7 +54,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     once it is mounted again, all goes on without a hand."""
 
     if not there:
-        monkeypatch.setattr(PipelineTable, "open_existing", PipelineTable.open_or_make)
+        monkeypatch.setattr(Ledger, "open_existing", Ledger.open_or_make)
     for name in "ab":
         world.rows(name, "0", 1)
     world.give("a", "b")
@@ -111,7 +113,7 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
     assert main.read_positions(("p:a",))["p:a"].offset == 0
     main.commit(main.renew(claimed, ("p:a",)), made)
     assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition], "it is told now"
-    assert damage(main.path, {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
+    assert damage(Path(main.location), {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ from deltalake import DeltaTable
 
 from rota.coordination.membership import end_run, register_run
 from rota.coordination.overrides import pin
-from rota.dataplane.delta.tables import PipelineTable
 from rota.dataplane.files.file_index import FileIndex
 from rota.errors import ConfigError, ForeignTable
 from rota.ledger import renaming
+from rota.ledger.ledger import Ledger
 from rota.people import rename as verb
 from rota.people.rename import rename
 from tests.dataplane.renamed_tables import check_renamed, count_each, count_rows, fill, prepare, tables
@@ -44,14 +45,18 @@ def test_names_may_begin_like_others_and_come_back(world: World, called: tuple[s
 STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "before it is begun": (renaming, "begin_rename", lambda *_: True),
     "begun": (FileIndex, "rename", lambda *_: True),
-    "the index is renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "quarantine"),
+    "the index is renamed": (renaming, "finish_rename", lambda ledger, *_: Path(ledger.location).name == "quarantine"),
     "the quarantine is renamed": (renaming, "read_renamed_positions", lambda *_: True),
     "before the checkpoints": (verb.coordination, "rename_pipeline", lambda *_: True),
     "within the group's records": (verb.coordination, "move_partitions", lambda *_: True),
     "before the pins": (verb.coordination, "repin", lambda *_: True),
     "before the old checkpoints go": (verb.coordination, "remove", lambda *_: True),
-    "the group's records are renamed": (renaming, "finish_rename", lambda ledger, *_: ledger.path.name == "main"),
-    "a file of main is written": (PipelineTable, "check_on_disk", lambda ledger, *_: ledger.path.name == "main"),
+    "the group's records are renamed": (
+        renaming,
+        "finish_rename",
+        lambda ledger, *_: Path(ledger.location).name == "main",
+    ),
+    "a file of main is written": (Ledger, "check_on_disk", lambda ledger, *_: Path(ledger.location).name == "main"),
 }
 
 
@@ -82,7 +87,7 @@ def test_a_rename_that_dies_is_typed_again(
     over = step == "the group's records are renamed" and not replied
     if (step != "before it is begun" or not replied) and not over:
         for main in (tables(world).main, replace(tables(world).main, pipeline="p")):
-            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), PipelineTable.adopt):
+            for touch in (lambda main: main.claim({"q:a": 99, "p:a": 99}, {"q:a": 0, "p:a": 0}), Ledger.adopt):
                 with pytest.raises(ForeignTable, match=r"between two names.* rota rename p q --group g"):
                     touch(main)
         with pytest.raises(ConfigError, match="Go on with: rota rename p q --group g"):

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane.delta.tables import PipelineTable
+from rota.dataplane.delta.tables import open_table
 from rota.errors import EnvironmentFailed, ForeignTable
+from rota.ledger.ledger import Ledger
 from rota.people.adopt import adopt
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
@@ -26,12 +27,12 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     world.give("a", "b")
     main = consume_without_spark(world, "p:a", 2)
     assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition]
-    DeltaTable(main.path).restore(1)
-    before = DeltaTable(main.path).version()
+    DeltaTable(Path(main.location)).restore(1)
+    before = DeltaTable(Path(main.location)).version()
     world.rows("a", "2", 1)
     read: list[int] = []
-    past = PipelineTable.read_log
-    monkeypatch.setattr(PipelineTable, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
+    past = Ledger.read_log
+    monkeypatch.setattr(Ledger, "read_log", lambda self, since=-1: read.append(since) or past(self, since))
     event, other = world.run("a", "b", connect=pause_run(lambda: None))
     assert read == [1]
     assert isinstance(other, ParkedPartition), other
@@ -42,7 +43,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     assert "(of p:a: 0 to 2)" in event.reason
     with pytest.raises(ForeignTable, match="RESTORE"):
         skip(world.tree, world.ports, "p:a")
-    assert DeltaTable(main.path).version() == before
+    assert DeltaTable(Path(main.location)).version() == before
     adopt(world.tree, [world.pipeline])
     assert not world.tree.parked()
     with pytest.raises(EnvironmentFailed, match="no Spark"):
@@ -51,7 +52,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
 
 def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
     """A pipeline moved to another group and back: what was consumed there is not consumed again."""
-    mine, other = ledger(tmp_path), PipelineTable.at(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), open_table(tmp_path / "main", "h", "1" * 32)
     claimed = mine.claim({"p": 7}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
     other.adopt()
@@ -63,7 +64,7 @@ def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path:
 
 
 def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
-    mine, other = ledger(tmp_path), PipelineTable.at(tmp_path / "main", "h", "1" * 32)
+    mine, other = ledger(tmp_path), open_table(tmp_path / "main", "h", "1" * 32)
     first = mine.claim({"p": 7}, {"p": 0})
     mine.commit(first, batch(mine, first))
     zombie = mine.claim({"p": 7}, {"p": 0})
@@ -72,4 +73,4 @@ def test_what_the_former_group_has_under_way_is_refused(tmp_path: Path) -> None:
     other.commit(claimed, batch(other, claimed))
     with pytest.raises(ForeignTable):
         mine.commit(zombie, batch(mine, zombie))
-    assert damage(mine.path, {"p": dict.fromkeys(range(4), 1)})["doubled"] == 0
+    assert damage(Path(mine.location), {"p": dict.fromkeys(range(4), 1)})["doubled"] == 0

@@ -7,20 +7,16 @@ puts together the smallest files alone, as far as rewriting them takes some 5 % 
 """
 
 import logging
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from rota.dataplane.footers import resolve_path
-from rota.ledger.delta_log import DeltaLog, describe_error
+from rota.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 EVERY = 17  # versions; odd, so that it is met where each commit follows a claim
 LARGE = 16 << 20  # bytes of a file that is left as it is
 FEW = 8  # small files that are left as they are
-LEGACY = b"org.apache.spark.legacy"
 ONCE, EACH = 64 << 20, 16 << 10  # bytes that are rewritten at most: at all, and for each small file
 
 
@@ -29,23 +25,21 @@ def is_due(version: int) -> bool:
     return version % EVERY == 0
 
 
-def compact(table: Path) -> int:
-    """Puts the small files of the table together, if there are many. How many files there are less."""
+def compact(ledger: Ledger) -> int:
+    """Puts the small files of the table together, if there are many. How many files there are less. Raises nothing."""
     try:
-        found = DeltaLog(str(table)).open()
-        files = found.files().select(["path", "size_bytes"]) if found else None
+        table = ledger.open()
+        files = table.files().select(["path", "size_bytes"]) if table else None
         size = choose_target(files["size_bytes"]) if files else 0
-        if found is None or files is None or not size:
+        if table is None or files is None or not size:
             return 0
         small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
-        if not all(is_plain(resolve_path(table, path)) for path in small):
-            log.warning("table=%s not_compacted=its files hold times that other readers take for others", table)
-            return 0
-        said = found.handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
-        return int(said["numFilesRemoved"] - said["numFilesAdded"])
+        if all(map(ledger.files.is_plain, small)):
+            return table.compact(size)
+        log.warning("table=%s not_compacted=its files hold times that other readers take for others", ledger.location)
     except Exception as error:  # whatever it is: the run has done what it was for
-        log.warning("table=%s not_compacted=%s", table, describe_error(error))
-        return 0
+        log.warning("table=%s not_compacted=%s", ledger.location, " ".join(str(error).split())[:400])
+    return 0
 
 
 def choose_target(sizes: pa.ChunkedArray) -> int:
@@ -56,11 +50,3 @@ def choose_target(sizes: pa.ChunkedArray) -> int:
     much = np.cumsum(small) > ONCE + EACH * np.arange(1, len(small) + 1)
     size = int(small[much.argmax()]) - 1 if much.any() else LARGE
     return size if np.searchsorted(small, size, side="right") >= FEW else 0
-
-
-def is_plain(file: Path) -> bool:
-    """Whether its dates and times are those that stand there. INT96 holds times that delta-rs cannot, and what Spark wrote
-    by its old calendar says so in the footer, which delta-rs drops; both are settings that a pipeline may choose."""
-    said = pq.read_metadata(file)
-    kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
-    return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
