@@ -35,7 +35,7 @@ CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "none_left_out": ("left out",),
     "source_and_table_answer": ("source", "table", "room", "new"),
     "offsets_advance": ("restored",),
-    "keeps_up": ("idle", "still", "growing", "runs", "off"),
+    "keeps_up": ("idle", "still", "growing", "runs", "off", "fails"),
 }
 
 
@@ -99,8 +99,10 @@ def evaluate_needs(
 
 def evaluate_silence(pipeline: Pipeline, names: Names, why: str) -> dg.AssetCheckEvaluation:
     """The result of the group's check where the group cannot be looked at."""
+    from rota.face.needs import Need
+
     spec = next(spec for spec in list_checks(pipeline, names) if spec.name == GROUP)
-    return evaluate(spec, {pipeline.group: why}, 0)
+    return _evaluate(spec, [Need("group", pipeline.group, "fails", why, "", 0.0, True, 0.0)], 0)
 
 
 def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
@@ -109,8 +111,13 @@ def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) 
         wrong[need.name] = "; ".join(filter(None, (wrong.get(need.name), need.sentence)))
     persons = [need for need in needs if need.person]
     severity = ERROR if persons or not needs else WARN
-    told = [{"kind": n.kind, "name": n.name, "cause": n.cause, "line": n.line} for n in persons[:MOST]]
+    told = [describe_need(need) for need in persons[:MOST]]
     return evaluate(spec, wrong, looked_at, severity, {NEEDS: dg.MetadataValue.json(told)} if told else {})
+
+
+def describe_need(need: "Need") -> dict[str, str]:
+    """The need as an alert is made from it."""
+    return {"kind": need.kind, "name": need.name, "cause": need.cause, "why": need.why, "line": need.line}
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:

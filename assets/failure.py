@@ -12,6 +12,8 @@ from dagster_shared.error import SerializableErrorInfo
 
 from rota.errors import RotaError
 
+KIND = "error"  # metadata of a failure: what kind of error it is
+
 
 class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
     """Dagster's Failure, of which a tick and a step store these words and nothing else."""
@@ -19,7 +21,7 @@ class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
     def __init__(self, text: str, kind: str) -> None:
         line = SerializableErrorInfo(message=text, stack=[], cls_name=kind)
         super().__init__(  # type: ignore[no-untyped-call]
-            text, metadata={"error": kind}, allow_retries=False, user_code_process_error_infos=[line]
+            text, metadata={KIND: kind}, allow_retries=False, user_code_process_error_infos=[line]
         )
 
 

@@ -1,32 +1,32 @@
 """Calls a person: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
 
 Laws:
-1. An alert is a need of `rota.face.needs` on a check of this code location, another check of it that fails as an error, a
-   run of it that failed and is not tried again by itself, or sensors of it whose ticks have failed for a while.
+1. An alert is a need of `rota.face.needs`, which a check of this code location quotes or which its sensors are themselves;
+   another check of it that fails as an error; or a run of it that failed and is not tried again by itself.
 2. One cause is told once, at least, and once when it is over; how often a run, a partition or a sensor meets it does not
    count. What was there before the sensor's first tick is told of all but runs, because it still is so.
 """
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Literal
 
 import dagster as dg
 
-from rota.dagster.assets.checks import NEEDS, read_said
+from rota.dagster.assets.checks import NEEDS, describe_need, read_said
 from rota.dagster.assets.names import INCARNATION, REBALANCE
-from rota.dagster.sensors.runs import ENDED, explain_failure, shorten
+from rota.dagster.sensors.runs import ENDED, explain_failure
+from rota.dagster.sensors.seen import find_location, is_here, see_sensors
 from rota.ids import pipeline_of, quote
 
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
-TICKS = 20  # of a sensor that are looked at
-ELECTION = 60.0  # seconds in which ticks may fail: an election of ZooKeeper's leader takes less
-TIMES = re.compile(r" \(failed \d+x\)")  # in a line: another number is no other cause
+VARIES = re.compile(r" \(failed \d+x\)|^sensor \S+: ")  # in a reason: another number, or sensor, is no other cause
 AGAIN = 3  # failures in a row of runs that are launched again by themselves
 
 
@@ -48,6 +48,15 @@ class Trouble:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A need as a check quotes it; who says so, and where to look."""
+
+    need: Mapping[str, str]
+    source: str
+    path: str
+
+
 def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> dg.SensorDefinition:
     """The sensor. `tell` sends one alert: a message by dagster-slack, a mail. If it raises, the tick fails, and the next one
     tells of everything again that this one would have told."""
@@ -61,8 +70,8 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
     def call(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         before = json.loads(context.cursor or "{}")
         told: dict[str, list[str]] = before.get("told", {})
-        found, unsaid = find_failing_checks(context)
-        found = join(found, find_failing_sensors(context), told)
+        needs, found, unsaid = read_checks(context)
+        found |= join_needs([*needs, *read_sensors(context)])
         run, failed = find_failed_runs(context, before.get("run"))
         found |= failed
         kept = {key: one for key, one in told.items() if key not in found and _still_stands(context, one[0], unsaid)}
@@ -80,20 +89,6 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
     return call
 
 
-def join(checks: dict[str, Trouble], sensors: dict[str, Trouble], told: Container[str]) -> dict[str, Trouble]:
-    """What checks and sensors say; of what both say one: the check where that alone was told before, else the sensors."""
-    both = [
-        (c, s) for c, one in checks.items() for s, other in sensors.items() if _says(one.alert.text, other.alert.text)
-    ]
-    left_out = {s if c in told and s not in told else c for c, s in both}
-    return {key: one for key, one in (checks | sensors).items() if key not in left_out}
-
-
-def _says(text: str, why: str) -> bool:
-    """Whether the text of a check holds what a sensor said. A check shows names as code."""
-    return why.replace("`", "") in text.replace("`", "")
-
-
 def _still_stands(context: dg.SensorEvaluationContext, source: str, unsaid: list[str]) -> bool:
     """Whether what was told may still be so, although nothing says it now: its check says nothing, because a run of it has
     not finished or was skipped, or no run of its job has succeeded since."""
@@ -108,8 +103,10 @@ def digest(text: str) -> str:
     return sha256(re.sub(r"[0-9a-f]{8,}|\d+", "#", text).encode()).hexdigest()[:16]
 
 
-def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, Trouble], list[str]]:
-    """What the checks of this code location say that fail as errors, by cause; and those checks that say nothing now."""
+def read_checks(context: dg.SensorEvaluationContext) -> tuple[list[Told], dict[str, Trouble], list[str]]:
+    """The needs that the checks of this code location quote, what others of them say that fail as errors, and those checks
+    that say nothing now."""
+    needs: list[Told] = []
     failing: dict[str, Trouble] = {}
     unsaid: list[str] = []
     for key in sorted(_repository(context).asset_graph.asset_check_keys, key=str):
@@ -118,61 +115,52 @@ def find_failing_checks(context: dg.SensorEvaluationContext) -> tuple[dict[str, 
         if last is None:
             unsaid.append(source)
         elif not (said := last[0]).passed and said.severity == dg.AssetCheckSeverity.ERROR:
-            if needs := getattr(said.metadata.get(NEEDS), "value", None):
-                failing |= {k: Trouble(alert, source) for k, alert in _explain_needs(needs, path) if k not in failing}
+            if quoted := getattr(said.metadata.get(NEEDS), "value", None):
+                needs += [Told(need, source, path) for need in quoted]
             else:
                 text = said.description or "it says no reason"
                 failing[f"{source} {digest(text)}"] = Trouble(Alert(f"{asset}: {key.name} failed", text, path), source)
-    return failing, unsaid
+    return needs, failing, unsaid
 
 
-def _explain_needs(needs: list[dict[str, str]], path: str) -> Iterator[tuple[str, Alert]]:
-    """Each cause among the needs of a check, with its alert."""
+def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Told]:
+    """The needs of this code location's sensors: ticks that fail, and one that is off of those that look at a pipeline, of
+    which no check can tell."""
+    from rota.face.needs import find_needs
+    from rota.face.seen import DagsterSeen, Seen
+    from rota.run.eligibility import Facts
 
-    def find_cause(need: dict[str, str]) -> tuple[str, str, str]:
-        partition = need["kind"] == "partition"
-        about = pipeline_of(need["name"]) if partition else need["name"]
-        plain = TIMES.sub("", need["line"]).replace(quote(need["name"]), "").replace(need["name"], "")
-        return about, need["cause"], digest(plain) if need["cause"] == "parked" else ""
+    names = {one.name for one in _repository(context).sensor_defs}
+    seen = [one for one in see_sensors(context, names) if one.on or one.name.endswith("__checks")]
+    nothing = Facts((), {}, 0, {}, {}, (), {}, (now := time.time()), {}, {})
+    needs, _ = find_needs(Seen("", now, nothing, dagster=DagsterSeen(sensors=seen)))
+    here = find_location(context)
+    for need in (one for one in needs if one.person):
+        sensor = need.name.removeprefix("sensor ")
+        yield Told(describe_need(need), "", f"/locations/{here}/sensors/{sensor}")
 
+
+def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
+    """The alert of each cause among the needs, by what tells it from others."""
+
+    def find_cause(told: Told) -> tuple[str, str, str]:
+        need = told.need
+        about, why = need["name"], VARIES.sub("", need["why"])
+        if need["cause"] == "fails":  # many sensors fail for one reason
+            return "", "fails", digest(why)
+        if need["kind"] == "partition":
+            about, why = pipeline_of(about), why.replace(quote(about), "").replace(about, "")
+        return about, need["cause"], digest(why) if need["cause"] == "parked" else ""
+
+    found: dict[str, Trouble] = {}
     for (about, cause, which), alike in groupby(sorted(needs, key=find_cause), key=find_cause):
-        lines = [need["line"] for need in alike]
+        of = list(alike)
+        lines = list(dict.fromkeys(one.need["line"] for one in of))
         more = f" And {len(lines) - NAMED} more." if len(lines) > NAMED else ""
-        yield f"{cause} {about} {which}".strip(), Alert(f"{about}: {cause}", "; ".join(lines[:NAMED]) + more, path)
-
-
-def find_failing_sensors(context: dg.SensorEvaluationContext) -> dict[str, Trouble]:
-    """Why the ticks of sensors of this code location that are on have failed for `ELECTION` seconds; and those of rota's
-    checks that are off, of which no check can tell."""
-    of: dict[str, tuple[str, list[str], str]] = {}
-    off: dict[str, Trouble] = {}
-    for state in context.instance.all_instigator_state():
-        name, location = state.name, state.repository_selector.location_name
-        if not (_is_here(context, location) and _repository(context).has_sensor_def(name)):
-            continue
-        path = f"/locations/{location}/sensors/{name}"
-        if not state.is_running:
-            if name.endswith("__checks"):
-                text = "Nobody looks at its pipeline until it is turned on, on Dagster's page."
-                off[f"off {name}"] = Trouble(Alert(f"sensor {name} is turned off", text, path))
-            continue
-        ticks = context.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
-        failed = list(takewhile(lambda tick: tick.is_failure, (tick for tick in ticks if tick.is_completed)))
-        if failed and failed[0].timestamp - failed[-1].timestamp >= ELECTION:
-            why = shorten(failed[0].error) or "its ticks fail"
-            of.setdefault(digest(why), (why, [], path))[1].append(name)
-    return off | {
-        f"sensors {which}": Trouble(
-            Alert(f"sensor{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}: every tick fails", why, path)
-        )
-        for which, (why, names, path) in of.items()
-    }
-
-
-def _is_here(context: dg.SensorEvaluationContext, location: str) -> bool:
-    """Whether that is the code location of this sensor."""
-    here = context.code_location_origin  # none without a code server
-    return here is None or here.location_name == location
+        who = about or ", ".join(sorted({one.need["name"] for one in of}))
+        alert = Alert(f"{who}: {cause}", "; ".join(lines[:NAMED]) + more, of[0].path)
+        found[f"{cause} {about} {which}".strip()] = Trouble(alert, of[0].source)
+    return found
 
 
 def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> tuple[int, dict[str, Trouble]]:
@@ -196,7 +184,7 @@ def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> 
 def _is_mine(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
     """Whether the run is of this code location."""
     origin = run.remote_job_origin
-    here = not origin or _is_here(context, origin.repository_origin.code_location_origin.location_name)
+    here = not origin or is_here(context, origin.repository_origin.code_location_origin.location_name)
     return here and _repository(context).has_job(run.job_name)
 
 
@@ -216,7 +204,7 @@ def _describe_run(context: dg.SensorEvaluationContext, run: dg.DagsterRun, failu
         what = ", ".join(sorted(key.to_user_string() for key in run.asset_selection or ())) or "a click"
     return Alert(
         f"a run of {what} failed",
-        explain_failure(context.instance, run.run_id) or failure.message,
+        explain_failure(context.instance, run.run_id)[0] or failure.message,
         f"/runs/{run.run_id}",
     )
 

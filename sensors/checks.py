@@ -13,6 +13,7 @@ from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
+from rota.dagster.sensors.seen import see_sensors
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -71,22 +72,17 @@ def choose_pause(memory: Memory) -> float:
 
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
-    """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and sensors that are off."""
-    from rota.face.seen import DagsterSeen, SensorSeen
+    """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and its sensors."""
+    from rota.face.seen import DagsterSeen, FailedRuns
 
     failed = runs.Runs.of(context, names.consume_job(pipeline.name)).list_failures()
-    why = runs.explain_failure(context.instance, failed[0].run_id) if failed else ""
-    origin = context.code_location_origin
-    here = origin.location_name if origin else None  # none without a code server
-    known = context.instance.all_instigator_state() if context.instance.schedule_storage else []
-    states = {one.name: one.is_running for one in known if here in (None, one.repository_selector.location_name)}
     backlog, membership = names.backlog_sensor(pipeline.name), names.membership_sensor(pipeline.group)
-    sensors = (
-        SensorSeen(backlog, states.get(backlog, True), pipeline=pipeline.name),
-        SensorSeen(membership, states.get(membership, True)),
-    )
-    times = {pipeline.name: (len(failed), why or f"see run {failed[0].run_id}")} if failed else {}
-    return DagsterSeen(sensors=sensors, failed=times)
+    sensors = tuple(see_sensors(context, (backlog, membership), {backlog: pipeline.name}))
+    if not failed:
+        return DagsterSeen(sensors=sensors)
+    why, kind = runs.explain_failure(context.instance, failed[0].run_id)
+    last = FailedRuns(len(failed), why or f"see run {failed[0].run_id}", kind)
+    return DagsterSeen(sensors=sensors, failed={pipeline.name: last})
 
 
 def _report_silence(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
+from rota.dagster.assets.failure import KIND
 from rota.dagster.assets.going import make_going_tag
 from rota.dagster.assets.names import GOING, INCARNATION
 
@@ -99,18 +100,19 @@ def has_failed(record: dg.RunRecord) -> bool:
     return bool(record.dagster_run.status == dg.DagsterRunStatus.FAILURE)
 
 
-def explain_failure(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Why the run's steps failed, in one line: what they were told to say, else their errors; empty where none did."""
+def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
+    """Why the run's steps failed, in one line, and the kind of the error that one expects: what they were told to say, else
+    their errors; empty where none did."""
     steps = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
     found = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
-    return "; ".join(found)
+    return "; ".join(why for why, _ in found), next((kind for _, kind in found if kind), "")
 
 
-def _explain(failure: dg.DagsterEvent) -> str:
-    data = failure.step_failure_data
-    if data.user_failure_data and data.user_failure_data.description:
-        return data.user_failure_data.description
-    return shorten(data.error) or failure.message or ""
+def _explain(failure: dg.DagsterEvent) -> tuple[str, str]:
+    told = failure.step_failure_data.user_failure_data
+    kind = getattr(told.metadata.get(KIND), "value", None) if told and told.metadata else None
+    why = (told.description if told else None) or shorten(failure.step_failure_data.error) or failure.message
+    return why or "", str(kind or "")
 
 
 def shorten(error: Any) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from rota.errors import EnvironmentFailed, printable
 from rota.face.needs import FAILURES
-from rota.face.seen import DagsterSeen, SensorSeen
+from rota.face.seen import DagsterSeen, FailedRuns, SensorSeen, Tick
 from rota.ids import dagster_name
-from rota.local.page import DagsterPage
+from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
 RUNS = 10  # of a pipeline, among them clicks
@@ -94,15 +94,15 @@ def _find_doubles(sensors: Iterable[Mapping[str, Any]], where: str) -> dict[str,
 
 def _describe(sensor: Mapping[str, Any], now: float, pipelines: Sequence[str]) -> SensorSeen:
     state = sensor["sensorState"]
-    ticks = state["ticks"]
-    done = [tick for tick in ticks if tick["status"] != "STARTED"]
-    failed = list(takewhile(lambda tick: tick["status"] == "FAILURE", done))
-    lasted = failed[0]["timestamp"] - failed[-1]["timestamp"] if failed else 0.0
-    why = _shorten(failed[0]["error"] or {}) if failed else ""
-    quiet = max(0.0, now - ticks[0]["timestamp"]) if ticks else 0.0
-    name, failing = sensor["name"], max(lasted, 0.001) if failed else 0.0
+    ticks = [_describe_tick(tick) for tick in state["ticks"]]
+    name = sensor["name"]
     of = (p for p in pipelines if _is_named(name, {dagster_name(p, kind) for kind in ("backlog", "checks")}))
-    return SensorSeen(name, state["status"] == "RUNNING", failing, why, quiet, next(of, ""))
+    return SensorSeen.of_ticks(name, state["status"] == "RUNNING", ticks, now, next(of, ""))
+
+
+def _describe_tick(tick: Mapping[str, Any]) -> Tick:
+    failed = tick["status"] == "FAILURE"
+    return Tick(tick["timestamp"], tick["status"] != "STARTED", failed, _shorten(tick["error"] or {}) if failed else "")
 
 
 def _shorten(error: Mapping[str, Any]) -> str:
@@ -114,9 +114,9 @@ def _shorten(error: Mapping[str, Any]) -> str:
 
 def _read_failures(
     page: DagsterPage, pipelines: Sequence[str], sensors: Iterable[Mapping[str, Any]]
-) -> dict[str, tuple[int, str]]:
-    """Pipeline -> how many of the runs that its sensor launched failed in a row, and why the last did. Runs of another code
-    location are another deployment's, whatever their job is called."""
+) -> dict[str, FailedRuns]:
+    """Pipeline -> the runs that its sensor launched, if the last ones failed. Runs of another code location are another
+    deployment's, whatever their job is called."""
     asked: dict[str, str] = {}
     query = ""
     for number, sensor in enumerate(sensors):
@@ -127,7 +127,7 @@ def _read_failures(
             place = f"{sensor['repository']}@{sensor['location']}"
             query += LAST.format(alias=alias, job=job, place=place, most=RUNS)
     answer = page.ask(f"query Failures {{ {query} }}") if query else {}
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, FailedRuns] = {}
     for alias, name in asked.items():
         runs = [
             run
@@ -136,6 +136,6 @@ def _read_failures(
         ]
         failed = list(takewhile(lambda run: run["status"] == "FAILURE", runs))
         if failed:
-            why = page.read_words(failed[0]["runId"])[1] if len(failed) >= FAILURES else ""
-            found[name] = len(failed), why or f"see run {failed[0]['runId']}"
+            words = page.read_words(failed[0]["runId"]) if len(failed) >= FAILURES else Words()
+            found[name] = FailedRuns(len(failed), words.why or f"see run {failed[0]['runId']}", words.kind)
     return found

@@ -37,10 +37,10 @@ def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location:
         run = page.launch(job, {"ops": {dagster_name(*job.prefix, job.of, op): {"config": dict(config)}}})
         while (status := page.read_status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
             sleep(PAUSE)
-        said, failed = page.read_words(run)
+        words = page.read_words(run)
     if status != "SUCCESS":
-        raise EnvironmentFailed(f"{(failed or status).rstrip('.')}. Look at {page.address}/runs/{run}")
-    return said
+        raise EnvironmentFailed(f"{(words.why or status).rstrip('.')}. Look at {page.address}/runs/{run}")
+    return words.said
 
 
 def choose_job(found: FoundJobs, location: str | None) -> PlacedJob:

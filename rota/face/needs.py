@@ -17,7 +17,7 @@ from itertools import groupby
 from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked, repair_command
 from rota.core.reasons import explain_unplaceable
-from rota.errors import counted
+from rota.errors import ForeignTable, counted
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
@@ -25,8 +25,11 @@ from rota.run.eligibility import Eligibility, Facts, judge
 
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
+FAILING = 60.0  # seconds in which ticks may fail: those of `SETTLE`, and those until a tick that is well says so
 BEHIND = 600.0  # seconds in which lag has to fall
 STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
+REFUSED = ("table", "restored")  # causes for which a table refuses runs
+REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
 KEPT = 1000  # times that a memory holds, the oldest first
 
@@ -99,8 +102,8 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     ]
     stopped = {one.name for one in found if one.kind == "pipeline" and one.cause in STOPS and one.patience is not None}
     found = [one for one in found if one.cause != "idle" or one.name not in stopped]
-    refused = {one.name: one.refusal for one in seen.pipelines if one.refusal}  # its runs fail with the very words
-    found = [one for one in found if one.cause != "runs" or refused.get(one.name, "\0") not in one.why]
+    refused = {pipeline_of(one.name) for one in found if one.cause in REFUSED}  # their runs fail of the same
+    found = [one for one in found if one.state != REFUSED_RUNS or one.name not in refused]
     stopped |= {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
     found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in stopped}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
@@ -160,8 +163,7 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         if not sensor.on:
             yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
-            # Half a minute longer than what it stands for may take: so long a tick that is well takes to say so.
-            yield Finding(of, name, "fails", about + sensor.why, "", IDLE, lasted=sensor.failing)
+            yield Finding(of, name, "fails", about + sensor.why, "", FAILING, lasted=sensor.failing)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"
@@ -174,9 +176,12 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
             why = f"no file declares it, and {why}"
             step = f"put its file back, or `rota forget --pipeline {pipeline}{_say_group(seen.group)}`"
         yield Finding("pipeline", pipeline, "unserved", why, step, SETTLE)
-    for pipeline, (times, why) in there.failed.items():
-        patience = 0.0 if times >= FAILURES else None
-        yield Finding("pipeline", pipeline, "runs", f"{times} of its runs failed in a row: {why}", "", patience)
+    for pipeline, last in there.failed.items():
+        why = f"{last.times} of its runs failed in a row: {last.why}"
+        patience, state = (0.0 if last.times >= FAILURES else None), ""
+        if patience is not None and last.kind == ForeignTable.__name__:  # once that is mended, the next run goes well
+            patience, state = IDLE, REFUSED_RUNS
+        yield Finding("pipeline", pipeline, "runs", why, "", patience, state)
 
 
 def find_of_partitions(seen: Seen) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Self
 
 from rota.core.values import Worker
 from rota.ledger.values import Position
@@ -30,6 +32,16 @@ class PipelineSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick of a sensor: when it began, whether it has ended, and if it failed, why."""
+
+    at: float
+    done: bool = True
+    failed: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SensorSeen:
     """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
     seconds since its last tick began; `pipeline` whose it is, if it is of one."""
@@ -41,17 +53,34 @@ class SensorSeen:
     quiet: float = 0.0
     pipeline: str = ""
 
+    @classmethod
+    def of_ticks(cls, name: str, on: bool, ticks: Sequence[Tick], now: float, pipeline: str = "") -> Self:
+        """By its last ticks, newest first. One that goes on says nothing yet, but that it began."""
+        failed = list(takewhile(lambda tick: tick.failed, (tick for tick in ticks if tick.done)))
+        failing = max(failed[0].at - failed[-1].at, 0.001) if failed else 0.0
+        quiet = max(0.0, now - ticks[0].at) if ticks else 0.0
+        return cls(name, on, failing, failed[0].why if failed else "", quiet, pipeline)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRuns:
+    """How many runs of a pipeline failed in a row, why the last one did, and the kind of that error, where it is known."""
+
+    times: int
+    why: str = ""
+    kind: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class DagsterSeen:
     """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
-    reason; `unserved` the pipelines that none serves; `failed` how often a pipeline's runs failed in a row, and why."""
+    reason; `unserved` the pipelines that none serves; `failed` those whose last runs failed."""
 
     silent: str = ""
     locations: Mapping[str, str] = field(default_factory=dict)
     sensors: Sequence[SensorSeen] = ()
     unserved: Sequence[str] = ()
-    failed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    failed: Mapping[str, FailedRuns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ RELOAD = """mutation Reload($location: String!) { reloadRepositoryLocation(repos
 STATUS = """query Status($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"""
 WORDS = """query Words($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
   ... on MessageEvent { message } ... on ExecutionStepFailureEvent {
-    error { message } failureMetadata { description } } } } } }"""
+    error { message } failureMetadata { description metadataEntries { label
+      ... on TextMetadataEntry { text } } } } } } } }"""
 PID = re.compile(r"pid: (\d+)")
 
 
@@ -71,6 +72,16 @@ class FoundJobs:
     kind: str
     jobs: tuple[PlacedJob, ...]
     unloaded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The last line that a run's own code logged, why a step of it failed, and that error's kind; empty where there is
+    none."""
+
+    said: str = ""
+    why: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +157,15 @@ class DagsterPage:
         """Dagster's word for where the run is. Raises EnvironmentFailed."""
         return str(self.ask(STATUS, run=run)["runOrError"].get("status", "gone"))
 
-    def read_words(self, run: str) -> tuple[str, str]:
-        """The last line that the run's own code logged, and why a step of it failed; empty where there is none. Raises
-        EnvironmentFailed."""
+    def read_words(self, run: str) -> Words:
+        """What the run says. Raises EnvironmentFailed."""
         events = self.ask(WORDS, run=run)["logsForRun"].get("events", [])
         said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
         failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
-        whys = [(one["failureMetadata"] or {}).get("description") or one["error"]["message"] for one in failed]
-        return (said or [""])[-1], " ".join(" ".join(whys).split())
+        told = [one["failureMetadata"] or {} for one in failed]
+        whys = [tell.get("description") or one["error"]["message"] for tell, one in zip(told, failed, strict=True)]
+        kinds = [e["text"] for tell in told for e in tell.get("metadataEntries", ()) if e["label"] == "error"]
+        return Words((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
 
     def ask(self, query: str, **variables: object) -> Mapping[str, Any]:
         """The answer to a query. Raises EnvironmentFailed."""

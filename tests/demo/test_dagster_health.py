@@ -59,7 +59,7 @@ def look(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, in
     """The sensors, the code locations that are told of, the pipelines that nobody serves, and those whose runs failed."""
     seen = read_dagster(page, ["p"], ["default"])
     assert not seen.silent
-    failed = {name: times for name, (times, _) in seen.failed.items()}
+    failed = {name: one.times for name, one in seen.failed.items()}
     return sorted(one.name for one in seen.sensors), dict(seen.locations), list(seen.unserved), failed
 
 

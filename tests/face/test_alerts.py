@@ -196,8 +196,8 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     assert listener.tick() == [], "an outage of seconds heals itself"
     tick(backlog, 91.0, TickStatus.FAILURE, down)
     tick(backlog, 96.0, TickStatus.STARTED)
-    title, path = "sensor p__backlog: every tick fails", "/locations/here/sensors/p__backlog"
-    assert listener.tick() == [Alert(title, down.message, path)]
+    title, path = "sensor p__backlog: fails", "/locations//sensors/p__backlog"
+    assert listener.tick() == [Alert(title, f"sensor p__backlog: {down.message}", path)]
     membership = make_sensor("default__membership")
     for at in (30.0, 91.0):
         tick(membership, at, TickStatus.FAILURE, down)
@@ -205,6 +205,9 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     silence = evaluate_silence(listener.pipeline, Names(), down.message)
     listener.instance.report_runless_asset_event(silence)
     assert listener.tick() == [], "and the check that says it, with what it shows as code, is of that cause"
+    said = Need("pipeline", "p", "fails", f"sensor p__backlog: {down.message}", "", 1.0, True, 1.0)
+    listener.need(said)
+    assert listener.tick() == [], "and so is the check that names the sensor of its pipeline"
     listener.need()
     for sensor in (backlog, membership):
         tick(sensor, 100.0, TickStatus.SKIPPED)
@@ -215,12 +218,12 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     tick(backlog, 190.0, TickStatus.SKIPPED)
     assert [one.title for one in listener.tick()] == [f"over: {title}"]
     listener.instance.report_runless_asset_event(silence)
-    assert [one.title for one in listener.tick()] == ["p/ownership: group_works failed"]
+    assert [one.title for one in listener.tick()] == ["default: fails"]
     for at in (200.0, 270.0):
         tick(backlog, at, TickStatus.FAILURE, down)
     assert listener.tick() == [], "a check told it before"
     make_sensor("p__checks", on=False)
-    assert [one.title for one in listener.tick()] == ["sensor p__checks is turned off"]
+    assert [one.title for one in listener.tick()] == ["sensor p__checks: off"]
 
 
 def test_whoever_could_not_be_called_is_called_by_the_next_tick(

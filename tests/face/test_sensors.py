@@ -128,7 +128,7 @@ def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_who_tells_and_not
         dg.build_sensor_context(desk.instance, repository_def=desk.repository) as context,
         pytest.raises(AttributeError),
     ):
-        alerts.find_failing_checks(context)
+        alerts.read_checks(context)
     asked = desk.membership()
     assert isinstance(asked, dg.SensorResult)
     assert len(asked.run_requests) == 1

@@ -1,0 +1,51 @@
+"""What Dagster's storage says of the sensors of this code location: a value that `rota.face.needs` judges."""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick
+
+from rota.dagster.sensors.runs import shorten
+
+if TYPE_CHECKING:
+    from rota.face.seen import SensorSeen, Tick
+
+TICKS = 20  # of a sensor that are looked at
+
+
+def see_sensors(
+    context: dg.SensorEvaluationContext, names: Container[str], pipelines: Mapping[str, str] = MappingProxyType({})
+) -> "Iterator[SensorSeen]":
+    """Those of these names that Dagster knows; `pipelines` is sensor -> whose it is. How long none has ticked is left out:
+    who asks here is ticking."""
+    from rota.face.seen import SensorSeen
+
+    instance = context.instance
+    for state in instance.all_instigator_state() if instance.schedule_storage else []:
+        if state.name in names and is_here(context, state.repository_selector.location_name):
+            told = [_describe(tick) for tick in _read_ticks(instance, state)] if state.is_running else []
+            yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
+
+
+def _read_ticks(instance: dg.DagsterInstance, state: InstigatorState) -> Sequence[InstigatorTick]:
+    return instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
+
+
+def _describe(tick: InstigatorTick) -> "Tick":
+    from rota.face.seen import Tick
+
+    why = (shorten(tick.error) or "its ticks fail") if tick.is_failure else ""
+    return Tick(tick.timestamp, tick.is_completed, tick.is_failure, why)
+
+
+def find_location(context: dg.SensorEvaluationContext) -> str:
+    """The name of this sensor's code location; empty without a code server."""
+    origin = context.code_location_origin
+    return origin.location_name if origin else ""
+
+
+def is_here(context: dg.SensorEvaluationContext, location: str) -> bool:
+    """Whether that is the code location of this sensor."""
+    return find_location(context) in ("", location)
