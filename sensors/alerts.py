@@ -5,6 +5,8 @@ Laws:
    another check of it that fails as an error; or a run of it that failed and is not tried again by itself.
 2. One cause is told once, at least, and once when it is over; how often a run, a partition or a sensor meets it does not
    count. What was there before the sensor's first tick is told of all but runs, because it still is so.
+3. Dagster stores with the tick what was told, so after it was told. Where it cannot (SQLite gives it 5 s on a busy machine)
+   the next tick tells again. The other order could call nobody.
 """
 
 import json

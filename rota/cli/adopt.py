@@ -4,7 +4,7 @@ import click
 
 from rota.cli import view
 from rota.cli.group import group_option, load_catalog, open_group
-from rota.errors import counted
+from rota.errors import ConfigError, counted
 
 
 @click.command("adopt")
@@ -26,9 +26,7 @@ def command(group: str, yes: bool) -> None:
                 count = counted(len(lost), "partition")
                 click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
         if not yes:
-            click.confirm(
-                f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped", abort=True
-            )
+            _ask(f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped")
         with view.show_wait(f"taking over the tables of {names}"):
             done = adopt(tree, pipelines)
     anew = f", {len(done.anew)} to begin anew" if done.anew else ""
@@ -36,3 +34,11 @@ def command(group: str, yes: bool) -> None:
         f"Adopted the tables of {names}: {counted(len(done.offsets), 'partition')} to go on{anew}, "
         f"tokens start above {done.token_base}"
     )
+
+
+def _ask(question: str) -> None:
+    """Raises ConfigError unless somebody says yes, also where nobody can: there is no terminal."""
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort:
+        raise ConfigError("Nobody said yes, and nothing was changed. To go on: rota adopt --yes") from None

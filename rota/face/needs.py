@@ -223,7 +223,8 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
 def _explain_unowned(
     seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int], known: dict[object, str]
 ) -> Finding:
-    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away. `known` are the answers
+    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away. Each of these
+    has its own time: a rebalance, then a claim. `known` are the answers
     of before, by kind and taker."""
     kind = tuple(sorted(seen.labels.get(pipeline_of(p), {}).items())), seen.pins.get(p)
     if (kind, taker) not in known:
@@ -237,7 +238,7 @@ def _explain_unowned(
     patience = SETTLE + seen.grace
     if taker:
         why, step = f"{gone}, and {taker} does not take it", f"see the log of {taker}"
-        return Finding("partition", p, "unowned", why, step, patience)
+        return Finding("partition", p, "unowned", why, step, patience, taker)  # from when it could have
     if seen.protocol == "assigned":
         step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
         return Finding("partition", p, "unowned", f"{gone}, and no rebalance gave it to a worker", step, patience)

@@ -236,6 +236,27 @@ def test_a_need_begins_anew_once_it_was_away() -> None:
     assert [(need.since, need.person) for need in needs] == [(1050.0, False)]
 
 
+def test_a_taker_has_its_own_time_from_when_the_partition_is_given_to_it() -> None:
+    """In a healthy group's first minute on a busy machine a rebalance and a claim together took longer than one of them
+    may."""
+
+    def look_at(seen: Seen, now: float, memory: Memory) -> tuple[bool, Memory]:
+        needs, kept = find_needs(replace(seen, now=now), memory)
+        return any(need.person for need in needs), kept
+
+    free = facts(**FREE)
+    nobodys = replace(free, facts=replace(free.facts, targets={"w1": frozenset({"p:a"})}))
+    _, memory = look_at(nobodys, 1000.0, Memory())
+    called, memory = look_at(nobodys, 1000.0 + SETTLE - 1, memory)
+    assert not called
+    given = 1000.0 + SETTLE
+    called, memory = look_at(free, given, memory)
+    assert not called, "w2 could not claim it before"
+    assert not look_at(free, given + SETTLE - 1, memory)[0]
+    assert look_at(free, given + SETTLE, memory)[0]
+    assert look_at(nobodys, 1000.0 + 2 * SETTLE, Memory({key: 1000.0 for key in find_needs(nobodys)[1].since}))[0]
+
+
 def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
     """A pipeline whose runs take turns is not one at which nobody works."""
     waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})
