@@ -254,7 +254,7 @@ def test_a_taker_has_its_own_time_from_when_the_partition_is_given_to_it() -> No
     assert not called, "w2 could not claim it before"
     assert not look_at(free, given + SETTLE - 1, memory)[0]
     assert look_at(free, given + SETTLE, memory)[0]
-    assert look_at(nobodys, 1000.0 + 2 * SETTLE, Memory({key: 1000.0 for key in find_needs(nobodys)[1].since}))[0]
+    assert look_at(nobodys, 1000.0 + 2 * SETTLE, Memory(dict.fromkeys(find_needs(nobodys)[1].since, 1000.0)))[0]
 
 
 def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
