@@ -26,7 +26,7 @@ def command(group: str, yes: bool) -> None:
                 count = counted(len(lost), "partition")
                 click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
         if not yes:
-            _ask(f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped")
+            _ask(f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped", group)
         with view.show_wait(f"taking over the tables of {names}"):
             done = adopt(tree, pipelines)
     anew = f", {len(done.anew)} to begin anew" if done.anew else ""
@@ -36,9 +36,10 @@ def command(group: str, yes: bool) -> None:
     )
 
 
-def _ask(question: str) -> None:
+def _ask(question: str, group: str) -> None:
     """Raises ConfigError unless somebody says yes, also where nobody can: there is no terminal."""
     try:
         click.confirm(question, abort=True)
     except click.Abort:
-        raise ConfigError("Nobody said yes, and nothing was changed. To go on: rota adopt --yes") from None
+        step = f"rota adopt --group {group} --yes"
+        raise ConfigError(f"Nobody said yes, and nothing was changed. To go on: {step}") from None

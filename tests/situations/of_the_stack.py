@@ -122,13 +122,10 @@ def folder_back(stage: Stage, name: str) -> None:
 
 
 def break_location(stage: Stage, name: str) -> None:
+    """It is loaded while its folder is away, and not again when that is back: the folder is not what is to be said."""
     folder_away(stage, name)
     reload(stage, name)
-
-
-def mend_location(stage: Stage, name: str) -> None:
     folder_back(stage, name)
-    reload(stage, name)
 
 
 def hold_storage(stage: Stage, name: str) -> None:
@@ -203,7 +200,7 @@ STACK = (
     on_base("same-table", "refused", "table", add_file(COPY), take_file, alert="new-base"),
     on_base("not-reloaded", "unserved", "reload", add_file(NEW, reload=False), take_file, **UNHEARD),
     on_base("folder-gone", "refused", "ROTA_PIPELINES", folder_away, folder_back, **UNHEARD),
-    on_base("location-broken", "location", "mend it", break_location, mend_location, **UNHEARD),
+    on_base("location-broken", "location", "mend it", break_location, reload, **UNHEARD),
     on_base(
         "shared-spark-frozen",
         "spark",
