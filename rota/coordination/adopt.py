@@ -12,11 +12,12 @@ above that of a current own record, a checkpoint ahead of its table.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.repair import check_readable
-from rota.errors import ConfigError, counted
+from rota.errors import ConfigError, Conflict, counted
 from rota.ids import parse_run
 
 
@@ -30,8 +31,9 @@ def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Check
         path = tree.paths.checkpoint(partition)
         if checkpoint is not None:
             tree.put(path, checkpoint)
-        elif tree.store.get(path) is not None:
-            tree.store.delete(path)
+        else:
+            with suppress(Conflict):  # there was none, or another adoption removed it
+                tree.store.delete(path)
     return meta
 
 
