@@ -5,7 +5,8 @@ reads with equal values; any other is told, whatever the transform uses of it. S
 rest it makes other numbers without a word: a decimal of 1.50 as `double` is 150.0, 70000 as `short` is 4464, an unsigned
 4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
 
-Law: so is what Spark would read as null: a column or a field that a file has not.
+Law: so is what Spark would read as null: a column or a field that a file has not. A file without rows has no values; Spark
+refuses it where a list, map or struct is declared as something else.
 
 Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
 
@@ -94,8 +95,8 @@ def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -
             f"has no column {', '.join(missing)}, and the schema of files(...) has. Change the schema, or say "
             f"options={{'mergeSchema': 'true'}} for null"
         )
-    others = [(name, node, wanted) for name, node, wanted in misfits if node is not None]
-    if not rows or not others:
+    others = [(name, node, wanted) for name, node, wanted in misfits if node is not None and (rows or node.sort)]
+    if not others:
         return ""
     said = ", ".join(f"{name} as {node.shown}, not {wanted}" for name, node, wanted in others)
     return f"has {said}: Spark would read other values, or none. {_advise([(n, node) for n, node, _ in others])}"
