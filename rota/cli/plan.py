@@ -46,7 +46,7 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
         return
     if lines:
         sys.exit(2 if _answer_lines(source) else 0)
-    from rota.core.document import parse_request, plan_request
+    from rota.cli.document import parse_request, plan_request
 
     if not (document := b"".join(_read_lines(source))).strip():
         raise ConfigError(
@@ -69,7 +69,7 @@ def _read_lines(source: str | None) -> Iterator[bytes]:
 
 def _answer_lines(source: str | None) -> bool:
     """Prints the answer to each line that is not empty; returns whether one failed."""
-    from rota.core.document import answer_request, parse_request
+    from rota.cli.document import answer_request, parse_request
 
     failed = False
     for line in _read_lines(source):
@@ -91,7 +91,7 @@ def _answer_lines(source: str | None) -> bool:
 
 def _print_plan(made: "Plan", as_json: bool) -> None:
     if as_json:
-        from rota.core.document import format_plan
+        from rota.cli.document import format_plan
 
         view.print_document(format_plan(made))
     else:

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from rota.catalog import load
+from rota.cli.document import answer_request, parse_request
 from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import MAX_IDS, unpack
 from rota.coordination.layout import Paths
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
 from rota.coordination.store import checked_path
-from rota.core.document import answer_request, parse_request
 from rota.errors import ConfigError, RotaError, Undecodable
 from rota.ids import (
     checked_id,

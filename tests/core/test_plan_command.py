@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rota.cli import document
 from rota.cli.plan import command
-from rota.core import document
 from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.pulsar import avg_shed, older_shedders
 from rota.core.assignors.sticky_load import assignor as sticky_load
@@ -100,7 +100,7 @@ def test_a_line_that_shows_a_bug_of_ours_does_not_take_the_others_along(monkeypa
     real = document.answer_request
 
     def sometimes(request: document.Request) -> dict[str, object]:
-        return real(request) if request.snapshot.workers else {"x": 1 // len(request.snapshot.workers)}
+        return real(request) if request.workers else {"x": 1 // len(request.workers)}
 
     monkeypatch.setattr(document, "answer_request", sometimes)
     said = run("--lines", given=f"{{}}\n{json.dumps(CASE)}\n")
@@ -201,9 +201,9 @@ def test_protocol_lists_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     section = page.split("## `rota plan`")[1].split("\n## ")[0]
     named = {
-        *document.DOCUMENT_FIELDS,
-        *document.WORKER_FIELDS,
-        *document.PARTITION_FIELDS,
+        *document.Request.model_fields,
+        *document.WorkerFields.model_fields,
+        *document.PartitionFields.model_fields,
         *ANSWER,
         *ANSWER["measures"],
     }

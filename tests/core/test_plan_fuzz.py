@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core import document
+from rota.cli import document
 from rota.core.assignors import ASSIGNORS
 from rota.core.assignors.pulsar import avg_shed
 from rota.errors import ConfigError
