@@ -21,7 +21,7 @@ def command(paths: tuple[str, ...], remove: bool, group: str, as_json: bool) -> 
     one instead. With --remove, the unreadable records at or below each PATH are removed; those that the group needs are
     begun anew.
     """
-    from rota.coordination.repair import find_unreadable, repair
+    from rota.coordination.repair import EFFECT, find_unreadable, repair
 
     if bool(paths) != remove:
         raise ConfigError("Give --remove and the paths to remove, or neither to see which records cannot be read")
@@ -34,7 +34,5 @@ def command(paths: tuple[str, ...], remove: bool, group: str, as_json: bool) -> 
     for path in removed:
         view.print_line(f"Removed: {path}")
     for one in left:
-        view.print_parts(f"{one.path}  {one.record}", f"  why      {one.why}")
-        view.print_parts(f"  {'remove' if one.removable else 'instead':8} {one.effect}", "")
-    if not left:
-        view.print_line(f"Every record of group {group} can be read")
+        view.print_parts(one.path, f"  why      {one.why}", *([f"  instead  {one.instead}"] if one.instead else []), "")
+    view.print_line(EFFECT if left else f"Every record of group {group} can be read")

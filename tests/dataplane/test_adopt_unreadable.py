@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.coordination.repair import find_unreadable, repair
+from rota.coordination.repair import EFFECT, find_unreadable, repair
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, Undecodable
 from rota.people.adopt import adopt, gone
@@ -37,7 +37,8 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     tree.store.set(tree.paths.meta, b"\xff", -1)
     with pytest.raises(Undecodable, match="rota repair"):
         world.run("a", connect=no_spark)
-    assert "rota adopt" in find_unreadable(tree)[0].effect
+    assert find_unreadable(tree)
+    assert "rota adopt" in EFFECT
     assert gone(tree, world.pipeline) == ()
     with pytest.raises(ConfigError, match="rota repair"):
         adopt(tree, [world.pipeline])

@@ -141,8 +141,8 @@ def test_repair_lists_a_torn_own_record_and_removes_it(group: Group, run: Run) -
     why = run.json("why", "flights:UA")["parked"]
     assert why == f"its record {path} cannot be read. Restore it, or remove it: rota repair"
     (listed,) = run.json("repair")["records"]
-    assert (listed["path"], listed["record"]) == (path, "own record of partition flights:UA")
-    assert listed["effect"] in run("repair").output
+    assert (listed["path"], listed["instead"]) == (path, "")
+    assert "sets an own record free" in run("repair").output
     for words, said in ((("--remove",), "Give --remove and the paths"), ((path,), "Give --remove and the paths")):
         with pytest.raises(RotaError, match=said):
             run("repair", *words)

@@ -85,9 +85,8 @@ def test_what_removing_a_target_does_is_told_by_protocol(protocol: str) -> None:
     path = tree.paths.assign("w-1")
     tree.store.create(path, b"\xff")
     (found,) = repair.find_unreadable(tree)
-    assert found.removable == (protocol != "assigned")
-    assert ("next rebalance" in found.effect) == (protocol == "assigned")
-    if found.removable:
+    assert ("next rebalance" in found.instead) == (protocol == "assigned")
+    if not found.instead:
         assert repair.repair(tree, [path]) == (path,)
         assert tree.store.get(path) is None
 
