@@ -4,7 +4,7 @@ Law: a state is a balanced group and one event, and every engine of a table plan
 peer gets objects of its own. Neither reading nor printing is timed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,7 +84,12 @@ def _build_snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple
     ids = [f"{names[s]}-{n:07}" for s in range(case.sources) for n in range(each)]
     if case.overlap < 0:
         source = np.repeat(np.arange(case.sources, dtype=np.int32), each)
-        return Snapshot.of_columns(workers, ids, owner, source, names, gone)
+        alike = Snapshot.of(workers, [Partition(names[0], name) for name in names[:1]], {})
+        many, unknown = np.zeros(len(ids), np.int32), np.full(len(ids), np.nan)
+        return replace(
+            alike, partition_ids=ids, owner=owner, load=np.ones(len(ids)), source=source, sources=names, kind=many,
+            rate=unknown, throughput=unknown, gone=gone,
+        )  # fmt: skip
     partitions = [
         Partition(ids[s * each + n], names[s], requires=_build_labels(s, case))
         for s in range(case.sources)

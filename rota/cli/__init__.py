@@ -9,7 +9,8 @@ import click
 
 from rota.errors import RotaError
 
-# what for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called
+# What for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called;
+# `OVERRIDES` share one.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Look": ("status", "why", "history", "check"),
     "Run": ("up", "worker", "found", "prepare", "completion"),
@@ -18,6 +19,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),
     "Try out": ("demo", "plan", "simulate"),
 }
+OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
 LONGEST = max(map(len, VERBS))
 
@@ -31,7 +33,9 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"rota.cli.{cmd_name}"), "command")  # noqa: B009
+        override = cmd_name in OVERRIDES
+        module = import_module(f"rota.cli.{'overrides' if override else cmd_name}")
+        command: click.Command = module.make_command(cmd_name) if override else module.command
         return command
 
     def resolve_command(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ def _list_events(story: "Story", partition: str | None) -> Iterator[tuple[float,
             yield epoch.at, "epoch", epoch.sentence
         for move in epoch.moves if partition is not None else ():
             yield (
-                move.at,
+                epoch.find_time(move),
                 "epoch",
                 f"Epoch {epoch.epoch}: {move.from_worker or '-'} -> {move.to_worker} ({move.reason})",
             )
@@ -85,7 +85,13 @@ def _list_events(story: "Story", partition: str | None) -> Iterator[tuple[float,
 
 def _format_story(story: "Story", last: int) -> dict[str, object]:
     """The story as JSON values; see docs/protocol.md."""
-    epochs = [{**asdict(replace(e, moves=())), "moves": [m.to_dict() for m in e.moves]} for e in story.epochs[-last:]]
+    epochs = [
+        {
+            **e.model_dump(exclude={"v", "term"}),
+            "moves": [{**m.model_dump(by_alias=True), "at": e.find_time(m)} for m in e.moves],
+        }
+        for e in story.epochs[-last:]
+    ]
     commits, refused = ([asdict(tick) for tick in ticks[-last:]] for ticks in (story.commits, story.refused))
     for one in refused:
         del one["rows"]

@@ -208,35 +208,6 @@ class Snapshot:
             absences=dict(absences or {}),
         )
 
-    @classmethod
-    def of_columns(
-        cls,
-        workers: Iterable[Worker],
-        partition_ids: Sequence[str],
-        owner: Codes,
-        source: Codes | None = None,
-        sources: tuple[str, ...] = ("",),
-        gone: tuple[str, ...] = (),
-    ) -> "Snapshot":
-        """Builds a snapshot of partitions of load 1 that require nothing, from columns already ordered by id as bytes."""
-        size = len(partition_ids)
-        unknown = np.full(size, np.nan)
-        team = tuple(workers)
-        return cls(
-            workers=team,
-            team=Team.of(team),
-            partition_ids=partition_ids,
-            owner=owner,
-            load=np.ones(size),
-            source=np.zeros(size, np.int32) if source is None else source,
-            sources=sources,
-            kind=np.zeros(size, np.int32),
-            kinds=(((), None),),
-            rate=unknown,
-            throughput=unknown,
-            gone=gone,
-        )
-
     def name(self, code: int) -> str | None:
         """The worker id of an owner code, None for NOBODY."""
         if code == NOBODY:
@@ -265,14 +236,6 @@ class Assignment:
     snapshot: Snapshot
     target: Codes
 
-    def partitions_of(self, worker: str) -> tuple[str, ...]:
-        """The partitions of one worker, ordered as bytes. () for an unknown worker."""
-        ids = self.snapshot.partition_ids
-        for code, candidate in enumerate(self.snapshot.workers):
-            if candidate.id == worker:
-                return tuple(ids[i] for i in np.flatnonzero(self.target == code).tolist())
-        return ()
-
     def as_dict(self) -> dict[str, tuple[str, ...]]:
         """Each worker with its partitions. An active worker without partitions has an empty entry."""
         workers, ids = self.snapshot.workers, self.snapshot.partition_ids
@@ -284,17 +247,6 @@ class Assignment:
             for code, worker in enumerate(workers)
             if worker.state == "active" or ends[code] < ends[code + 1]
         }
-
-    def owner_of(self, partition: str) -> str | None:
-        """The worker that should hold `partition`. None if no worker should, or if the partition is unknown."""
-        ids = self.snapshot.partition_ids
-        low, high = 0, len(ids)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if ids[middle].encode() < partition.encode() else (low, middle)
-        if low == len(ids) or ids[low] != partition:
-            return None
-        return self.snapshot.name(int(self.target[low]))
 
 
 View = TypeVar("View")

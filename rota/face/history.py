@@ -5,10 +5,10 @@ Law: it shows what ZooKeeper's audit and the tables' logs say, and changes neith
 `rota.read_moves(group)` returns the moves as a pandas DataFrame. `rota/face/picture.py` draws a story.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rota.errors import RotaError
 
@@ -16,44 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rota.coordination.group_reader import GroupReader
-    from rota.coordination.records import Epoch
+    from rota.coordination.records import Epoch, Moved
     from rota.pipeline import Pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryMove:
-    """A partition that changed its owner in an epoch. `from_worker` None: it had none. `to_worker` None: it has none now.
-    `at`: when the target gave it away, or it was claimed, where workers decide alone; in seconds since 1970."""
-
-    partition: str
-    from_worker: str | None
-    to_worker: str | None
-    reason: str
-    at: float
-
-    def to_dict(self) -> dict[str, str | float | None]:
-        """The move as JSON values; see docs/protocol.md."""
-        who = {"from": self.from_worker, "to": self.to_worker}
-        return {"partition": self.partition, **who, "reason": self.reason, "at": self.at}
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSeen:
-    """One published epoch; `at` in seconds since 1970, by ZooKeeper's clock; `before` and `after` count partitions.
-    `dropped`: those that had an owner and have none since, the first 500."""
-
-    epoch: int
-    at: float
-    sentence: str
-    joined: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    moves: tuple[HistoryMove, ...] = ()
-    moved: int = 0
-    run_id: str = ""
-    before: Mapping[str, int] = field(default_factory=dict)
-    after: Mapping[str, int] = field(default_factory=dict)
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +44,7 @@ class Story:
     """The history of one group, each part in order of time, until `until` (seconds since 1970)."""
 
     group: str
-    epochs: tuple[EpochSeen, ...]
+    epochs: "tuple[Epoch, ...]"
     commits: tuple[Tick, ...]
     refused: tuple[Tick, ...]
     moments: tuple[Moment, ...]
@@ -90,7 +54,7 @@ class Story:
     def since(self) -> float:
         """When the first event happened."""
         times = [e.at for e in self.epochs] + [t.at for t in (*self.commits, *self.refused)]
-        times += [move.at for e in self.epochs for move in e.moves]
+        times += [e.find_time(move) for e in self.epochs for move in e.moves]
         return min([*times, *(m.at for m in self.moments)], default=self.until)
 
 
@@ -110,7 +74,7 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
     `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
     moment for the end of the same worker. Raises CoordinationError.
     """
-    epochs = tuple(_convert_epoch(record) for record in tree.epochs())
+    epochs = tuple(tree.epochs())
     known = {moment.gone for moment in moments}
     audited = [m for epoch in epochs for m in _find_moments(epoch) if m.gone is None or m.gone not in known]
     refused = tuple(Tick(r.at, r.partition, r.run_id) for r in tree.refusals().ring)
@@ -154,21 +118,11 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
         return list_moves(read_story(GroupReader(store, group), ()))
 
 
-def _convert_epoch(record: "Epoch") -> EpochSeen:
-    moves = tuple(
-        HistoryMove(m.partition, m.from_worker, m.to_worker, m.reason, record.find_time(m)) for m in record.moves
-    )
-    return EpochSeen(
-        record.epoch, record.at, record.sentence, record.joined, record.left, moves, record.moved, record.run_id,
-        record.before, record.after, record.measures, record.dropped,
-    )  # fmt: skip
-
-
-def _find_moments(epoch: EpochSeen) -> Iterable[Moment]:
+def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
     """The workers that joined, left or were drained, as this epoch saw them: at the latest when the first move followed."""
 
-    def find_first(follows: Callable[[HistoryMove], bool]) -> float:
-        return min((move.at for move in epoch.moves if follows(move)), default=epoch.at)
+    def find_first(follows: "Callable[[Moved], bool]") -> float:
+        return min((epoch.find_time(move) for move in epoch.moves if follows(move)), default=epoch.at)
 
     if epoch.joined:
         yield Moment(find_first(lambda m: m.to_worker in epoch.joined), f"{', '.join(epoch.joined)} joined")
@@ -185,8 +139,8 @@ def list_moves(story: Story) -> "pd.DataFrame":
 
     rows = [
         (
-            e.epoch, pd.Timestamp(m.at, unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason, e.sentence,
-            e.run_id,
+            e.epoch, pd.Timestamp(e.find_time(m), unit="s", tz="UTC"), m.partition, m.from_worker, m.to_worker, m.reason,
+            e.sentence, e.run_id,
         )
         for e in story.epochs for m in e.moves
     ]  # fmt: skip
@@ -197,10 +151,11 @@ def list_moves(story: Story) -> "pd.DataFrame":
 def keep_partition(story: Story, partition: str) -> Story:
     """What happened to this partition alone. Sentences, counts and moments stay: they are the group's."""
     epochs = [
-        replace(
-            e,
-            moves=tuple(m for m in e.moves if m.partition == partition),
-            dropped=(partition,) * (partition in e.dropped),
+        e.model_copy(
+            update={
+                "moves": tuple(m for m in e.moves if m.partition == partition),
+                "dropped": (partition,) * (partition in e.dropped),
+            }
         )
         for e in story.epochs
     ]
@@ -213,7 +168,7 @@ def find_spans(story: Story) -> dict[str, list[Span]]:
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
-            changes.setdefault(move.partition, []).append((move.at, move.from_worker, move.to_worker))
+            changes.setdefault(move.partition, []).append((epoch.find_time(move), move.from_worker, move.to_worker))
         for partition in epoch.dropped:
             if partition in changes:  # else nothing is known of who had it
                 changes[partition].append((epoch.at, None, None))

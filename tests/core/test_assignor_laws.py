@@ -108,7 +108,7 @@ def test_join_and_leave_move_only_what_they_must(assignor: str) -> None:
     owners = {p: w for w, held in first.assignment.as_dict().items() for p in held}
     assert not plan(Snapshot.of(team, parts, owners), assignor, memory=first.memory).moves
     left = plan(Snapshot.of(team[1:], parts, owners), assignor, memory=first.memory)
-    assert {m.partition for m in left.moves} == set(first.assignment.partitions_of("w0"))
+    assert {m.partition for m in left.moves} == set(first.assignment.as_dict()["w0"])
     joined = plan(Snapshot.of([*team, Worker("w9")], parts, owners), assignor, memory=first.memory)
     assert {m.to_worker for m in joined.moves} <= {"w9"}
     assert all(m.from_worker is not None for m in joined.moves)

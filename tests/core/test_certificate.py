@@ -6,8 +6,20 @@ import pytest
 from rota.core import Partition, Snapshot, Worker, plan
 from rota.core.assignors.partition_classes import PartitionClasses
 from rota.core.assignors.sticky import constrained
-from rota.core.assignors.sticky.balance import NEVER, balance_classes, check_certificate, compute_prices
+from rota.core.assignors.sticky.balance import NEVER, Prices, balance_classes, compute_prices
 from rota.core.constraints import find_matches, find_valid_owners
+
+
+def check_certificate(classes: PartitionClasses, units: np.ndarray, certificate: Prices) -> bool:
+    """Whether `certificate` proves that `units` is optimal. It checks weak duality arc by arc and searches nothing."""
+    placed = units.sum(axis=1)
+    fits = bool((units >= 0).all() and (units[~classes.may] == 0).all() and (units.sum(axis=0) <= classes.bound).all())
+    cheapest = np.where(classes.may, certificate.worker, NEVER).min(axis=1)
+    on_cheapest = bool(((units == 0) | (certificate.worker == cheapest[:, None])).all())
+    count = units.sum(axis=0)
+    priced = bool((count >= certificate.low).all() and (count <= certificate.low + certificate.optional).all())
+    left = placed < classes.size
+    return fits and on_cheapest and priced and bool((cheapest[left] == NEVER).all())
 
 
 def world(seed: int, equal: bool = True) -> Snapshot:

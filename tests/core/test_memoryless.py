@@ -10,7 +10,7 @@ NAMES = ["hash", "range", "round-robin", "ordinal"]
 def counts(workers: int, partitions: int, assignor: str, **options: bool) -> list[int]:
     team = [Worker(f"w-{i}") for i in range(workers)]
     made = plan(Snapshot.of(team, [Partition(f"k{i:05}") for i in range(partitions)], {}), assignor, options)
-    return [len(made.assignment.partitions_of(w.id)) for w in team]
+    return [len(made.assignment.as_dict().get(w.id, ())) for w in team]
 
 
 def test_ten_keys_over_four_consumers() -> None:

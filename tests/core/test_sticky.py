@@ -21,7 +21,7 @@ def test_a_worker_that_left_gives_only_its_own() -> None:
     fresh = plan(Snapshot.of(team(3), parts(16), {})).assignment
     owners = {p: w for w, held in fresh.as_dict().items() for p in held}
     made = plan(Snapshot.of(team(3)[:2], parts(16), owners))
-    assert {m.partition for m in made.moves} == set(fresh.partitions_of("w2"))
+    assert {m.partition for m in made.moves} == set(fresh.as_dict()["w2"])
     assert {m.reason for m in made.moves} == {"w2 left"}
     assert made.measures.unavoidable_moves == len(made.moves)
 

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
-from rota.face.history import EpochSeen, HistoryMove, Moment, Span, Story, Tick, find_spans, keep_partition, list_moves
+from rota.coordination.records import Epoch, Moved
+from rota.face.history import Moment, Span, Story, Tick, find_spans, keep_partition, list_moves
 
 
-def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
-    made = tuple(HistoryMove(p, giver, taker, f"epoch {number}", at) for p, giver, taker in moves)
-    return EpochSeen(number, at, f"Epoch {number}.", moves=made, moved=len(made), run_id=f"run{number}")
+def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> Epoch:
+    made = tuple(
+        Moved.model_construct(partition=p, from_worker=giver, to_worker=taker, reason=f"epoch {number}", at=None)
+        for p, giver, taker in moves
+    )
+    return Epoch(epoch=number, at=at, sentence=f"Epoch {number}.", moves=made, moved=len(made), run_id=f"run{number}")
 
 
 STORY = Story(
@@ -46,7 +50,7 @@ def test_the_frame_has_a_row_a_move() -> None:
 
 def test_a_partition_that_was_dropped_is_nobodys_since() -> None:
     """It was its last owner's until the end, for no move tells of it."""
-    gone = replace(epoch(4, 133.0), dropped=("f-A",))
+    gone = epoch(4, 133.0).model_copy(update={"dropped": ("f-A",)})
     back = epoch(5, 137.0, ("f-A", None, "w1"))
     told = [Span("f-A", "w1", 100.0, 130.0), Span("f-A", "w3", 130.0, 133.0)]
     assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone)))["f-A"] == [*told, Span("f-A", None, 133.0, 140.0)]

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rota.face.history import EpochSeen, HistoryMove, Moment, Story, Tick
+from rota.coordination.records import Epoch, Moved
+from rota.face.history import Moment, Story, Tick
 from rota.face.picture import COLOURS, PAPER, REFUSED, draw_story, make_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> EpochSeen:
-    made = tuple(HistoryMove(p, giver, taker, f"epoch {number}", at) for p, giver, taker in moves)
-    return EpochSeen(number, at, f"Epoch {number}.", moves=made, moved=len(made))
+def epoch(number: int, at: float, *moves: tuple[str, str | None, str | None]) -> Epoch:
+    made = tuple(
+        Moved.model_construct(partition=p, from_worker=giver, to_worker=taker, reason=f"epoch {number}", at=None)
+        for p, giver, taker in moves
+    )
+    return Epoch(epoch=number, at=at, sentence=f"Epoch {number}.", moved=len(made)).model_copy(update={"moves": made})
 
 
 def tell(*partitions: str, dropped: tuple[str, ...] = ()) -> Story:
     """w1 gets all partitions; halfway w2 joins and gets every other one, and some are dropped."""
     first = epoch(1, 100.0, *((p, None, "w1") for p in partitions))
-    second = replace(epoch(2, 150.0, *((p, "w1", "w2") for p in partitions[::2])), dropped=dropped)
+    second = epoch(2, 150.0, *((p, "w1", "w2") for p in partitions[::2])).model_copy(update={"dropped": dropped})
     return Story("default", (first, second), (), (), (Moment(150.0, "w2 joined"),), 200.0)
 
 

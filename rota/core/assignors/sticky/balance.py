@@ -106,15 +106,3 @@ def _rank_marginal_costs(count: Ints, capacity: Floats) -> tuple[Ints, Ints]:
     add = np.fromiter((rank[c] for c in up), np.int64, len(up))
     drop = np.fromiter((rank[c] for c in down), np.int64, len(down))
     return add, np.where(count > 0, drop, -1)
-
-
-def check_certificate(classes: PartitionClasses, units: Ints, certificate: Prices) -> bool:
-    """Whether `certificate` proves that `units` is optimal. It checks weak duality arc by arc and searches nothing."""
-    placed = units.sum(axis=1)
-    fits = bool((units >= 0).all() and (units[~classes.may] == 0).all() and (units.sum(axis=0) <= classes.bound).all())
-    cheapest = np.where(classes.may, certificate.worker, NEVER).min(axis=1)
-    on_cheapest = bool(((units == 0) | (certificate.worker == cheapest[:, None])).all())
-    count = units.sum(axis=0)
-    priced = bool((count >= certificate.low).all() and (count <= certificate.low + certificate.optional).all())
-    left = placed < classes.size
-    return fits and on_cheapest and priced and bool((cheapest[left] == NEVER).all())

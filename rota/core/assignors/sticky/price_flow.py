@@ -180,8 +180,3 @@ class PriceFlow:
             self.shift(np.array([taker]), worker, 1)
             taker = giver
         return True
-
-    def is_proven(self) -> bool:
-        """Whether the prices prove the flow: each worker holds its cheapest units, and each source is placed exactly."""
-        up, down = self.up - self.price[:, None], self.down - self.price[:, None]
-        return bool((up.min(axis=0) >= down.max(axis=0)).all()) and not self._count_excess().any()

@@ -1,0 +1,48 @@
+"""`rota drain`, `cordon`, `uncordon`, `pause` and `resume`: each sets one override, of a worker or of the group."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import view
+from rota.cli.group import group_option, open_group
+from rota.errors import counted
+from rota.ids import worker_of
+
+if TYPE_CHECKING:
+    from rota.coordination.group_state import GroupState
+
+HELP = {
+    "drain": "Move all partitions of WORKER to other workers.\n\nIt gets no new ones until `rota uncordon`.",
+    "cordon": "Give WORKER no new partitions.\n\nIt keeps those that it has, and gets new ones after `rota uncordon`.",
+    "uncordon": "Give WORKER partitions again: end its cordon or drain.",
+    "pause": "Stop voluntary moves until `rota resume`.\n\nA partition whose worker is gone or drains still moves.",
+    "resume": "Allow voluntary moves again, after `rota pause`.",
+}
+SAID = {  # `{}` is the worker, or the group
+    "drain": "{} drains {left}. See `rota status --watch`; `rota uncordon {}` takes it back",
+    "cordon": "{} is cordoned: it keeps its partitions and gets no new ones until `rota uncordon {}`",
+    "uncordon": "{} gets partitions again",
+    "pause": "Group {} is paused: only what must move moves. `rota resume` ends it",
+    "resume": "Group {} is balanced again",
+}
+
+
+def make_command(verb: str) -> click.Command:
+    """The command of this verb of `rota.coordination.overrides`."""
+
+    @click.command(verb, help=HELP[verb])
+    @group_option
+    def command(group: str, worker: str = "") -> None:
+        from rota.coordination import overrides
+
+        with open_group(group) as tree:
+            getattr(overrides, verb)(tree, *([worker] if worker else []))
+            left = _count_left(tree, worker) if verb == "drain" else ""
+        view.print_line(SAID[verb].replace("{}", worker or group).replace("{left}", left))
+
+    return command if verb in ("pause", "resume") else click.argument("worker")(command)
+
+
+def _count_left(tree: "GroupState", worker: str) -> str:
+    return counted(sum(worker_of(own.incarnation or "") == worker for own in tree.owned().values()), "partition")
