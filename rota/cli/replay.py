@@ -1,5 +1,7 @@
 """`rota replay`: asks Dagster to read consumed offsets of a partition again and to replace their rows."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rota.cli import view
@@ -7,7 +9,9 @@ from rota.cli.group import load_catalog, open_group
 from rota.cli.page import location_option, run_job
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_partition, pipeline_of
-from rota.run.spans import Choice, choose_spans, list_rounds
+
+if TYPE_CHECKING:
+    from rota.run.spans import Choice
 
 
 @click.command("replay")
@@ -24,6 +28,8 @@ def command(
 
     Asks Dagster's page at ROTA_DAGSTER for the job <pipeline>__replay.
     """
+    from rota.run.spans import Choice
+
     ranged = start is not None or end is not None
     if ranged + bool(files) + changed != 1:
         raise ConfigError("Say what to replay: --from and --to, or --files, or --changed. One of them")
@@ -38,11 +44,12 @@ def command(
     view.print_line(run_job(pipeline, "replay", "batch", config, location))
 
 
-def _check(name: str, partition: str, choice: Choice) -> None:
+def _check(name: str, partition: str, choice: "Choice") -> None:
     """Raises ConfigError where the run could only refuse it: a run that fails is red on the page, and calls a person. What
     cannot be read here is left to the run."""
     from rota.registry import open_ports
     from rota.run.replay import find_refused
+    from rota.run.spans import choose_spans, list_rounds
 
     try:
         pipeline = load_catalog().pipelines[name]
