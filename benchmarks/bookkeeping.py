@@ -39,7 +39,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.spark import session
-from rota.dataplane.spark.spark_source import CORRUPT
+from rota.record import CORRUPT
 from rota.registry import open_ports, open_source
 from rota.run.consume import CommittedBatch, consume
 

@@ -41,6 +41,7 @@ from rota.ledger.compaction import compact, is_due
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
+from rota.registry import open_source
 
 CHUNK = 20_000
 
@@ -123,8 +124,10 @@ def make_batch(table: Ledger, claim: TableClaim) -> Batch:
 
 def open_landing(folder: Path) -> FilesSource:
     """Its landing folder is empty: what a listing costs is not measured here."""
-    source = files(str(folder / "land"), format="json", schema="n int", settle=0.0)
-    return FilesSource.of(Pipeline(source=source, table=delta(str(folder / "table")), name="p"))
+    declared = files(str(folder / "land"), format="json", schema="n int", settle=0.0)
+    source = open_source(Pipeline(source=declared, table=delta(str(folder / "table")), name="p"))
+    assert isinstance(source, FilesSource)
+    return source
 
 
 def build_index(folder: Path, files: int, partitions: int) -> None:

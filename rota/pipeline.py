@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
+from rota.record import CORRUPT, OFFSET, PARTITION
 from rota.settings import local
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def name_columns(schema: str) -> list[str]:
 
 def check_names(schema: str, format: Format, where: str) -> None:
     """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
-    ours = ("_partition", "_offset") if format == "parquet" else ("_partition", "_offset", "_corrupt")
+    ours = (PARTITION, OFFSET) if format == "parquet" else (PARTITION, OFFSET, CORRUPT)
     if taken := [name for name in name_columns(schema) if name.lower() in ours]:
         raise ConfigError(
             f"Column {', '.join(taken)} of {where} is called like one of rota's own. Leave it out of the schema, or land it "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.ports import OwnedSource, Ports
+from rota.dataplane.ports import Home, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
@@ -20,12 +20,13 @@ from rota.dataplane.spark.spark_source import SparkSource
 from rota.errors import ConfigError
 from rota.ledger.values import Ranges
 from rota.pipeline import Delta, Files, Pipeline
+from rota.settings import expand
 
 if TYPE_CHECKING:
     from rota.dataplane.spark.session import Connect
 
 T = TypeVar("T")
-SOURCES: Mapping[type, Callable[[Pipeline], SparkSource]] = {
+SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
     Files: FilesSource.of,
     RabbitQueues: QueueSource.of,
     RabbitStreams: StreamSource.of,
@@ -34,9 +35,22 @@ TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: 
 OWNERS: Mapping[type, Callable[[Path, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 
 
-def open_source(pipeline: Pipeline) -> OwnedSource:
-    """The source that the pipeline declares. Raises ConfigError where its type is not known."""
-    return _choose(SOURCES, pipeline.source)(pipeline)
+def open_source(pipeline: Pipeline) -> Source:
+    """The source that the pipeline declares. Raises ConfigError where its type is not known, or a variable is not set: of
+    several one of its own."""
+    for text in pipeline.source.texts:
+        expand(text)
+    return _open_source(pipeline, open_tables(pipeline, pipeline.group))
+
+
+def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
+    """The source, which has its home beside these tables."""
+    main = tables.main
+
+    def read_offsets(partitions: Iterable[str]) -> dict[str, int | None]:
+        return {p: one.offset for p, one in main.read_positions_in(main.open(), partitions).items()}
+
+    return _choose(SOURCES, pipeline.source)(pipeline, Home(tables.folder, read_offsets))
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:
@@ -67,9 +81,11 @@ def open_ports(
         return Ports(source, tables.main, tables.quarantine, job, reread)
 
     def reread(ranges: Ranges) -> Ports:
-        return bind(_choose(SOURCES, pipeline.source)(pipeline).as_now(ranges))
+        assert isinstance(source, Replays), "whoever reads again asks before"
+        return bind(source.reread(ranges))
 
-    return bind(_choose(SOURCES, pipeline.source)(pipeline))
+    source = _open_source(pipeline, tables)
+    return bind(source)
 
 
 def _choose(known: Mapping[type, T], declared: object) -> T:

@@ -143,6 +143,8 @@ def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -
     for pipeline in catalog.pipelines.values():
         yield _try(f"source of {pipeline.name}", partial(_check_source, pipeline), "Check its path and its rights")
         yield _try(f"table of {pipeline.name}", partial(_check_table, pipeline), "Check its path and its rights")
+        if not _may_change(pipeline):
+            continue
         yield _try(
             f"files of {pipeline.name}", partial(_check_files, pipeline), "Check the landing folder and its rights"
         )
@@ -290,19 +292,32 @@ def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Ite
         wrong, why = {}, str(error)
     for name in declared:
         seen = why or wrong.get(name, "")
-        fix = "" if why else f"Mend the schema of files(...) in {name}.py"
+        fix = "" if why else f"Mend the schema in {name}.py"
         yield Probe(f"schema of {name}", not seen, seen or f"{endpoint} can read it", fix)
 
 
 def _check_source(pipeline: "Pipeline") -> str:
+    from rota.dataplane.ports import LeavesOut
     from rota.registry import open_source
 
     source = open_source(pipeline)
     place, keys = source.find_place(), source.list_keys()
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    aside = [f"{path} ({why})" for path, why in source.list_ignored().items()]
+    ignored = source.list_ignored() if isinstance(source, LeavesOut) else {}
+    aside = [f"{path} ({why})" for path, why in ignored.items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
     return f"{place} has {errors.counted(len(keys), 'partition')}{some}{rest}"
+
+
+def _may_change(pipeline: "Pipeline") -> bool:
+    """Whether somebody may change what was consumed. No where the source cannot be opened: its own line says why."""
+    from rota.dataplane.ports import ChangesInPlace
+    from rota.registry import open_source
+
+    try:
+        return isinstance(open_source(pipeline), ChangesInPlace)
+    except RotaError:
+        return False
 
 
 def _check_files(pipeline: "Pipeline") -> str:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.errors import EnvironmentFailed
-from rota.ledger.schema import PARTITION, SPLIT
+from rota.ledger.schema import SPLIT
+from rota.record import PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.errors import BadTransform, EnvironmentFailed
-from rota.ledger.schema import OFFSET, PARTITION, SPLIT
+from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile
+from rota.record import OFFSET, PARTITION
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 LONGEST = 64  # characters of a string that is a statistic

@@ -12,11 +12,22 @@ partition is named by its id, which the pipeline makes of the source's key.
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, Self, runtime_checkable
 
 from rota.errors import DataError, RotaError
 from rota.ledger.ledger import Ledger
-from rota.ledger.values import DataFile, Ranges
+from rota.ledger.values import DataFile, Ranges, Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a source is given beside its declaration. `folder` is on the disk that Spark and every run of the pipeline see;
+    what is in `index/` and `stage/` below it is the source's own. `read_offsets` says where the table stands with each of
+    these partitions, whoever has it; None where it does not know one."""
+
+    folder: Path
+    read_offsets: Callable[[Iterable[str]], Mapping[str, int | None]]
 
 
 class Source(Protocol):
@@ -24,12 +35,10 @@ class Source(Protocol):
 
     Several runs on several machines may use one source at the same time. No method starts Spark. Each may raise
     EnvironmentFailed where the source as a whole cannot be reached.
-    """
 
-    @property
-    def can_replay(self) -> bool:
-        """Whether a consumed range can be read again."""
-        ...
+    Here is what every source can do. What only some can do are the protocols below: a source has the members of one, or
+    none of them. A verb asks by `isinstance`, and says what is missing where it cannot go on without.
+    """
 
     def find_place(self) -> str:
         """Where a person finds the source. Raises ConfigError, with the next step, where it is not there."""
@@ -39,28 +48,12 @@ class Source(Protocol):
         """The partition keys that exist now, sorted. Writes nothing."""
         ...
 
-    def list_ignored(self) -> Mapping[str, str]:
-        """What lies in the source and is never read: name -> reason. Writes nothing."""
-        ...
-
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """The end offset (one past the newest) that a run would find now, of what can be read. Writes nothing."""
         ...
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """Gives each new record one offset, also where callers race, and returns the end offsets of what can be read."""
-        ...
-
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """The end offsets assigned so far; less than a table consumed: the source lost them. Writes nothing."""
-        ...
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """What to do where a table is beyond `end`, the end offset that the source has assigned."""
-        ...
-
-    def explain_unreadable(self, partition: str) -> str:
-        """Why the partition cannot be read now, with the next step; empty where it can."""
         ...
 
     @property
@@ -79,27 +72,8 @@ class Source(Protocol):
         ...
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """The partitions whose range is not what its offsets mean (SourceChanged), or cannot be read (EnvironmentFailed)."""
-        ...
-
-    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
-        """Those of the offsets whose data is there and is not what the offset was assigned to."""
-        ...
-
-    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
-        """Which data of these offsets somebody may still be writing; empty where all are at rest."""
-        ...
-
-    def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """The table has all that is below these offsets, and will have it for good. Raises nothing."""
-        ...
-
-    def close(self) -> None:
-        """Gives back what was taken for a run and not acknowledged. A source that was closed can be used again."""
-        ...
-
-    def keep_identities(self, partitions: tuple[str, ...]) -> None:
-        """Records what was read again as what the offsets mean from now on. Of a source that `Ports.reread` gave."""
+        """The partitions whose range is not what its offsets mean (SourceChanged), or cannot be read (EnvironmentFailed).
+        Where the range begins with a hole, the fact `behind` of the error is the first offset behind it."""
         ...
 
     def locate(self, partition: str, offset: int) -> str:
@@ -107,8 +81,90 @@ class Source(Protocol):
         ...
 
 
-class OwnedSource(Source, Protocol):
-    """What `rename` asks of a source beside."""
+@runtime_checkable
+class WaitsAlone(Protocol):
+    """One partition may be unreadable while others are read: the source leaves it out of what it returns."""
+
+    def explain_unreadable(self, partition: str) -> str:
+        """Why the partition cannot be read now, with the next step; empty where it can."""
+        ...
+
+
+@runtime_checkable
+class LeavesOut(Protocol):
+    """There may be something in it that is never read."""
+
+    def list_ignored(self) -> Mapping[str, str]:
+        """What lies in the source and is never read: name -> reason. Writes nothing."""
+        ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """A run that reads it has something open, such as a connection, or messages that nobody else is given meanwhile."""
+
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """The table has all that is below these offsets, and will have it for good. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what was taken and not acknowledged. A source that was closed can be used again."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """It keeps by itself how far offsets were assigned, and could lose that."""
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """The end offsets assigned so far; less than a table consumed: the source lost them. Writes nothing."""
+        ...
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """What to do where a table is beyond `end`, the end offset that the source has assigned."""
+        ...
+
+
+@runtime_checkable
+class Named(Protocol):
+    """Each of its offsets is a thing with a name, such as a file."""
+
+    def list_names(self, spans: Spans) -> Iterator[tuple[str, int, str]]:
+        """Partition, offset and name of all that lies in the spans."""
+        ...
+
+
+@runtime_checkable
+class Replays(Protocol):
+    """What was consumed can be read again."""
+
+    def reread(self, ranges: Ranges) -> Self:
+        """A source that reads these ranges again, and takes what is in them now for what their offsets mean. What cannot be
+        read stays as it was, and `find_broken` names it."""
+        ...
+
+
+@runtime_checkable
+class ChangesInPlace(Replays, Remembers, Protocol):
+    """Somebody may put other data behind an offset. The source keeps how it was."""
+
+    def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
+        """Those offsets in the spans whose data is there and is not what the offset was assigned to. What lies beyond the
+        assigned end is not there."""
+        ...
+
+    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
+        """Which data of these offsets somebody may still be writing; empty where all are at rest."""
+        ...
+
+    def keep_identities(self, partitions: tuple[str, ...]) -> None:
+        """Records what was read again as what the offsets mean from now on. Of a source that `reread` gave."""
+        ...
+
+
+@runtime_checkable
+class FollowsRename(Protocol):
+    """What it keeps names the pipeline."""
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """The offsets of pipeline `old` are this pipeline's after it. `number` is that of the rename: the second call with
@@ -171,8 +227,7 @@ class Job(Protocol):
 class Ports:
     """What a run of one pipeline works with. `clock` gives monotonic seconds.
 
-    `reread` gives the same ports for a replay of ranges: their source takes what is in the ranges now for what the offsets
-    mean, and `keep_identities` records it.
+    `reread` gives the same ports for a replay of ranges, over the source that `Replays.reread` gives.
     """
 
     source: Source

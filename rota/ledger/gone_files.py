@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rota.ledger.schema import OFFSET, PARTITION
+from rota.record import OFFSET, PARTITION
 
 NAMED = 5  # files of which it says what stood in them
 

@@ -20,8 +20,9 @@ import pyarrow as pa
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
 from rota.ledger.port import Draft, Moved, Rows
-from rota.ledger.schema import FIRST, OFFSET, PARTITION
+from rota.ledger.schema import FIRST
 from rota.ledger.values import DataFile, Ranges
+from rota.record import OFFSET, PARTITION
 
 COLUMNS = pa.schema(
     {

@@ -20,8 +20,8 @@ from rota.ledger import schema
 from rota.ledger.change import commit_change
 from rota.ledger.ledger import Ledger
 from rota.ledger.port import Draft, Version
-from rota.ledger.schema import OFFSET, PARTITION
 from rota.ledger.values import Batch, DataFile, LogEntry, Ranges
+from rota.record import OFFSET, PARTITION
 
 Said = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rota.ledger.ledger import Ledger
 from rota.ledger.port import Files, Rows
-from rota.ledger.schema import PARTITION
+from rota.record import PARTITION
 
 MOST = 5_000_000
 

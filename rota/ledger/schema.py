@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.errors import BadTransform
+from rota.record import OFFSET, PARTITION
 
-PARTITION, OFFSET = "_partition", "_offset"  # the two columns of every row
 SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
 PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"

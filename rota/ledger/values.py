@@ -4,11 +4,12 @@ An offset is an int64 and grows within a partition; there may be holes between t
 partition is named by its id.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
+Spans = Mapping[str, Sequence[tuple[int, int]]]  # partition -> [start, end) in order; none overlaps another
 
 
 @dataclass(frozen=True, slots=True)

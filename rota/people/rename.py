@@ -8,6 +8,7 @@ everything else is there. A table that is not the old name's is left alone.
 from rota.coordination import rename as coordination
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
+from rota.dataplane.ports import FollowsRename
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of, rename_id
 from rota.ledger import renaming
@@ -31,7 +32,8 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     ids = {p: rename_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
     number = renaming.begin_rename(tables.main, old, ids)
-    source.rename_pipeline(old, number)
+    if isinstance(source, FollowsRename):
+        source.rename_pipeline(old, number)
     tables.quarantine.open_or_make()  # also where there is none yet: who comes too late makes it for the old name no more
     renaming.finish_rename(tables.quarantine, old, ids)
     stands = renaming.read_renamed_positions(tables.main, old, ids)

@@ -8,7 +8,7 @@ import uuid
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import ChangesInPlace, Ports
 from rota.errors import ConfigError, RotaError
 from rota.ids import quote
 from rota.ledger.values import Batch
@@ -31,20 +31,23 @@ def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") 
 
 def _take_anew(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
     source, main = ports.source, ports.main
+    if not isinstance(source, ChangesInPlace):
+        return ()
     standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None or find_lost_offsets(source, main, {partition: standing}):
         return ()
-    unread = range(standing.offset, source.read_assigned_ends((partition,))[partition])
-    changed = source.find_rewritten({partition: unread})[partition]
+    unread = standing.offset, source.read_assigned_ends((partition,))[partition]
+    changed = source.find_rewritten({partition: [unread]})[partition]
     if not changed:
         return ()
     if unsettled := source.explain_unsettled(partition, changed):
         raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {quote(partition)}")
-    now = ports.reread({partition: (unread.start, unread.stop)})
+    now = ports.reread({partition: unread}).source
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:
         return ()
     here = {partition: (standing.offset, standing.offset)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
-    now.source.keep_identities((partition,))
+    if isinstance(now, ChangesInPlace):
+        now.keep_identities((partition,))
     return tuple(source.locate(partition, offset) for offset in changed)

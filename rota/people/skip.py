@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Ports, Source
+from rota.dataplane.ports import Ports, Remembers, Source, WaitsAlone
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
 from rota.ledger.values import Batch
@@ -61,7 +61,8 @@ def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int
     """The latest offset by `look`. Raises ConfigError where the partition cannot be looked at."""
     found = look((partition,))
     if partition not in found:
-        raise ConfigError(f"{partition} cannot be skipped: {source.explain_unreadable(partition) or 'try again'}")
+        why = source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else ""
+        raise ConfigError(f"{partition} cannot be skipped: {why or 'try again'}")
     return found[partition]
 
 
@@ -85,9 +86,9 @@ def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
 
 def _name_offset(source: Source, partition: str, offset: int) -> str:
     """The file behind the offset, if it has one already."""
-    return (
-        f" ({source.locate(partition, offset)})" if offset < source.read_assigned_ends((partition,))[partition] else ""
-    )
+    if isinstance(source, Remembers) and offset >= source.read_assigned_ends((partition,))[partition]:
+        return ""
+    return f" ({source.locate(partition, offset)})"
 
 
 def _explain_not_parked(tree: GroupState, partition: str, offset: int) -> str:

@@ -21,7 +21,7 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Holds, Ports, WaitsAlone, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.ledger.compaction import compact, is_due
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
@@ -124,7 +124,8 @@ def _consume_portion(
         if held.held:
             yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation, seconds).run()
     finally:
-        ports.source.close()
+        if isinstance(ports.source, Holds):
+            ports.source.close()
         with suppress(CoordinationError):
             end_run(tree, node)
 
@@ -167,7 +168,7 @@ class ConsumingRun:
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._heal(claimed, latest)
-        self.ports.source.acknowledge(claimed.offsets)
+        self._acknowledge(claimed.offsets)
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
@@ -218,9 +219,14 @@ class ConsumingRun:
 
     def _report_unreadable(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
         """What cannot be looked at waits; what can be again since is left to the next run."""
-        if reason := self.ports.source.explain_unreadable(partition):
+        source = self.ports.source
+        if reason := source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "":
             return self._park(partition, reason, offset, final=False)
         return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
+
+    def _acknowledge(self, offsets: Mapping[str, int]) -> None:
+        if isinstance(self.ports.source, Holds):
+            self.ports.source.acknowledge(offsets)
 
     def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
@@ -282,7 +288,7 @@ class ConsumingRun:
                     yield make_event(committed, p, latest[p], healed=False)
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
-                self.ports.source.acknowledge(ends)
+                self._acknowledge(ends)
                 for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
                     compact(table)
                 return

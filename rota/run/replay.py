@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rota.coordination.group_state import GroupState
-from rota.dataplane.ports import FailedPartition, Ports, Source, WrittenFiles
+from rota.dataplane.ports import ChangesInPlace, FailedPartition, Holds, Ports, Replays, Source, WrittenFiles
 from rota.errors import DataError
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, Ranges
@@ -44,10 +44,23 @@ def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Itera
     """One event for each partition, after the table has its rows. Raises EnvironmentFailed, ForeignTable (nothing was
     written)."""
     refused = find_refused(ports, ranges)
-    ports = ports.reread({p: r for p, r in ranges.items() if p not in refused})
-    refused |= _find_incomplete(ports.source, {p: r for p, r in ranges.items() if p not in refused})
     yield from (RefusedReplay(p, reason) for p, reason in refused.items())
     wanted = {p: r for p, r in ranges.items() if p not in refused}
+    if not wanted:
+        return
+    again = ports.reread(wanted)
+    try:
+        yield from _replay(tree, again, wanted, run_id)
+    finally:
+        if isinstance(again.source, Holds):
+            again.source.close()
+
+
+def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
+    """Of ranges that the source is asked for again."""
+    broken = ports.source.find_broken(ranges)
+    yield from (RefusedReplay(p, f"the source no longer has the whole range: {why}") for p, why in broken.items())
+    wanted = {p: r for p, r in ranges.items() if p not in broken}
     if not wanted:
         return
     endpoint, schema = _endpoint(tree, wanted), ports.main.read_schema()
@@ -63,7 +76,7 @@ def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Itera
 
 def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
     """The partitions whose range cannot be replayed, whatever the source has now, with the reason."""
-    if not ports.source.can_replay:
+    if not isinstance(ports.source, Replays):
         return dict.fromkeys(ranges, "its source gives each record once: nothing of it can be read again")
     positions = ports.main.read_positions(tuple(ranges))
     refused: dict[str, str] = {}
@@ -74,10 +87,6 @@ def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
         elif end > offset:
             refused[p] = f"only offsets below {offset} were consumed. Give a range that ends there or before"
     return refused
-
-
-def _find_incomplete(source: Source, ranges: Ranges) -> dict[str, str]:
-    return {p: f"the source no longer has the whole range: {why}" for p, why in source.find_broken(ranges).items()}
 
 
 def _plan_jobs(source: Source, ranges: Ranges) -> list[Ranges]:
@@ -107,7 +116,8 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
             ranges = {p: kept[p] for p in bad}
             ports.quarantine.append(replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={}))
         version = replace_rows(ports.main, batch).version
-        ports.source.keep_identities(tuple(kept))
+        if isinstance(ports.source, ChangesInPlace):
+            ports.source.keep_identities(tuple(kept))
     except DataError as error:
         yield from (RefusedReplay(p, str(error)) for p in kept)
         return

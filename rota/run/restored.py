@@ -6,7 +6,7 @@ taken for consumed.
 
 from collections.abc import Mapping
 
-from rota.dataplane.ports import Source
+from rota.dataplane.ports import Remembers, Source
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Position
 
@@ -14,6 +14,8 @@ from rota.ledger.values import Position
 def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Position]) -> dict[str, str]:
     """Partition -> why its source has assigned fewer offsets than the table consumed; in these none may be assigned.
     `positions` were read before: a commit comes after the offsets that it consumed."""
+    if not isinstance(source, Remembers):
+        return {}
     ends = source.read_assigned_ends(tuple(positions))
     behind = {p: ends[p] for p, one in positions.items() if (one.offset or 0) > ends[p]}
     log = main.read_log_back_to(

@@ -8,9 +8,9 @@ fault: people tidy up what was consumed.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from rota.dataplane.ports import Source
+from rota.dataplane.ports import ChangesInPlace, Source
 from rota.ledger.values import LogEntry
-from rota.run.spans import join_offsets, list_offsets
+from rota.run.spans import join_offsets
 
 LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
 ALL = 1 << 62
@@ -22,12 +22,13 @@ def explain_rewritten(
 ) -> dict[str, str]:
     """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
     many files are looked at, all if None."""
+    if not isinstance(source, ChangesInPlace):
+        return {}
     spans = defaultdict[str, list[tuple[int, int]]](list)
     for partition, span in _take_newest(past, only, most):
         spans[partition].append(span)
-    offsets = {p: list_offsets(of) for p, of in spans.items()}  # not listed where nothing can change in place
-    found = {p: sorted(changed) for p, changed in source.find_rewritten(offsets).items() if changed}
-    return {p: _told(source, p, changed) for p, changed in found.items()}
+    found = source.find_rewritten({p: sorted(of) for p, of in spans.items()})
+    return {p: _told(source, p, sorted(changed)) for p, changed in found.items() if changed}
 
 
 def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -> Iterator[tuple[str, tuple[int, int]]]:

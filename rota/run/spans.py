@@ -1,17 +1,19 @@
 """Which offsets a replay takes: a range, files by name, what was consumed in a time, or what changed since.
 
 Law: only what the table's log says was consumed is chosen; a range is taken as it is, and the replay refuses a bad one. Each
-offset is in one span, and what was skipped in between is in none.
+offset is in one span, and what was skipped in between is in none. What it costs grows with the commits, not the offsets.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, zip_longest
+from itertools import groupby, zip_longest
 
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source
 from rota.errors import ConfigError
-from rota.ledger.values import LogEntry, Ranges
+from rota.ledger.values import LogEntry, Ranges, Spans
+
+OFFSETS = "Say which offsets to replay, from and to; or when they were consumed, since and until"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,20 @@ class Choice:
 
 
 def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dict[str, list[tuple[int, int]]]:
-    """Partition -> spans to replay; one with none is left out. Raises ConfigError where a file was not consumed."""
+    """Partition -> spans to replay; one with none is left out. Raises ConfigError where a file was not consumed, or
+    where the source has no files, or nothing of it can change."""
     if choice.range:
         return {p: [choice.range] for p in partitions}
     consumed = find_consumed(ports.main.read_log(), partitions, choice.time)
     if choice.time:
         return consumed
-    offsets: Mapping[str, Iterable[int]] = {p: list_offsets(spans) for p, spans in consumed.items()}
-    offsets = ports.source.find_rewritten(offsets) if choice.changed else _find_files(ports, offsets, choice.files)
+    source, offsets = ports.source, dict[str, Iterable[int]]()
+    if choice.files:
+        offsets |= _find_files(source, consumed, choice.files)
+    elif isinstance(source, ChangesInPlace):
+        offsets |= source.find_rewritten(consumed)
+    else:
+        raise ConfigError(f"Nothing of {partitions[0]} changes once it is there. {OFFSETS}")
     return {p: spans for p, found in offsets.items() if (spans := list(join_offsets(sorted(found))))}
 
 
@@ -54,11 +62,6 @@ def find_consumed(
             for p in wanted & one.ranges.keys():
                 found[p].append(one.ranges[p])
     return {p: _join(spans) for p, spans in found.items()}
-
-
-def list_offsets(spans: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """The offsets of the spans, one after the other: as many as there are messages, so that nobody should hold them all."""
-    return chain.from_iterable(range(*span) for span in spans)
 
 
 def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -84,8 +87,10 @@ def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
         yield {p: span for p, span in zip(spans, row, strict=True) if span}
 
 
-def _find_files(ports: Ports, offsets: Mapping[str, Iterable[int]], files: Sequence[str]) -> dict[str, list[int]]:
-    places = {(p, o): ports.source.locate(p, o) for p, of in offsets.items() for o in of}
+def _find_files(source: Source, consumed: Spans, files: Sequence[str]) -> dict[str, list[int]]:
+    if not isinstance(source, Named):
+        raise ConfigError(f"{next(iter(consumed), 'The source')} has no files. {OFFSETS}")
+    places = {(p, o): name for p, o, name in source.list_names(consumed)}
     found = defaultdict[str, list[int]](list)
     for name in files:
         here = [key for key, place in places.items() if place == name or place.endswith(f"/{name}")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from rota.errors import RotaError, SourceChanged
 from rota.ledger.values import Ranges
@@ -16,8 +17,7 @@ class MemorySource:
     most: Callable[[str], int]
     pause: Callable[[], None] = lambda: None
     keys: Callable[[], Iterable[str]] = tuple
-    can_replay: bool = True
-    skips_existing: bool = False
+    skips_existing: ClassVar[bool] = False
 
     def find_place(self) -> str:
         """See `Source.find_place`."""
@@ -27,10 +27,6 @@ class MemorySource:
         """See `Source.list_keys`."""
         return tuple(sorted(self.keys()))
 
-    def list_ignored(self) -> Mapping[str, str]:
-        """See `Source.list_ignored`."""
-        return {}
-
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
         return {p: self.end(p) for p in partitions}
@@ -39,18 +35,6 @@ class MemorySource:
         """See `Source.assign_offsets`."""
         self.pause()
         return self.read_ends(partitions)
-
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_assigned_ends`."""
-        return self.read_ends(partitions)
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """See `Source.explain_lost`."""
-        return f"the source has {end} offsets of {partition}"
-
-    def explain_unreadable(self, partition: str) -> str:  # noqa: ARG002
-        """Everything can be read."""
-        return ""
 
     def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
         """A partition begins at its first offset."""
@@ -69,23 +53,10 @@ class MemorySource:
             p: SourceChanged(f"{p} has no offset {end - 1}. Give a range that ends before") for p, end in beyond.items()
         }
 
-    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
-        """Nothing is rewritten."""
-        return dict.fromkeys(offsets, ())
-
-    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:  # noqa: ARG002
-        """Everything is at rest."""
-        return ""
-
-    def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """Nothing is taken."""
-
-    def close(self) -> None:
-        """Nothing is taken."""
-
-    def keep_identities(self, partitions: tuple[str, ...]) -> None:
-        """An offset means what it meant."""
-
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""
         return f"offset {offset} of {partition}"
+
+    def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
+        """See `Replays.reread`: it is there for ever, and for everybody."""
+        return self

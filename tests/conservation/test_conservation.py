@@ -16,7 +16,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 
 from rota.dataplane.spark import parsing
-from rota.dataplane.spark.spark_source import CORRUPT
+from rota.record import CORRUPT
 from tests.conservation import play
 from tests.conservation.case import Case, File
 from tests.conservation.play import Play

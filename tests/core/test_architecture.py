@@ -25,7 +25,15 @@ ROOMS = {  # a room of rota -> the rooms that it may import
     "demo": {"coordination", "local", "demo"},  # it watches and strikes; it shares nothing with what it verifies
 }
 VERBS = {"run", "group", "people", "face"}  # rooms that may ask what a file declares, and what that means
-LEAVES = {"errors", "ids", "java", "machine", "settings", "pipeline"}  # modules of rota that every room may import
+LEAVES = {
+    "errors",
+    "ids",
+    "java",
+    "machine",
+    "record",
+    "settings",
+    "pipeline",
+}  # modules of rota that every room may import
 ONLY_IN = {  # outside library -> where it may be imported
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
@@ -120,6 +128,31 @@ def test_who_implements_a_port_is_named_in_the_registry_alone() -> None:
             continue
         named = [name for name in imports(path) if name.startswith(IMPLEMENTATIONS)]
         assert not named, f"{where} goes past the ports: {named}"
+
+
+def test_no_source_knows_a_table() -> None:
+    """What it is given beside its declaration is a `Home`: a queue imported Delta to ask where it stands."""
+    for path in sources("rota/dataplane"):
+        if path.parent.name in ("delta", "spark"):
+            continue
+        where = str(path.relative_to(ROOT))
+        assert not [n for n in imports(path) if n.startswith("rota.dataplane.delta")], f"{where} imports a table"
+        named = [n for n in ast.walk(parse(path)) if isinstance(n, ast.Attribute) and n.attr == "table"]
+        assert not [n for n in named if ast.unparse(n) == "pipeline.table"], f"{where} asks which table it has"
+
+
+def test_a_source_has_no_member_that_does_nothing() -> None:
+    """What it cannot do it lacks: see the protocols beside `Source`."""
+    for path in sources("rota/dataplane", "rota/sim", "tests"):
+        for kind in (node for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)):
+            bases = {ast.unparse(one) for one in kind.bases}
+            if not kind.name.endswith("Source") or bases & {"Protocol", "ABC"}:
+                continue
+            for one in (node for node in kind.body if isinstance(node, ast.FunctionDef)):
+                body = one.body[1:] if ast.get_docstring(one) else one.body
+                said = ast.unparse(body[0]) if body else ""
+                empty = said in ("", "...", "return", "return None", "return {}", "return ()", "return ''")
+                assert not empty or one.name.startswith("_"), f"{path} {kind.name}.{one.name} does nothing"
 
 
 def test_one_module_knows_how_a_log_lies_on_its_store() -> None:

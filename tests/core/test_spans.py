@@ -1,16 +1,20 @@
 """What a replay takes: only what was consumed, each offset once, nothing that was skipped."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.dataplane.ports import Ports
 from rota.errors import ConfigError
+from rota.ledger.values import Spans
 from rota.run.rewritten import explain_rewritten
-from rota.run.spans import Choice, find_consumed, join_offsets, list_rounds
+from rota.run.spans import Choice, choose_spans, find_consumed, join_offsets, list_rounds
+from rota.sim.source import MemorySource
 
 
 @dataclass(frozen=True)
@@ -41,27 +45,50 @@ def test_a_time_holds_its_beginning_and_not_its_end() -> None:
 
 def test_what_cannot_change_is_not_enumerated() -> None:
     """Of queues and streams each message was listed, by `rota check`, `rota why` and a replay of a time."""
-
-    class Messages:
-        def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-            return dict.fromkeys(offsets, ())
-
     long = [Commit(30.0, {"p:a": (1 << 40, 1 << 50)}), Commit(20.0, {"p:a": (0, 1 << 40)})]
     assert find_consumed(long, ("p:a",), (0.0, 40.0)) == {"p:a": [(0, 1 << 50)]}
     for most in (1000, None):
-        assert explain_rewritten(Messages(), long, most=most) == {}  # type: ignore[arg-type]
+        assert explain_rewritten(MEMORY, long, most=most) == {}
+    ports = make_ports(MEMORY, long)
+    assert choose_spans(ports, ("p:a",), Choice(time=(0.0, 25.0))) == {"p:a": [(0, 1 << 40)]}
+
+
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        (Choice(changed=True), "Nothing of p:a changes once it is there. Say which offsets to replay, from and to"),
+        (Choice(files=("a",)), "p:a has no files. Say which offsets to replay, from and to"),
+    ],
+)
+def test_who_asks_for_what_the_source_cannot_do_is_told_what_to_say(choice: Choice, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        choose_spans(make_ports(MEMORY, LOG), ("p:a",), choice)
+
+
+MEMORY = MemorySource(lambda _: 1 << 50, lambda _: 1)
+
+
+def make_ports(source: object, log: list[Commit]) -> Ports:
+    table = SimpleNamespace(read_log=lambda: log)
+    return SimpleNamespace(source=source, main=table)  # type: ignore[return-value]
 
 
 def test_the_newest_consumed_offsets_are_looked_at() -> None:
-    class Seen:
-        def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-            seen.update({p: sorted(of) for p, of in offsets.items()})
+    class Seen(MemorySource):
+        def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
+            seen.update(spans)
             return {}
 
-    for most, wanted in ((3, {"p:a": [2, 4, 5]}), (None, {"p:a": [0, 1, 2, 4, 5], "p:b": [0]})):
-        seen: dict[str, list[int]] = {}
-        explain_rewritten(Seen(), LOG, most=most)  # type: ignore[arg-type]
-        assert seen == wanted
+        def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+            raise AssertionError
+
+        explain_lost = explain_unsettled = keep_identities = read_assigned_ends
+
+    wanted = {3: {"p:a": [(2, 3), (4, 6)]}, None: {"p:a": [(0, 1), (1, 3), (4, 6)], "p:b": [(0, 1)]}}
+    for most, spans in wanted.items():
+        seen: dict[str, Sequence[tuple[int, int]]] = {}
+        explain_rewritten(Seen(lambda _: 6, lambda _: 1), LOG, most=most)
+        assert seen == spans
 
 
 @given(st.sets(st.integers(0, 60)))

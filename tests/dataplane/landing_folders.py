@@ -6,11 +6,18 @@ import rota
 from rota.dataplane.files.files_source import FilesSource
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline
+from rota.registry import open_source
 
 
 def source(folder: Path, **more: object) -> FilesSource:
     declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
-    return FilesSource.of(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
+    return open_files(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
+
+
+def open_files(pipeline: Pipeline) -> FilesSource:
+    source = open_source(pipeline)
+    assert isinstance(source, FilesSource)
+    return source
 
 
 def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:

@@ -7,13 +7,13 @@ from rota.coordination.overrides import pin
 from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.ledger.values import Batch
 from rota.run.backlog import read_lags
 from rota.run.consume import IdlePartition
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
@@ -28,7 +28,7 @@ def fill(world: World, *files: str, key: str = "a") -> None:
     partition = world.pipeline.partition(key)
     for name in files:
         world.rows(names.folder(key), name, 1)
-    (end,) = FilesSource.of(world.pipeline).assign_offsets((partition,)).values()
+    (end,) = open_files(world.pipeline).assign_offsets((partition,)).values()
     token = world.tree.owned((partition,))[partition].token
     main, aside = tables(world).main, tables(world).quarantine
     claimed = main.claim({partition: token}, {partition: 0})

@@ -13,7 +13,7 @@ from rota.dataplane.files import listing
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline
-from tests.dataplane.landing_folders import land, source
+from tests.dataplane.landing_folders import land, open_files, source
 from tests.waiting import wait_until
 
 
@@ -137,7 +137,7 @@ def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_pat
 
 def open_all(place: str, table: str) -> None:
     declared = Pipeline(source=rota.files(place, format="json", schema="a int"), table=rota.delta(table), name="p")
-    FilesSource.of(declared)
+    open_files(declared)
     PipelineTables.of(declared, "g", "0" * 32)
 
 
@@ -179,7 +179,7 @@ def test_of_two_missing_settings_the_source_names_its_own(monkeypatch: pytest.Mo
     monkeypatch.delenv("ROTA_TABLES", raising=False)
     declared = rota.files("${ROTA_LANDING}/p", format="json", schema="a int")
     with pytest.raises(ConfigError, match="ROTA_LANDING"):
-        FilesSource.of(Pipeline(source=declared, table=rota.delta("${ROTA_TABLES}/p"), name="p"))
+        open_files(Pipeline(source=declared, table=rota.delta("${ROTA_TABLES}/p"), name="p"))
 
 
 def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rota.run.consume import CommittedBatch, ParkedPartition
 from rota.run.replay import RefusedReplay, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.json_lines import ASIDE, JOINED, SINGLE
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.world import PLAIN, World
 
 
@@ -23,7 +24,7 @@ def found(world: World, *text: str) -> list[str]:
     world.land("a", "0", text)
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     return [
         row.value for row in lines.find_joined(frame, source.declared.schema, make_options(source.declared)).collect()
     ]

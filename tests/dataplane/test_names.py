@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.dataplane import names
-from rota.dataplane.files.files_source import FilesSource
 from rota.ids import MAX_PARTITION, is_key
 from rota.pipeline import Pipeline, delta, files
+from tests.dataplane.landing_folders import open_files
 
 FOLDERS = st.text(min_size=1, max_size=20).filter(
     lambda t: "/" not in t and "\0" not in t and t[0] not in "_." and not _surrogate(t)
@@ -93,7 +93,7 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
     if not guarded:
         monkeypatch.setattr(names, "folder", unquote)
     source = files(str(tmp_path / "land"), format="json", schema="n int", settle=0.0)
-    landing = FilesSource.of(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
+    landing = open_files(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
     hostile = "p:..%2Fsecret"
     given = landing.assign_offsets((hostile, "p:good"))
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"

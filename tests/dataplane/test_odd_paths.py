@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from rota.dataplane import columns
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files import file_index
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.names import key
 from rota.demo import deltalog
 from rota.errors import ConfigError
@@ -26,6 +25,7 @@ from rota.people.rename import rename
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
@@ -52,14 +52,14 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     world = World(tmp_path / odd)
     for name in ("0", "1"):
         fill(world, name, key=key(odd))
-    main, index = tables(world).main, FilesSource.of(world.pipeline).index
+    main, index = tables(world).main, open_files(world.pipeline).index
     p = world.pipeline.partition(key(odd))
     assert main.read_log()[0].op == "commit"
     assert find_commit(main.log, main.read_log()[0].commit, 0) == main.read_log()[0]
     assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)
-        FilesSource.of(world.pipeline).assign_offsets((p,))
+        open_files(world.pipeline).assign_offsets((p,))
     assert len(DeltaTable(world.table / "index").file_uris()) < 5, "put together"
     assert [f.path for f in index.files((p,))[p]] == [
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))

@@ -14,6 +14,7 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import files
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.world import World
 
 SCHEMA = (
@@ -193,11 +194,10 @@ def test_a_column_may_be_called_like_it() -> None:
 
 @pytest.mark.parametrize("option", ["ignoreMissingFiles", "ignoreCorruptFiles", "modifiedBefore", "modifiedAfter"])
 def test_an_option_that_leaves_files_out_is_refused(world: World, option: str) -> None:
-    from rota.dataplane.files.files_source import FilesSource
 
     world.write(f"pipeline = Pipeline(source=source(options={{{option!r}: 'true'}}), table=delta({{table!r}}))\n")
     with pytest.raises(ConfigError, match=option):
-        FilesSource.of(world.pipeline)
+        open_files(world.pipeline)
 
 
 def test_text_that_is_no_utf8_is_set_aside(world: World) -> None:

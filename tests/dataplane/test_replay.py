@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from rota.dataplane import names
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import vacuum
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.ledger import change, replacing
@@ -29,6 +28,7 @@ from rota.run.consume import CommittedBatch
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import META, again, batch, fill
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.world import World
 
 
@@ -235,7 +235,7 @@ def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -
     assert isinstance(replay_ranges(world, {"p:a": (0, 1)})["p:a"], ReplayedRange)
     rows = sorted((r["_offset"], r["n"]) for r in log(world.table / "main").rows())
     assert rows == [(0, 100), (0, 101), (0, 102), (1, 0), (1, 1), (1, 2), (1, 3)]
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     assert not source.find_broken({"p:a": (0, 2)})
     world.rows("a", "2", 1)
     (event,) = world.run("a")

@@ -42,7 +42,7 @@ def test_what_is_read_again_is_kept_as_it_is_then_under_the_offset_it_has(tmp_pa
     land(tmp_path, "x/1.json", "x/2.json", "x/3.json", "y/1.json")
     one.assign_offsets(("p:x", "p:y"))
     land(tmp_path, "x/2.json", "x/3.json", "y/1.json", text='{"a": 2}{"a": 3}\n')
-    now = one.as_now({"p:x": (1, 2), "p:y": (0, 1)})
+    now = one.reread({"p:x": (1, 2), "p:y": (0, 1)})
     assert not now.find_broken({"p:x": (0, 2), "p:y": (0, 1)})
     assert set(one.find_broken({"p:x": (1, 2), "p:y": (0, 1)})) == {"p:x", "p:y"}, "only the reader sees them so"
     now.index.keep(("p:x",))
@@ -60,7 +60,7 @@ def test_what_changes_while_it_is_read_again_or_is_gone_breaks_its_range(tmp_pat
     land(tmp_path, "x/1.json", "y/1.json")
     one.assign_offsets(("p:x", "p:y"))
     (tmp_path / "land/y/1.json").unlink()
-    now = one.as_now({"p:x": (0, 1), "p:y": (0, 1)})
+    now = one.reread({"p:x": (0, 1), "p:y": (0, 1)})
     land(tmp_path, "x/1.json", text='{"a": 2}{"a": 3}\n')
     broken = now.find_broken({"p:x": (0, 1), "p:y": (0, 1)})
     assert str(broken["p:x"]).startswith("p:x: x/1.json (offset 0) changed while it was read again")
@@ -89,7 +89,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         return found
 
     monkeypatch.setattr(file_index.FileIndex, "rewrite_renewed", meanwhile)
-    one.as_now({"p:x": (0, 3)}).index.keep(("p:x",))
+    one.reread({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
     files = DeltaTable(one.index.path).file_uris()
     rows = sorted((r["ordinal"], r["path"]) for uri in files for r in pq.read_table(uri).to_pylist())
@@ -118,7 +118,7 @@ def test_a_file_written_in_two_parts_around_settle_is_stopped_or_told(tmp_path: 
         "p:y": "y/1.json (offset 0) changed after being consumed: what is in there now is not in the table. A replay "
         "takes it: from 0 to 1"
     }
-    one.as_now({"p:y": (0, 1)}).index.keep(("p:y",))  # as a replay does
+    one.reread({"p:y": (0, 1)}).index.keep(("p:y",))  # as a replay does
     assert not explain_rewritten(one, log)
 
 
@@ -157,9 +157,9 @@ def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path
         os.mkfifo(file)
     else:
         file.mkdir()
-    for look, way in ((one, "then: rota retry p:x"), (one.as_now({"p:x": (0, 1)}), "then replay p:x")):
+    for look, way in ((one, "then: rota retry p:x"), (one.reread({"p:x": (0, 1)}), "then replay p:x")):
         said = str(look.find_broken({"p:x": (0, 1)})["p:x"])
         assert said == f"p:x: x/0.json (offset 0) is no regular file any more. Bring the file back, {way}"
-    assert not one.explain_unsettled("p:x", one.find_rewritten({"p:x": (0,)})["p:x"]), (
+    assert not one.explain_unsettled("p:x", one.find_rewritten({"p:x": [(0, 1)]})["p:x"]), (
         "a retry would wait for it for ever"
     )

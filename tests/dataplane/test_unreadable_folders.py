@@ -37,7 +37,7 @@ def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: P
     assert str(error).startswith(f"{tmp_path}/land/x/2.json cannot be looked at (Too many levels")
     assert str(error).endswith("Mend its rights, then: rota retry p:x")
     assert not one.find_broken({"p:x": (0, 1)})
-    again = one.as_now({"p:x": (0, 2), "p:y": (0, 1)})
+    again = one.reread({"p:x": (0, 2), "p:y": (0, 1)})
     assert set(again.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:x"}
     assert not explain_rewritten(one, [make_entry(2, x=(0, 2), y=(0, 1))])
 

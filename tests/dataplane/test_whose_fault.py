@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.ports import FailedPartition
 from rota.dataplane.spark import failures
 from rota.dataplane.spark.bisection import ALONE, Bisection
@@ -15,7 +14,7 @@ from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
-from tests.dataplane.landing_folders import make_unreadable
+from tests.dataplane.landing_folders import make_unreadable, open_files
 from tests.dataplane.world import World
 
 CAST = '[CAST_INVALID_INPUT] The value \'{}\' of the type "STRING" cannot be cast to "BIGINT". SQLSTATE: 22018'
@@ -138,7 +137,7 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
 ) -> None:
     """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
     land_files(world, "abc", files=2)
-    FilesSource.of(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
+    open_files(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
     Faults(monkeypatch, lambda *_: None)
     away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
     for file in away:
@@ -180,7 +179,7 @@ def test_only_what_is_broken_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
 ) -> None:
     land_files(world, "a", files=12)
-    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).assign_offsets(("p:a",))
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
     faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
@@ -194,7 +193,7 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     land_files(world, "a", files=4)
-    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).assign_offsets(("p:a",))
     if kind == "vanished":
         (world.folder / "land/a/02.json").unlink()
     Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and 2 in range(*r) else None)
@@ -206,7 +205,7 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what it was asked for would be told as the whole."""
     land_files(world, "a", files=4)
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     source.assign_offsets(("p:a",))
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
     (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
@@ -227,7 +226,7 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     world.rows("a", "01", 1)
     with pytest.raises(ConfigError, match="p:a stands at 1 and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     assert source.read_assigned_ends(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
     source.assign_offsets(("p:a",))
     with pytest.raises(ConfigError, match=r"p:a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
@@ -239,7 +238,7 @@ def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.Monk
     """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
     land_files(world, "a")
     Faults(monkeypatch, lambda *_: None)
-    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).assign_offsets(("p:a",))
     (world.folder / "land/a/00.json").unlink()
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     for name in range(1, 4):

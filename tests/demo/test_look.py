@@ -9,14 +9,15 @@ from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.face.seen import DagsterSeen
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
 from rota.pipeline import Pipeline
+from rota.registry import open_source
 
 FILE = """
 from rota import Pipeline, delta, files
+from tests.dataplane.landing_folders import open_files
 pipeline = Pipeline(
     source=files("{folder}/land/{name}", format="json", schema="n int", settle=0), table=delta("{folder}/table/{name}")
 )
@@ -36,7 +37,7 @@ def land(folder: Path, name: str, number: int) -> None:
 
 
 def commit(pipeline: Pipeline, tree: GroupState, start: int, bad: int) -> None:
-    (partition,) = FilesSource.of(pipeline).assign_offsets((pipeline.partition("a"),))
+    (partition,) = open_source(pipeline).assign_offsets((pipeline.partition("a"),))
     main = PipelineTables.of(pipeline, tree.group, tree.meta().id).main
     claimed = main.claim({partition: 1}, {partition: 0})
     main.commit(claimed, Batch(f"c{start}", "r", "w", "a", 1, {partition: (start, start + 1)}, bad={partition: bad}))

@@ -18,10 +18,10 @@ from rota.coordination import overrides
 from rota.coordination.ownership import claim, release
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, RotaError
 from rota.face.seen import DagsterSeen
 from rota.ledger.values import Batch
+from tests.dataplane.landing_folders import open_files
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
 
@@ -55,7 +55,7 @@ def commit_and_change(group: Group, folder: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text('{"n": 1}\n')
     pipeline = load(folder).pipelines["flights"]
-    FilesSource.of(pipeline).assign_offsets(("flights:UA",))
+    open_files(pipeline).assign_offsets(("flights:UA",))
     main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
     claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
     main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}, bad={"flights:UA": 2}))

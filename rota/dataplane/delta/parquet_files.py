@@ -15,8 +15,8 @@ from rota.dataplane import columns, footers, names
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
 from rota.ledger.port import Rows
-from rota.ledger.schema import OFFSET, PARTITION
 from rota.ledger.values import DataFile, Ranges
+from rota.record import OFFSET, PARTITION
 
 COLUMNS = 30  # of a row that is shown
 LEGACY = b"org.apache.spark.legacy"

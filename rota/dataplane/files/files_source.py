@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rota.dataplane import names
 from rota.dataplane.columns import count_rows
@@ -22,12 +22,13 @@ from rota.dataplane.files import lines, listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
-from rota.dataplane.spark.spark_source import CORRUPT, Records
+from rota.dataplane.ports import Home
+from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
-from rota.ledger.schema import OFFSET, PARTITION
-from rota.ledger.values import Ranges
+from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
+from rota.record import CORRUPT, OFFSET, PARTITION
 from rota.settings import resolve_folder
 
 if TYPE_CHECKING:
@@ -68,21 +69,11 @@ class FilesSource:
         check_options(self.declared)
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "FilesSource":
+    def of(cls, pipeline: Pipeline, home: Home) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
         declared = cast(Files, pipeline.source)
-        root, table = resolve_folder(declared.path), resolve_folder(pipeline.table.path)
-        return cls(pipeline.name, root, declared, FileIndex(table / "index"), table / "stage")
-
-    @property
-    def can_replay(self) -> bool:
-        """See `Source.can_replay`: whether the files are still there is asked of each range."""
-        return True
-
-    @property
-    def corruptible(self) -> bool:
-        """Text can be bad a record at a time; a bad Parquet file fails as a whole."""
-        return self.declared.format != "parquet"
+        root = resolve_folder(declared.path)
+        return cls(pipeline.name, root, declared, FileIndex(home.folder / "index"), home.folder / "stage")
 
     def find_place(self) -> str:
         """See `Source.find_place`: the landing folder."""
@@ -97,7 +88,7 @@ class FilesSource:
         return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
     def list_ignored(self) -> Mapping[str, str]:
-        """See `Source.list_ignored`: by path below the landing folder."""
+        """See `LeavesOut.list_ignored`: by path below the landing folder."""
         found = self._list(lambda: sorted(listing.list_ignored(self.root)))
         folders = self._list(lambda: sorted(listing.list_folders(self.root)))
         long = {f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))}
@@ -119,7 +110,7 @@ class FilesSource:
         return self.index.latest(partitions, self.find_new)
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_assigned_ends`."""
+        """See `Remembers.read_assigned_ends`."""
         return self.index.given(partitions)
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
@@ -127,14 +118,14 @@ class FilesSource:
         return self.index.extend(partitions, self.find_new)
 
     def explain_lost(self, partition: str, end: int) -> str:
-        """See `Source.explain_lost`."""
+        """See `Remembers.explain_lost`."""
         return (
             f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
             f"rota retry {quote(partition)}. {explain_without_copy(self.index.path.parent)}"
         )
 
     def explain_unreadable(self, partition: str) -> str:
-        """See `Source.explain_unreadable`."""
+        """See `WaitsAlone.explain_unreadable`."""
         try:
             files = self._list_rested(partition, frozenset())
         except OSError as error:
@@ -177,15 +168,27 @@ class FilesSource:
         errors = {p: self._find_error(p, files[p], start, end) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
-    def find_rewritten(self, offsets: Mapping[str, Iterable[int]]) -> Mapping[str, tuple[int, ...]]:
-        """See `Source.find_rewritten`."""
-        asked = {p: sorted(of) for p, of in offsets.items()}
-        files = self.index.files({p: (of[0], of[-1] + 1) if of else (0, 0) for p, of in asked.items()})
-        there = {p: [(o, files[p][o]) for o in of if o < len(files[p])] for p, of in asked.items()}
-        return {p: tuple(o for o, file in seen if self._read_state_or(file) != file) for p, seen in there.items()}
+    def list_names(self, spans: Spans) -> Iterator[tuple[str, int, str]]:
+        """See `Named.list_names`: paths below the landing folder."""
+        return ((p, offset, file.path) for p, offset, file in self._list_files(spans))
+
+    def _list_files(self, spans: Spans) -> Iterator[tuple[str, int, LandedFile]]:
+        """Partition, offset and file of what the index has in the spans."""
+        files = self.index.files({p: (of[0][0], of[-1][1]) for p, of in spans.items() if of})
+        for p, of in spans.items():
+            for start, end in of:
+                yield from ((p, o, file) for o, file in enumerate(files[p][start:end], start))
+
+    def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
+        """See `ChangesInPlace.find_rewritten`."""
+        found: dict[str, list[int]] = {p: [] for p in spans}
+        for p, offset, file in self._list_files(spans):
+            if self._read_state_or(file) != file:
+                found[p].append(offset)
+        return {p: tuple(of) for p, of in found.items()}
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
-        """See `Source.explain_unsettled`: the files that have not rested for `settle` seconds."""
+        """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
         files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
         rested = {
             f.path for f in listing.list_rested(self.root, folder, frozenset(), self.declared.settle, self.clock())
@@ -194,21 +197,15 @@ class FilesSource:
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
         return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
 
-    def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """A file stays where it is."""
-
-    def close(self) -> None:
-        """Nothing is taken."""
-
     def keep_identities(self, partitions: tuple[str, ...]) -> None:
-        """See `Source.keep_identities`."""
+        """See `ChangesInPlace.keep_identities`."""
         self.index.keep(partitions)
 
-    def as_now(self, ranges: Ranges) -> "FilesSource":
-        """See `SparkSource.as_now`: the files of the ranges have the size and time of now."""
+    def reread(self, ranges: Ranges) -> Self:
+        """See `Replays.reread`: the files of the ranges have the size and time of now."""
         files = self.index.files(ranges)
         now = {p: {o: self._read_state_or(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
-        return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN)
+        return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN, reading={})
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
@@ -218,12 +215,12 @@ class FilesSource:
             self.reading.update(files := self.index.files(ranges))
             staging.link_files(stage, self.root, files, ranges)
             self._refuse(staging.explain_misnamed, files, ranges)
-            if self.corruptible:
+            if self.declared.format != "parquet":
                 records = self._read_text(spark, stage, files, ranges)
             else:  # whoever counts its records notices what Spark does not see
                 frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
                 self._check_columns(json.loads(frame.schema.json()), files, ranges)
-                records = Records(frame)
+                records = Records(frame, count=lambda: count_rows(staging.list_paths(self.root, files, ranges)))
             yield replace(records, plain=staging.are_plain(ranges))
         finally:
             self.reading.clear()
@@ -243,18 +240,12 @@ class FilesSource:
         if most is None:
             frame = mark()
             self.check_one_a_line(spark, stage, dict(zip(paths, staging.list_links(stage, files, ranges), strict=True)))
-            return Records(frame)
-        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), most, mark)
+            return Records(frame, self)
+        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), self, None, most, mark)
 
     def rename_pipeline(self, old: str, number: int) -> None:
-        """See `OwnedSource.rename_pipeline`."""
+        """See `FollowsRename.rename_pipeline`."""
         self.index.rename(old, self.name, number)
-
-    def count_records(self, ranges: Ranges) -> int | None:
-        """See `SparkSource.count_records`: the footers of Parquet say it."""
-        if self.declared.format != "parquet":
-            return None
-        return count_rows(staging.list_paths(self.root, self.index.files(ranges), ranges))
 
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
@@ -265,16 +256,16 @@ class FilesSource:
         return files[offset].path if offset < len(files) else None
 
     def translate(self, text: str) -> str:
-        """See `SparkSource.translate`: the landed file instead of our link to it."""
+        """See `Translates.translate`: the landed file instead of our link to it."""
         return staging.replace_links(text, self._find_path)
 
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
-        """See `SparkSource.read_records`: the lines of the file."""
+        """See `RawRecords.read_records`: the lines of the file."""
         path = self.root / self.locate(partition, offset)
         return iter(()) if is_multiline(self.declared) else texts.read_lines(path)
 
     def explain_bad(self, raw: str) -> str:
-        """See `SparkSource.explain_bad`."""
+        """See `RawRecords.explain_bad`."""
         if self.declared.format != "json":
             return "a field is not of its declared type, or the number of fields is wrong"
         return lines.explain_text(raw) or "a field is not of its declared type"

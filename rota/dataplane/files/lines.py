@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rota.dataplane.spark.spark_source import CORRUPT
+from rota.record import CORRUPT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,9 +7,9 @@ dropped.
 
 from collections.abc import Mapping
 
-from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import ConfigError
 from rota.pipeline import Files
+from rota.record import CORRUPT
 
 OURS = {
     "mode", "columnnameofcorruptrecord", "basepath", "recursivefilelookup", "pathglobfilter", "path", "paths",

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 from rota.dataplane import names
 from rota.dataplane.files.file_index import LandedFile
 from rota.errors import EnvironmentFailed
-from rota.ledger.schema import OFFSET, PARTITION
 from rota.ledger.values import Ranges
 from rota.pipeline import Files
+from rota.record import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

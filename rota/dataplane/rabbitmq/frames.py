@@ -18,8 +18,7 @@ from rota.dataplane.files.lines import LOOKS, explain_text
 from rota.dataplane.files.options import LONG_TEXTS, keep_nuls
 from rota.dataplane.files.staging import escape
 from rota.dataplane.rabbitmq.declaration import Format
-from rota.dataplane.spark.spark_source import CORRUPT
-from rota.ledger.schema import OFFSET, PARTITION
+from rota.record import CORRUPT, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

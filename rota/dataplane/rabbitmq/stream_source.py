@@ -7,45 +7,32 @@ The end of a stream is seen by reading its last chunk until nothing more comes: 
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Condition
 from time import monotonic
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from rota.dataplane.rabbitmq.declaration import RabbitStreams
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.link import Link
-from rota.dataplane.rabbitmq.queue_source import LONGEST, QueueSource
+from rota.dataplane.rabbitmq.numbered_source import LONGEST, NumberedSource
 from rota.dataplane.rabbitmq.queues import OFFSET, SINGLE, STREAM
 from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import quote
 from rota.ledger.values import Ranges
-from rota.pipeline import Pipeline
 
 STILL = 0.3  # seconds without a message, after which the end of a stream was seen
 AT_ONCE = 1_000  # messages that a look asks for at a time
 
 
 @dataclass(slots=True)
-class StreamSource(QueueSource):
+class StreamSource(NumberedSource):
     """The streams `<prefix><key>` of pipeline `name`."""
 
-    @classmethod
-    def of(cls, pipeline: Pipeline) -> "StreamSource":
-        """The source that the pipeline declares."""
-        assert isinstance(pipeline.source, RabbitStreams)
-        return cls._make(pipeline, pipeline.source)
-
-    can_replay = True
     kind: ClassVar[Mapping[str, object]] = STREAM
     telling: ClassVar[tuple[str, ...]] = (*STREAM, *SINGLE)
 
     def _explain_kind(self, queue: str, why: str) -> str:
         return f"{queue} is no stream ({why}). Declare it by queues(...), or make a stream under another prefix"
-
-    def list_ignored(self) -> Mapping[str, str]:
-        """See `Source.list_ignored`: every message of a stream has an offset."""
-        return {}
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
@@ -61,7 +48,7 @@ class StreamSource(QueueSource):
         return {**ends, **{p: max(self._first, seen[p][0] if p in seen else 0) for p in asked}}
 
     def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        return self.read_ends(partitions) if self.skips_existing else QueueSource._guess_starts(self, partitions)
+        return self.read_ends(partitions) if self.skips_existing else dict.fromkeys(partitions, self._first)
 
     def _see(
         self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]
@@ -109,25 +96,32 @@ class StreamSource(QueueSource):
             )
         return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
 
+    def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
+        """See `Replays.reread`: a reader of its own, for what is in a stream is there for everybody."""
+        return replace(self, inboxes={}, _link=None, _came=Condition())
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Remembers.read_assigned_ends`: the broker assigned all that is there."""
+        return self.read_ends(partitions)
+
     def explain_lost(self, partition: str, end: int) -> str:
-        """See `Source.explain_lost`."""
+        """See `Remembers.explain_lost`."""
         return (
             f"{self._queue(partition)} ends at {end}: the stream was made anew. Give the pipeline another name and table; "
             f"or, once the stream is beyond where the table stands: rota retry {quote(partition)}"
         )
 
-    def _make_inbox(self, partition: str, start: int, among: int, ranges: Ranges | None) -> Inbox:
-        share = QueueSource._make_inbox(self, partition, start, among, None)
-        if ranges is None:
-            return share
-        return Inbox(start, ranges[partition][1] - start, 1 << 62)  # a replay takes its range as a whole
+    def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:
+        if asked is None:
+            return NumberedSource._make_inbox(self, start, among, asked)
+        return Inbox(start, asked[1] - start, 1 << 62)  # a replay takes its range as a whole
 
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
         seen = self._see(link, starts, "last")
         return {p: seen[p][1] + 1 - at if p in seen else 0 for p, at in starts.items()}
 
-    def _say_where(self, start: int) -> dict[str, object]:
+    def _say_where(self, start: int) -> Mapping[str, Any]:
         return {"arguments": {OFFSET: start}}
 
-    def _read_offset(self, headers: Mapping[str, object], queue: str) -> int | str:  # noqa: ARG002
+    def _read_offset(self, queue: str, tag: int, headers: Mapping[str, object], body: bytes) -> int:  # noqa: ARG002
         return int(str(headers[OFFSET]))

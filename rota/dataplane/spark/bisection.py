@@ -32,7 +32,7 @@ from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
 from rota.dataplane.spark.deadline import limit
-from rota.dataplane.spark.spark_source import Records, SparkSource
+from rota.dataplane.spark.spark_source import RawRecords, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
 from rota.ledger.schema import SPLIT, check_columns
@@ -178,7 +178,8 @@ class Bisection:
             place = self._describe_place(one, *ranges[one]) if one else ""
             if isinstance(error, RotaError) and error.facts.get("late"):
                 return self._late(seconds, place)
-            return failures.judge_failure(error, self.spark, one, self.source.translate, place)
+            told = self.source.translate if isinstance(self.source, Translates) else str
+            return failures.judge_failure(error, self.spark, one, told, place)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
         """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
@@ -190,11 +191,13 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
-            parsed = parsing.parse(records.frame, self.source.corruptible, records.plain)
+            corruptible = records.raw is not None
+            parsed = parsing.parse(records.frame, corruptible, records.plain)
             result, plan, shown = self._transform(parsed)
-            kept = shown and self._is_counted() and parsed.keeps_each_row(plan)
+            counted = corruptible or records.count is not None  # also where nobody watches what the transform is handed
+            kept = shown and counted and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(records.frame, self.source.corruptible, records.plain)
+                parsed = parsing.watch(records.frame, corruptible, records.plain)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -211,28 +214,33 @@ class Bisection:
                 if not shown:
                     origins.require_same(parsed.good, spoken)
             self.look_again(ranges)
-            tally = self._count(parsed, ranges) if sure else None
+            tally = self._count(parsed, records) if sure else None
             if kept and tally:
                 tally.require_good(written)
             none_bad = tally and (tally.records == records.most if records.mark else not tally.bad)
             done = WrittenFiles(attempt, ranges, files, time.monotonic() - began)
-            if not self.source.corruptible or none_bad:
+            if records.raw is None or none_bad:
                 return done
-            bad = self._set_aside(records, tally, done, done.count_rows() if kept else None)
+            bad = self._set_aside(records, records.raw, tally, done, done.count_rows() if kept else None)
             if kept:
                 bad.tally.require_good(written)
         seconds = time.monotonic() - began
         return replace(done, seconds=seconds, bad=bad.counts, bad_files=bad.files, refused=bad.refused)
 
     def _set_aside(
-        self, records: Records, tally: parsing.Tally | None, done: WrittenFiles, good: Mapping[str, int] | None
+        self,
+        records: Records,
+        raw: RawRecords,
+        tally: parsing.Tally | None,
+        done: WrittenFiles,
+        good: Mapping[str, int] | None,
     ) -> quarantine.BadRecords:
         """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
         where the counts differ."""
         left_out, folder = records.mark is not None, self.folder / "quarantine"
         parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.plain)
         before = None if left_out else tally
-        bad = quarantine.set_aside(parsed, before, self.source, self.pipeline, folder, done.attempt, done.ranges, good)
+        bad = quarantine.set_aside(parsed, before, raw, self.pipeline, folder, done.attempt, done.ranges, good)
         if left_out and tally:
             bad.tally.require_good(tally.records)
         return bad
@@ -242,17 +250,13 @@ class Bisection:
         if broken := self.source.find_broken(ranges):
             raise next(iter(broken.values()))
 
-    def _is_counted(self) -> bool:
-        """Whether somebody counts what is read, also where nobody watches what is handed to the transform."""
-        return self.source.corruptible or self.source.count_records({}) is not None
-
-    def _count(self, parsed: parsing.Parsed, ranges: Ranges) -> parsing.Tally | None:
+    def _count(self, parsed: parsing.Parsed, records: Records) -> parsing.Tally | None:
         """What was read, by what Spark counted, or else by what the source holds, of which none can be bad. Raises
         EnvironmentFailed where the two differ."""
-        tally, held = parsed.tally(), self.source.count_records(ranges)
+        tally, held = parsed.tally(), records.count() if records.count else None
         if tally and held is not None:
             parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
-        if tally or held is None or self.source.corruptible:
+        if tally or held is None or records.raw:
             return tally
         return parsing.Tally(held, 0)
 

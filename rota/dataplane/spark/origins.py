@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from rota.dataplane.spark.parsing import ROWS
 from rota.dataplane.spark.plans import read_steps
 from rota.errors import BadTransform
-from rota.ledger.schema import OFFSET, PARTITION
+from rota.record import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

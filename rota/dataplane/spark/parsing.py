@@ -47,8 +47,8 @@ from typing import TYPE_CHECKING
 
 from rota.dataplane import columns
 from rota.dataplane.spark import plans
-from rota.dataplane.spark.spark_source import CORRUPT
 from rota.errors import EnvironmentFailed
+from rota.record import CORRUPT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation

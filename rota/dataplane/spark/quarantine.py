@@ -24,12 +24,13 @@ import pyarrow.parquet as pq
 from rota.dataplane import columns, footers, names
 from rota.dataplane.spark import parsing
 from rota.dataplane.spark.parsing import Parsed, Tally
-from rota.dataplane.spark.spark_source import CORRUPT, SparkSource
+from rota.dataplane.spark.spark_source import RawRecords
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
-from rota.ledger.schema import OFFSET, PARTITION, SPLIT
+from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile, LogEntry
 from rota.pipeline import Pipeline
+from rota.record import CORRUPT, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -69,7 +70,7 @@ class BadRecords:
 def set_aside(
     parsed: Parsed,
     tally: Tally | None,
-    source: SparkSource,
+    source: RawRecords,
     pipeline: Pipeline,
     table: Path,
     attempt: str,
@@ -124,7 +125,7 @@ def _count(
 
 
 def _refuse(
-    partition: str, bad: int, records: int, raw: Path, source: SparkSource, pipeline: Pipeline
+    partition: str, bad: int, records: int, raw: Path, source: RawRecords, pipeline: Pipeline
 ) -> TooManyBadRecords:
     return TooManyBadRecords(
         f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
@@ -162,14 +163,14 @@ def _readable(raw: bytes) -> str:
     return bytes(raw).decode("utf-8", "replace")
 
 
-def _example(source: SparkSource, partition: str, offset: int, raw: str) -> str:
+def _example(source: RawRecords, partition: str, offset: int, raw: str) -> str:
     """Where one bad record stands, and why it is bad."""
     (line,) = _positions(source.read_records(partition, offset), [raw])
     at = f"line {line} of " if line else ""
     return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {source.explain_bad(raw)}"
 
 
-def place(raw: Path, data: Path, partition: str, attempt: str, source: SparkSource) -> None:
+def place(raw: Path, data: Path, partition: str, attempt: str, source: RawRecords) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     for offset, text in _read_texts(raw):

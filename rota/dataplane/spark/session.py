@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.token import NAME, add_token
 from rota.errors import EnvironmentFailed
-from rota.ledger.schema import OFFSET, PARTITION
+from rota.record import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a Spark job asks of a source, beside what the verbs ask.
+"""How Spark reads a range of a source: the port of a job.
 
 Law: of a range whose offsets were assigned, every reader gets the same records; how many tasks read it is the source's
 choice.
@@ -7,53 +7,20 @@ choice.
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from rota.dataplane.ports import OwnedSource
+from rota.dataplane.ports import Source
 from rota.ledger.values import Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CORRUPT = "_corrupt"  # the raw text of a record that does not match the schema; null for a good one
 
+class RawRecords(Protocol):
+    """Where a bad record is looked for: the source itself, if a record of it can be bad."""
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Records as a reader gives them: `frame`, with `_partition`, as `names.split` has it unless `plain`, and `_offset`. Bad
-    ones have a `_corrupt`. Or they are left out, where somebody counted without Spark how many records there are at `most`;
-    then `mark` gives the frame that has them."""
-
-    frame: "DataFrame"
-    most: int | None = None
-    mark: "Callable[[], DataFrame] | None" = None
-    plain: bool = False
-
-
-class SparkSource(OwnedSource, Protocol):
-    """A source whose ranges Spark reads."""
-
-    @property
-    def corruptible(self) -> bool:
-        """Whether a record can be bad by itself; then `read` has the column `_corrupt`."""
-        ...
-
-    def as_now(self, ranges: Ranges) -> Self:
-        """The same source, which takes what is in the ranges now for what their offsets mean. What cannot be read stays as
-        it was, and `find_broken` names it."""
-        ...
-
-    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> AbstractContextManager[Records]:
-        """The records of all ranges, while the context lasts."""
-        ...
-
-    def count_records(self, ranges: Ranges) -> int | None:
-        """How many records all ranges hold, counted without Spark; None, whatever the ranges, where only Spark could count
-        them."""
-        ...
-
-    def translate(self, text: str) -> str:
-        """An error's text with what a person knows in place of what only the job knew, such as the name of a link."""
+    def locate(self, partition: str, offset: int) -> str:
+        """See `Source.locate`."""
         ...
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
@@ -62,4 +29,37 @@ class SparkSource(OwnedSource, Protocol):
 
     def explain_bad(self, raw: str) -> str:
         """Why a raw record is bad, as far as it alone shows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records as a reader gives them: `frame` has `_partition`, as `names.split` has it unless `plain`, and `_offset`.
+
+    `raw`: a record can be bad by itself. Bad ones have a `_corrupt`; or they are left out, where somebody counted without
+    Spark how many records there are at `most`: then `mark` gives the frame that has them. None: no record can.
+    `count` counts without Spark how many records there are; None: only Spark could."""
+
+    frame: "DataFrame"
+    raw: RawRecords | None = None
+    count: Callable[[], int] | None = None
+    most: int | None = None
+    mark: "Callable[[], DataFrame] | None" = None
+    plain: bool = False
+
+
+class SparkSource(Source, Protocol):
+    """A source whose ranges Spark reads."""
+
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> AbstractContextManager[Records]:
+        """The records of all ranges, while the context lasts."""
+        ...
+
+
+@runtime_checkable
+class Translates(Protocol):
+    """A job knows its data by names of the job's own."""
+
+    def translate(self, text: str) -> str:
+        """An error's text with what a person knows in place of what only the job knew, such as the name of a link."""
         ...

@@ -3,9 +3,9 @@
     class TestMySource(SourceSuite):
         bench = MyBench  # makes sources in a folder of the test's own
 
-Beside, a source is put under what holds of its kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it
-gives the offsets itself, `StartingSuite` if its declaration says where a partition starts, `ChangingSuite` if its data can
-change or vanish in place.
+Beside, a source is put under a suite for each capability that it has: `RememberingSuite`, `ReplayingSuite`,
+`ChangingSuite`, `HoldingSuite`, `NamingSuite`; and under what holds of its kind: `SharingSuite` if several may read it at
+once, `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its declaration says where a partition starts.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,11 @@ from typing import Protocol
 
 import pytest
 
-from rota.dataplane.ports import Ports, Source
+from rota.dataplane import ports
+from rota.dataplane.ports import ChangesInPlace, Holds, LeavesOut, Named, Ports, Remembers, Replays, Source, WaitsAlone
 from rota.errors import RotaError
+
+ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, ChangesInPlace, ports.FollowsRename)
 
 
 class SourceBench(Protocol):
@@ -29,6 +32,10 @@ class SourceBench(Protocol):
     def land(self, key: str, count: int = 1) -> None:
         """So many offsets' worth of new data of this key."""
         ...
+
+
+class ChangingBench(SourceBench, Protocol):
+    """Beside, its data can change or vanish."""
 
     def change(self, partition: str, offset: int) -> None:
         """The data of the offset is another than it was."""
@@ -59,7 +66,16 @@ class SourceSuite(Benched):
         for key in "ba":
             place.land(key)
         assert place.open().source.list_keys() == ("a", "b")
-        assert not place.open().source.list_ignored()
+        source = place.open().source
+        assert not isinstance(source, LeavesOut) or not source.list_ignored()
+
+    @pytest.mark.parametrize("ability", ABILITIES, ids=lambda one: one.__name__)
+    def test_an_ability_is_had_as_a_whole_or_not_at_all(self, place: SourceBench, ability: type) -> None:
+        source = place.open().source
+        members = [name for one in ability.__mro__ for name in vars(one) if not name.startswith("_")]
+        beyond = [name for name in members if name not in ("reread", "read_assigned_ends", "explain_lost")]
+        had = [name for name in beyond or members if hasattr(source, name)]
+        assert had == ((beyond or members) if isinstance(source, ability) else [])
 
     # --- offsets ---
 
@@ -72,7 +88,6 @@ class SourceSuite(Benched):
         assert place.open().source.read_ends(("p:a",)) == {"p:a": 5}
         assert place.open().source.assign_offsets(("p:a",)) == {"p:a": 5}
         assert place.open().source.assign_offsets(("p:a",)) == {"p:a": 5}
-        assert place.open().source.read_assigned_ends(("p:a", "p:b")) == {"p:a": 5, "p:b": 1}
         assert names(place.open().source, "p:a", 5)[:2] == first
         assert len(set(names(place.open().source, "p:a", 5))) == 5
 
@@ -99,9 +114,66 @@ class SourceSuite(Benched):
         source = place.open().source
         source.assign_offsets(("p:a",))
         assert not source.find_broken({"p:a": (0, 2)})
-        assert source.find_rewritten({"p:a": (0, 1)}) == {"p:a": ()}
         assert source.find_broken({"p:a": (0, 3)}).keys() == {"p:a"}
+        assert not isinstance(source, WaitsAlone) or not source.explain_unreadable("p:a")
+
+
+class RememberingSuite(Benched):
+    """Of a source that `Remembers` how far offsets were assigned."""
+
+    def test_what_was_assigned_is_remembered_and_a_loss_is_explained(self, place: SourceBench) -> None:
+        place.land("a", 2)
+        place.open().source.assign_offsets(("p:a",))
+        source = place.open().source
+        assert isinstance(source, Remembers)
+        assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
         assert "p:a" in source.explain_lost("p:a", 1)
+
+
+class ReplayingSuite(Benched):
+    """Of a source that `Replays`."""
+
+    def test_what_was_read_is_read_again_by_a_reader_of_its_own(self, place: SourceBench) -> None:
+        place.land("a", 5)
+        ports = place.open(most=2)
+        ends = ports.source.assign_offsets(("p:a",))
+        (job,) = ports.source.plan_jobs({"p:a": 0}, ends)
+        assert not ports.source.find_broken(job)
+        assert isinstance(ports.source, Replays)
+        again = ports.source.reread({"p:a": (0, 5)})
+        assert isinstance(again, type(ports.source))
+        assert not again.find_broken({"p:a": (0, 5)}), "a replay is not cut by the caps of a run"
+        assert again.find_broken({"p:a": (4, 6)}).keys() == {"p:a"}, "it is not more than there is"
+        assert names(again, "p:a", 5) == names(ports.source, "p:a", 5)
+        finish(again)
+
+
+class HoldingSuite(Benched):
+    """Of a source that `Holds`."""
+
+    def test_what_was_not_acknowledged_comes_again_once_it_was_given_back(self, place: SourceBench) -> None:
+        place.land("a", 3)
+        source = place.open().source
+        assert isinstance(source, Holds)
+        for _ in range(2):
+            assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+            assert not source.find_broken({"p:a": (0, 3)})
+            source.close()
+        source.close()
+
+
+class NamingSuite(Benched):
+    """Of a source whose offsets are `Named`."""
+
+    def test_each_offset_of_the_spans_has_the_name_at_which_it_is_found(self, place: SourceBench) -> None:
+        for key in "ab":
+            place.land(key, 6)
+        source = place.open().source
+        source.assign_offsets(("p:a", "p:b"))
+        assert isinstance(source, Named)
+        found = list(source.list_names({"p:a": [(0, 2), (4, 5)], "p:b": [(5, 6)], "p:c": []}))
+        assert [(p, offset) for p, offset, _ in found] == [("p:a", 0), ("p:a", 1), ("p:a", 4), ("p:b", 5)]
+        assert all(name == source.locate(p, offset) for p, offset, name in found)
 
 
 class SharingSuite(Benched):
@@ -127,8 +199,8 @@ class AssigningSuite(Benched):
         source = place.open().source
         for _ in range(2):
             assert source.read_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
+            assert isinstance(source, Remembers)
             assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 0, "p:none": 0}
-            assert not source.explain_unreadable("p:a")
 
 
 class StartingSuite(Benched):
@@ -142,10 +214,10 @@ class StartingSuite(Benched):
 
 
 class ChangingSuite(Benched):
-    """Of a source whose data can change or vanish in place."""
+    """Of a source that `ChangesInPlace`: its data can change or vanish."""
 
     @pytest.mark.parametrize("how", ["change", "lose"])
-    def test_what_is_no_more_what_it_was_breaks_its_own_range_alone(self, place: SourceBench, how: str) -> None:
+    def test_what_is_no_more_what_it_was_breaks_its_own_range_alone(self, place: ChangingBench, how: str) -> None:
         for key in "ab":
             place.land(key, 3)
         place.open().source.assign_offsets(("p:a", "p:b"))
@@ -155,33 +227,38 @@ class ChangingSuite(Benched):
         assert broken.keys() == {"p:a"}
         assert isinstance(broken["p:a"], RotaError)
         assert not source.find_broken({"p:a": (2, 3)})
-        rewritten = source.find_rewritten({"p:a": range(3), "p:b": range(3)})
+        assert isinstance(source, ChangesInPlace)
+        rewritten = source.find_rewritten({"p:a": [(0, 1), (1, 3)], "p:b": [(0, 9)]})
         assert rewritten == {"p:a": (1,) if how == "change" else (), "p:b": ()}
         assert not source.explain_unsettled("p:a", rewritten["p:a"])
         assert source.assign_offsets(("p:a",)) == {"p:a": 3}, "it is not new"
 
-    def test_what_is_read_again_counts_as_it_is_now_once_it_is_kept(self, place: SourceBench) -> None:
+    def test_what_is_read_again_counts_as_it_is_now_once_it_is_kept(self, place: ChangingBench) -> None:
         place.land("a", 3)
         ports = place.open()
         ports.source.assign_offsets(("p:a",))
-        if not ports.source.can_replay:
-            return
         place.change("p:a", 0)
         place.change("p:a", 2)
         again = ports.reread({"p:a": (0, 1)})
         assert not again.source.find_broken({"p:a": (0, 1)})
         assert place.open().source.find_broken({"p:a": (0, 1)}), "nobody else sees it so yet"
+        assert isinstance(again.source, ChangesInPlace)
         again.source.keep_identities(("p:a",))
         assert not place.open().source.find_broken({"p:a": (0, 2)})
         assert place.open().source.find_broken({"p:a": (2, 3)}), "it was not read again"
-        assert place.open().source.read_assigned_ends(("p:a",)) == {"p:a": 3}
+        assert again.source.read_assigned_ends(("p:a",)) == {"p:a": 3}
 
-    def test_what_is_gone_cannot_be_read_again(self, place: SourceBench) -> None:
+    def test_what_is_gone_cannot_be_read_again(self, place: ChangingBench) -> None:
         place.land("a", 1)
         ports = place.open()
         ports.source.assign_offsets(("p:a",))
         place.lose("p:a", 0)
         assert ports.reread({"p:a": (0, 1)}).source.find_broken({"p:a": (0, 1)}).keys() == {"p:a"}
+
+
+def finish(source: Source) -> None:
+    if isinstance(source, Holds):
+        source.close()
 
 
 def names(source: Source, partition: str, end: int) -> list[str]:

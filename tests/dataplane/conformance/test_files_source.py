@@ -8,6 +8,9 @@ from rota.registry import open_ports
 from tests.dataplane.conformance.source_suite import (
     AssigningSuite,
     ChangingSuite,
+    NamingSuite,
+    RememberingSuite,
+    ReplayingSuite,
     SharingSuite,
     SourceSuite,
     StartingSuite,
@@ -43,5 +46,14 @@ class FilesBench:
         return self.folder / "land" / self.open().source.locate(partition, offset)
 
 
-class TestFilesSource(SourceSuite, SharingSuite, AssigningSuite, StartingSuite, ChangingSuite):
+class TestFilesSource(
+    SourceSuite,
+    SharingSuite,
+    AssigningSuite,
+    StartingSuite,
+    RememberingSuite,
+    NamingSuite,
+    ReplayingSuite,
+    ChangingSuite,
+):
     bench = FilesBench

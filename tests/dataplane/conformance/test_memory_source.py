@@ -7,7 +7,7 @@ from rota.dataplane.ports import Ports
 from rota.sim.job import TimedJob
 from rota.sim.source import MemorySource
 from rota.sim.table import MemoryTable
-from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite
+from tests.dataplane.conformance.source_suite import ReplayingSuite, SharingSuite, SourceSuite
 
 
 class MemoryBench:
@@ -27,12 +27,6 @@ class MemoryBench:
     def land(self, key: str, count: int = 1) -> None:
         self.landed[key] += count
 
-    def change(self, partition: str, offset: int) -> None:
-        raise AssertionError("nothing changes in place")
 
-    def lose(self, partition: str, offset: int) -> None:
-        raise AssertionError("nothing vanishes")
-
-
-class TestMemorySource(SourceSuite, SharingSuite):
+class TestMemorySource(SourceSuite, SharingSuite, ReplayingSuite):
     bench = MemoryBench

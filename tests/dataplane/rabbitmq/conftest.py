@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from rota.dataplane.rabbitmq import queue_source, stream_source
+from rota.dataplane.rabbitmq import numbered_source, stream_source
 from tests.dataplane.rabbitmq.broker import Broker
 
 
@@ -19,7 +19,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker on a busy machine is silent for longer: a run would leave what comes late to the next, as it should."""
-    monkeypatch.setattr(queue_source, "QUIET", 5.0)
+    monkeypatch.setattr(numbered_source, "QUIET", 5.0)
     monkeypatch.setattr(stream_source, "STILL", 1.5)
 
 

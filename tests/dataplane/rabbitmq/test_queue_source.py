@@ -1,20 +1,20 @@
 """Queues as a source, without Spark: they keep what every source promises, and no message is lost or taken twice."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import LeavesOut, Ports
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline, delta
 from rota.rabbitmq import queues
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import SourceSuite
+from tests.dataplane.conformance.source_suite import HoldingSuite, SourceSuite
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker
@@ -47,9 +47,6 @@ class QueuesBench:
         stranger.put(self.broker, queue, dict.fromkeys(range(first, first + count), b'{"n": 1}'))
         self.landed[key] += count
 
-    def change(self, partition: str, offset: int) -> None:
-        raise AssertionError("a message does not change")
-
     def lose(self, partition: str, offset: int) -> None:
         self.close()
         stranger.remove(self.broker, f"{self.prefix}{partition.removeprefix('p:')}", offset)
@@ -67,7 +64,7 @@ def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[QueuesBench]:
     made.close()
 
 
-class TestQueueSource(SourceSuite):
+class TestQueueSource(SourceSuite, HoldingSuite):
     @pytest.fixture
     def place(self, bench: QueuesBench) -> QueuesBench:
         return bench
@@ -235,13 +232,19 @@ def test_what_cannot_be_consumed_is_set_aside_with_its_reason(
     drain.until_empty()
     assert drain.damage(3) == WHOLE
     quarantine = f"{bench.prefix}.quarantine"
-    assert bench.open().source.list_ignored() == {
+    assert list_ignored(bench) == {
         quarantine: "1 message that cannot be consumed; the header rota-reason of each says why"
     }
     ((marks, body),) = bench.broker.take_all(quarantine)
     assert body == b"stray"
     assert str(marks["rota-reason"]).startswith(reason)
-    assert not bench.open().source.list_ignored()
+    assert not list_ignored(bench)
+
+
+def list_ignored(bench: QueuesBench) -> Mapping[str, str]:
+    source = bench.open().source
+    assert isinstance(source, LeavesOut)
+    return source.list_ignored()
 
 
 def test_a_hole_is_told_and_what_is_behind_it_is_held_back(bench: QueuesBench) -> None:

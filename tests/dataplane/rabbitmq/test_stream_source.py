@@ -12,7 +12,14 @@ from rota.errors import ConfigError
 from rota.pipeline import Pipeline, delta
 from rota.rabbitmq import Publisher, queues, streams
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import SharingSuite, SourceSuite, StartingSuite
+from tests.dataplane.conformance.source_suite import (
+    HoldingSuite,
+    RememberingSuite,
+    ReplayingSuite,
+    SharingSuite,
+    SourceSuite,
+    StartingSuite,
+)
 from tests.dataplane.rabbitmq.broker import Broker
 
 STREAM = {"x-queue-type": "stream"}
@@ -33,7 +40,7 @@ class StreamsBench:
 
         def make() -> StreamSource:
             assert isinstance(ports.source, StreamSource)
-            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), inboxes={}, _strays=[]))
+            self.opened.append(replace(ports.source, keys=("a", "b", "c", "d"), inboxes={}))
             return self.opened[-1]
 
         return replace(ports, source=make(), reread=lambda _: replace(ports, source=make()))
@@ -45,12 +52,6 @@ class StreamsBench:
             channel.confirm_delivery()
             for _ in range(count):
                 channel.basic_publish("", f"{self.prefix}{key}", b'{"n": 1}')
-
-    def change(self, partition: str, offset: int) -> None:
-        raise AssertionError("a message does not change")
-
-    def lose(self, partition: str, offset: int) -> None:
-        raise AssertionError("a retention takes segments, not messages")
 
     def close(self) -> None:
         for one in self.opened:
@@ -65,7 +66,7 @@ def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[StreamsBench]
     made.close()
 
 
-class TestStreamSource(SourceSuite, SharingSuite, StartingSuite):
+class TestStreamSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite):
     @pytest.fixture
     def place(self, bench: StreamsBench) -> StreamsBench:
         return bench
@@ -74,7 +75,7 @@ class TestStreamSource(SourceSuite, SharingSuite, StartingSuite):
 def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBench, broker: Broker) -> None:
     with Publisher(broker.url, bench.prefix, 1, streams=True) as publisher:
         publisher.publish(("k", b"%d" % n) for n in range(2_500))
-    source = replace(bench.open(most=1_000).source, keys=("0",), inboxes={}, _strays=[])  # type: ignore[type-var]
+    source = replace(bench.open(most=1_000).source, keys=("0",), inboxes={})  # type: ignore[type-var]
     assert isinstance(source, StreamSource)
     bench.opened.append(source)
     ends = source.assign_offsets(("p:0",))

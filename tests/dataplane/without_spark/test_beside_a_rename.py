@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane.files.file_index import FileIndex
-from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ForeignTable
 from rota.ids import rename_id
 from rota.ledger.ledger import Ledger
@@ -22,6 +21,7 @@ from rota.people.rename import rename
 from rota.run.consume import IdlePartition
 from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
@@ -64,7 +64,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 ) -> None:
     """A run that stood still between the table and the index gives all files offsets anew: nobody reads by them."""
     fill(world, "1")
-    late = FilesSource.of(world.pipeline)
+    late = open_files(world.pipeline)
     fill(world, "0")
     world.call("q")
     if not guarded:
@@ -81,11 +81,11 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
         monkeypatch.setattr(FileIndex, "rewrite_renamed", kept)
     rename(world.tree, "p", world.pipeline)
     late.assign_offsets(("p:a",))
-    assert FilesSource.of(world.pipeline).locate("q:a", 0) == "a/1.json"
+    assert open_files(world.pipeline).locate("q:a", 0) == "a/1.json"
     world.call("p")
     rename(world.tree, "q", world.pipeline)
     assert read_index(world) == dict.fromkeys([("p:a", "a/0.json"), ("p:a", "a/1.json")], 1 if guarded else 2)
-    assert FilesSource.of(world.pipeline).locate("p:a", 0) == "a/1.json" or not guarded
+    assert open_files(world.pipeline).locate("p:a", 0) == "a/1.json" or not guarded
 
 
 @pytest.mark.parametrize("again", [7, 8], ids=["guarded", "without the guard"])
@@ -93,7 +93,7 @@ def test_the_index_goes_over_once_for_each_rename(world: World, again: int) -> N
     """What is not the old name's is dropped: the second time that would be all of it."""
     fill(world, "0", "1")
     for number in (7, again):
-        FilesSource.of(world.pipeline).index.rename("p", "q", number)
+        open_files(world.pipeline).index.rename("p", "q", number)
     assert len(read_index(world)) == (2 if again == 7 else 0)
 
 
@@ -158,7 +158,7 @@ def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     world.give("a")
     world.rows("a", "0", 1)
-    (end,) = FilesSource.of(world.pipeline).assign_offsets(("p:a",)).values()
+    (end,) = open_files(world.pipeline).assign_offsets(("p:a",)).values()
     main, late = tables(world).main, tables(world).quarantine
     claimed = main.claim({"p:a": 9}, {"p:a": 0})
     main.commit(claimed, batch(main, claimed, ends={"p:a": end}))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.ledger.ledger import Ledger
@@ -20,6 +19,7 @@ from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, IdlePartition
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
@@ -98,7 +98,7 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    FilesSource.of(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).assign_offsets(("p:a",))
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
@@ -138,7 +138,7 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     assert source.assign_offsets(("p:a",)) == {"p:a": 1}
     assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
 

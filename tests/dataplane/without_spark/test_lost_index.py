@@ -7,11 +7,11 @@ import pytest
 
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.people.adopt import adopt
 from rota.people.skip import skip
 from rota.run.consume import ParkedPartition
+from tests.dataplane.landing_folders import open_files
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World
 
@@ -56,7 +56,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
         (event,) = world.run("a", connect=no_spark)
         assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
-        source = FilesSource.of(world.pipeline)
+        source = open_files(world.pipeline)
         read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
@@ -79,7 +79,7 @@ def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) 
     adopt(world.tree, [world.pipeline])
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)
-    source = FilesSource.of(world.pipeline)
+    source = open_files(world.pipeline)
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     assert [source.locate("p:a", offset) for offset in range(3)] == ["a/1.json", "a/2.json", "a/3.json"]
     assert main.read_positions(("p:a",))["p:a"].offset == 0

@@ -1,0 +1,249 @@
+"""What numbered queues and numbered streams of RabbitMQ have in common as a source: `<prefix><key>` is the partition of the
+key, and a run takes messages into inboxes, one a partition.
+
+A run reads before it claims: what it is given is its own until it ends, and whoever was overtaken gives it back.
+"""
+
+import logging
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+from rota.dataplane.ports import Home
+from rota.dataplane.rabbitmq import frames
+from rota.dataplane.rabbitmq.declaration import RabbitQueues
+from rota.dataplane.rabbitmq.inbox import ALL, Inbox
+from rota.dataplane.rabbitmq.link import Link
+from rota.dataplane.spark.spark_source import Records
+from rota.errors import ConfigError, RotaError
+from rota.ids import key_of
+from rota.ledger.values import Ranges
+from rota.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+QUIET = 2.0  # seconds without a message, after which a run works with what it has
+LONGEST = 20.0  # seconds of reading
+PREFETCH = 65_535  # messages, the most that AMQP can say
+
+
+@dataclass(slots=True)
+class NumberedSource(ABC):
+    """The queues or streams `<prefix><key>` of pipeline `name`; `read_offsets` says where the table stands, `stage` is a
+    folder that Spark can read."""
+
+    name: str
+    declared: RabbitQueues
+    keys: tuple[str, ...]
+    read_offsets: Callable[[Iterable[str]], Mapping[str, int | None]]
+    stage: Path
+    inboxes: dict[str, Inbox] = field(default_factory=dict)
+    _link: Link | None = None
+    _came: Condition = field(default_factory=Condition)
+
+    kind: ClassVar[Mapping[str, object]]  # arguments that its queues must have, whatever others they have
+    telling: ClassVar[tuple[str, ...]]  # what differs where they have not
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, home: Home) -> Self:
+        """The source that the pipeline declares."""
+        declared = cast(RabbitQueues, pipeline.source)
+        keys = tuple(sorted(map(str, range(declared.count))))
+        return cls(pipeline.name, declared, keys, home.read_offsets, home.folder / "stage")
+
+    @property
+    def skips_existing(self) -> bool:
+        """See `Source.skips_existing`."""
+        return self.declared.start == "latest"
+
+    # --- looking: a connection for each look, which takes nothing
+
+    def find_place(self) -> str:
+        """See `Source.find_place`: the broker, where every queue is there and is one that rota can read."""
+        names = [f"{self.declared.prefix}{n}" for n in range(self.declared.count)]
+        with self._look() as link:
+            if gone := [name for name in names if link.count_ready(name) is None]:
+                more = f" and {len(gone) - 1} more" if gone[1:] else ""
+                raise ConfigError(
+                    f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or mend "
+                    f"prefix and count"
+                )
+            for name in names:
+                why = link.find_difference(name, self.kind)
+                if any(argument in why for argument in self.telling):
+                    raise ConfigError(self._explain_kind(name, why))
+            return f"{link.place} queues {names[0]} to {names[-1]}"
+
+    @abstractmethod
+    def _explain_kind(self, queue: str, why: str) -> str:
+        """What is wrong with a queue whose arguments are others, as the broker says it."""
+
+    def list_keys(self) -> tuple[str, ...]:
+        """See `Source.list_keys`: those whose queue is there."""
+        with self._look() as link:
+            return tuple(key for key in self.keys if link.count_ready(f"{self.declared.prefix}{key}") is not None)
+
+    @abstractmethod
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`."""
+
+    # --- a run: what it takes, it holds until `close`
+
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.assign_offsets`: takes messages. The publisher has numbered them."""
+        starts, ends = self._read_starts(partitions), self.read_ends(partitions)
+        self._fetch({p: starts[p] for p in partitions if p not in self.inboxes and ends[p] > starts[p]})
+        found = {p: self.inboxes[p] for p in partitions if p in self.inboxes}
+        known = {p: one.read_end() for p, one in found.items() if one.came >= one.awaited or one.read_end() > ends[p]}
+        return {**{p: ends[p] for p in partitions}, **known}
+
+    @property
+    def _first(self) -> int:
+        """Where a partition begins of which nothing is known but the declaration."""
+        return self.declared.start if isinstance(self.declared.start, int) else 0
+
+    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """See `Source.plan_jobs`: one job. Where the next message is missing, its range is that message: it is found
+        broken."""
+        held = {p: self.inboxes[p].end if p in self.inboxes else at for p, at in starts.items()}
+        job = {p: (at, max(held[p], at + 1)) for p, at in starts.items() if at < ends[p]}
+        return (job,) if job else ()
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """See `Source.find_broken`: where not every message of the range is held."""
+        self._fetch({p: start for p, (start, _) in ranges.items() if p not in self.inboxes}, ranges)
+        return {
+            p: self._explain_hole(p, start) for p, (start, end) in ranges.items() if not self.inboxes[p].has(start, end)
+        }
+
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """See `Holds.acknowledge`."""
+        link = self._link
+        with self._came:
+            done = {p: tuple(self.inboxes[p].drop_below(at)) for p, at in offsets.items() if p in self.inboxes}
+        if tags := tuple(tag for of in done.values() for tag in of):
+            if link:
+                link.acknowledge(tags, min((one.read_least_tag() for one in self.inboxes.values()), default=ALL))
+            log.info("acknowledged=%d queues=%s", len(tags), ",".join(self._queue(p) for p, of in done.items() if of))
+
+    def close(self) -> None:
+        """See `Holds.close`."""
+        if self._link:
+            self._link.close()
+        self._link, self.inboxes = None, {}
+
+    @contextmanager
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
+        """See `SparkSource.read`: a message is a record."""
+        folder, declared = self.stage / attempt, self.declared
+        try:
+            for p, (start, end) in ranges.items():
+                messages = ((n, self.inboxes[p].bodies[n]) for n in range(start, end))
+                frames.stage(folder, p, messages, declared.format)
+            frame = frames.read_staged(spark, folder, declared.schema, declared.format, declared.options)
+            yield Records(frame, self, lambda: sum(end - start for start, end in ranges.values()))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def read_records(self, partition: str, offset: int) -> Iterable[str]:
+        """See `RawRecords.read_records`."""
+        return [frames.decode(self.inboxes[partition].bodies[offset])]
+
+    def explain_bad(self, raw: str) -> str:
+        """See `RawRecords.explain_bad`."""
+        return frames.explain_bad(raw, self.declared.format)
+
+    def locate(self, partition: str, offset: int) -> str:
+        """See `Source.locate`."""
+        return f"message {offset} of {self._queue(partition)}"
+
+    # --- taking
+
+    def _fetch(self, starts: Mapping[str, int], ranges: Ranges | None = None) -> None:
+        """Takes what waits in these queues, within the caps. `ranges` are what is asked for, where somebody has said it."""
+        if not starts:
+            return
+        link = self._link = self._link or Link(self.declared.url)
+        self.inboxes |= {
+            p: self._make_inbox(at, len(starts), ranges.get(p) if ranges else None) for p, at in starts.items()
+        }
+        for p, count in self._count_waiting(link, starts).items():
+            self.inboxes[p].awaited = count
+        asked = {p: self.inboxes[p] for p in starts if self.inboxes[p].awaited}
+        link.limit(min(max(2 * self.inboxes[p].room for p in starts), PREFETCH))
+        consumers = [link.consume(self._queue(p), self._make_taker(p), **self._say_where(starts[p])) for p in asked]
+        until, seen = monotonic() + LONGEST, -1
+        with self._came:
+            while (left := _count_missing(asked)) and monotonic() < until and seen != (seen := left):
+                self._came.wait_for(lambda: not _count_missing(asked), QUIET)
+        for consumer in consumers:
+            link.cancel(consumer)
+
+    def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:  # noqa: ARG002
+        """An even share of the caps, whatever range somebody `asked` for."""
+        return Inbox(start, max(1, self.declared.max_messages // among), self.declared.max_bytes // among)
+
+    @abstractmethod
+    def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> Mapping[str, int]:
+        """How many messages can come of each."""
+
+    @abstractmethod
+    def _say_where(self, start: int) -> Mapping[str, Any]:
+        """What a consumer says beside its queue."""
+
+    @abstractmethod
+    def _read_offset(self, queue: str, tag: int, headers: Mapping[str, object], body: bytes) -> int | None:
+        """The offset of a message that came; None where it has none."""
+
+    @abstractmethod
+    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """Where those will probably begin that the table does not know: what lies before it is not taken."""
+
+    @abstractmethod
+    def _explain_hole(self, partition: str, start: int) -> RotaError:
+        """Why the message `start` is not there, and what to do."""
+
+    def _make_taker(self, partition: str) -> Callable[[int, Mapping[str, object], bytes], None]:
+        """What the connection's thread does with a message of the partition's queue."""
+        queue, inbox = self._queue(partition), self.inboxes[partition]
+
+        def take(tag: int, headers: Mapping[str, object], body: bytes) -> None:
+            with self._came:
+                if (offset := self._read_offset(queue, tag, headers, body)) is None:
+                    inbox.came += 1
+                else:
+                    inbox.take(tag, offset, body)
+                if inbox.came >= inbox.awaited or inbox.is_full():
+                    self._came.notify_all()
+
+        return take
+
+    def _read_starts(self, partitions: Iterable[str]) -> dict[str, int]:
+        """Where the table stands, or where it will begin."""
+        at = self.read_offsets(partitions)
+        new = self._guess_starts(tuple(p for p, offset in at.items() if offset is None))
+        return {p: new[p] if offset is None else offset for p, offset in at.items()}
+
+    def _queue(self, partition: str) -> str:
+        return f"{self.declared.prefix}{key_of(partition)}"
+
+    @contextmanager
+    def _look(self) -> Iterator[Link]:
+        link = Link(self.declared.url)
+        try:
+            yield link
+        finally:
+            link.close()
+
+
+def _count_missing(inboxes: Mapping[str, Inbox]) -> int:
+    """How many messages may still come that a run would commit."""
+    return sum(max(0, one.awaited - one.came) for one in inboxes.values() if not one.is_full())
