@@ -26,6 +26,7 @@ from rota.dagster.sensors.runs import ENDED, explain_failure
 from rota.dagster.sensors.seen import find_location, is_here, see_sensors
 from rota.ids import pipeline_of, quote
 
+TICK = 30  # seconds between two ticks
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
 VARIES = re.compile(r" \(failed \d+x\)|^sensor \S+: ")  # in a reason: another number, or sensor, is no other cause
@@ -65,7 +66,7 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
 
     @dg.sensor(
         name=name,
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=TICK,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells a person what needs one, once for each cause, and when it is over.",
     )

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick
 
 from rota.dagster.sensors.runs import shorten
@@ -37,7 +38,8 @@ def _describe(tick: InstigatorTick) -> "Tick":
     from rota.face.seen import Tick
 
     why = (shorten(tick.error) or "its ticks fail") if tick.is_failure else ""
-    return Tick(tick.timestamp, tick.is_completed, tick.is_failure, why)
+    lost = tick.error is not None and tick.error.cls_name == DagsterUserCodeUnreachableError.__name__
+    return Tick(tick.timestamp, tick.end_timestamp or tick.timestamp, tick.is_completed, tick.is_failure, why, lost)
 
 
 def find_location(context: dg.SensorEvaluationContext) -> str:

@@ -20,11 +20,13 @@ TICKS = 20  # of a sensor that are looked at
 RUNS = 10  # of a pipeline, among them clicks
 LOCATIONS = """query Health($ticks: Int) { workspaceOrError { __typename ... on PythonError { message }
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
-    ... on PythonError { message causes { message } }
+    ... on PythonError { className message causes { message } }
     ... on RepositoryLocation { repositories { name sensors { name sensorState { status
-      ticks(limit: $ticks) { status timestamp error { message causes { message } } } } } } } } } } } }"""
+      ticks(limit: $ticks) { status timestamp endTimestamp error { className message causes { message } } }
+} } } } } } } } }"""
 LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".dagster/repository", value: "{place}"}}],
   statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }}"""
+LOST = "DagsterUserCodeUnreachableError"  # Dagster's: no code server answered
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 
 
@@ -48,17 +50,26 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
     if not meant:
         locations[where] = "it is not there: mend ROTA_LOCATION, or the workspace"
     now = time.time()
-    loading = any(entry["loadStatus"] == "LOADING" for entry in meant)
     served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
     sensors = tuple(_describe(one, now, pipelines) for one in mine)
-    return DagsterSeen("", locations, sensors, () if loading else tuple(unserved), failed)
+    lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})}
+    for one, sensor in zip(mine, sensors, strict=True):
+        if sensor.lost:
+            lost[one["location"]] = max(sensor.lost, lost.get(one["location"], 0.0))
+    loading = lost or any(entry["loadStatus"] == "LOADING" for entry in meant)
+    return DagsterSeen("", locations, sensors, lost, () if loading else tuple(unserved), failed)
 
 
 def _find_fault(entry: Mapping[str, Any]) -> str:
-    """Why the code location is not loaded; empty where it is."""
+    """Why the code location is not loaded; empty where it is, and where nobody could ask it."""
     there = entry["locationOrLoadError"] or {}
-    return _shorten(there) if there.get("__typename") == "PythonError" else ""
+    return _shorten(there) if there.get("__typename") == "PythonError" and not _is_lost(there) else ""
+
+
+def _is_lost(error: Mapping[str, Any]) -> bool:
+    """Whether no code server answered."""
+    return error.get("className") == LOST
 
 
 def _list_sensors(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -101,8 +112,9 @@ def _describe(sensor: Mapping[str, Any], now: float, pipelines: Sequence[str]) -
 
 
 def _describe_tick(tick: Mapping[str, Any]) -> Tick:
-    failed = tick["status"] == "FAILURE"
-    return Tick(tick["timestamp"], tick["status"] != "STARTED", failed, _shorten(tick["error"] or {}) if failed else "")
+    begun, failed, error = tick["timestamp"], tick["status"] == "FAILURE", tick["error"] or {}
+    why = _shorten(error) if failed else ""
+    return Tick(begun, tick["endTimestamp"] or begun, tick["status"] != "STARTED", failed, why, _is_lost(error))
 
 
 def _shorten(error: Mapping[str, Any]) -> str:

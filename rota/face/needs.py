@@ -156,6 +156,10 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
     for name, why in there.locations.items():
         step = "mend it, then reload it on the page"  # Dagster starts a code server that ended again
         yield Finding("dagster", f"code location {name}", "location", why, step, SETTLE)
+    for name, lasted in there.lost.items():
+        step = "end it and start it again, or restart Dagster"
+        why = "its code server does not answer"
+        yield Finding("dagster", f"code location {name}", "location", why, step, SETTLE, lasted=lasted)
     for sensor in there.sensors:
         of, name, about = "dagster", f"sensor {sensor.name}", ""
         if sensor.pipeline:

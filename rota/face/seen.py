@@ -33,18 +33,22 @@ class PipelineSeen:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick of a sensor: when it began, whether it has ended, and if it failed, why."""
+    """A tick of a sensor: when it began and ended, whether it has, and if it failed, why. `lost`: the code server did not
+    answer it, which says nothing of the sensor."""
 
     at: float
+    end: float = 0.0
     done: bool = True
     failed: bool = False
     why: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SensorSeen:
-    """A sensor of Dagster's. `failing` is for how many seconds its ticks have failed, with the reason `why`; `quiet` the
-    seconds since its last tick began; `pipeline` whose it is, if it is of one."""
+    """A sensor of Dagster's. `failing` is for how many seconds its ticks are known to have failed, with the reason `why`;
+    `lost` for how many no code server answered them; `quiet` the seconds since its last tick began; `pipeline` whose it is,
+    if it is of one."""
 
     name: str
     on: bool = True
@@ -52,14 +56,22 @@ class SensorSeen:
     why: str = ""
     quiet: float = 0.0
     pipeline: str = ""
+    lost: float = 0.0
 
     @classmethod
     def of_ticks(cls, name: str, on: bool, ticks: Sequence[Tick], now: float, pipeline: str = "") -> Self:
         """By its last ticks, newest first. One that goes on says nothing yet, but that it began."""
-        failed = list(takewhile(lambda tick: tick.failed, (tick for tick in ticks if tick.done)))
-        failing = max(failed[0].at - failed[-1].at, 0.001) if failed else 0.0
+        done = [tick for tick in ticks if tick.done]
         quiet = max(0.0, now - ticks[0].at) if ticks else 0.0
-        return cls(name, on, failing, failed[0].why if failed else "", quiet, pipeline)
+        lost = list(takewhile(lambda tick: tick.lost, done))
+        failed = list(takewhile(lambda tick: tick.failed and not tick.lost, done))
+        why = failed[0].why if failed else ""
+        return cls(name, on, _span(failed), why, quiet, pipeline, _span(lost))
+
+
+def _span(ticks: Sequence[Tick]) -> float:
+    """Seconds from when the first began until the last ended; newest first. More than 0 where there is one."""
+    return max(ticks[0].end - ticks[-1].at, 0.001) if ticks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +86,13 @@ class FailedRuns:
 @dataclass(frozen=True, slots=True)
 class DagsterSeen:
     """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
-    reason; `unserved` the pipelines that none serves; `failed` those whose last runs failed."""
+    reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` the pipelines that
+    none serves; `failed` those whose last runs failed."""
 
     silent: str = ""
     locations: Mapping[str, str] = field(default_factory=dict)
     sensors: Sequence[SensorSeen] = ()
+    lost: Mapping[str, float] = field(default_factory=dict)
     unserved: Sequence[str] = ()
     failed: Mapping[str, FailedRuns] = field(default_factory=dict)
 

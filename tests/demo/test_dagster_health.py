@@ -8,6 +8,7 @@ from typing import Any
 from rota.cli.dagster_health import read_dagster
 from rota.local.page import DagsterPage
 
+LOST = {"className": "DagsterUserCodeUnreachableError", "message": "Could not reach user code server.", "causes": []}
 BROKEN = {"__typename": "PythonError", "message": "NameError: orders", "causes": []}
 
 
@@ -18,6 +19,7 @@ class Page(DagsterPage):
 
     locations: Mapping[str, list[str] | dict[str, Any]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    ticks: tuple[Mapping[str, Any], ...] = ()
 
     def ask(self, query: str, **_: object) -> Mapping[str, Any]:
         if "workspaceOrError" in query:
@@ -36,7 +38,7 @@ class Page(DagsterPage):
         there = self.locations[name]
         if isinstance(there, dict):
             return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": there}
-        state = {"status": "RUNNING", "ticks": []}
+        state = {"status": "RUNNING", "ticks": self.ticks}
         sensors = [{"name": one, "sensorState": state} for one in there]
         repositories = [{"name": "__repository__", "sensors": sensors}]
         return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": {"repositories": repositories}}
@@ -98,3 +100,25 @@ def test_names_that_collide_are_told() -> None:
 def test_a_chosen_one_that_is_not_there_is_told() -> None:
     seen = look(Page("u", "stagging", {"staging": STAGING}))
     assert seen == ([], {"stagging": "it is not there: mend ROTA_LOCATION, or the workspace"}, ["p"], {})
+
+
+def tick(began: float, ended: float | None, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    status = "STARTED" if ended is None else "FAILURE" if error else "SKIPPED"
+    return {"status": status, "timestamp": began, "endTimestamp": ended, "error": error}
+
+
+def test_a_code_server_that_does_not_answer_is_told_as_that_and_not_as_its_sensors() -> None:
+    """It was frozen: each tick failed after a minute, with the words of gRPC, and the page knew after two and a half."""
+    ticks = (tick(90.0, None), tick(30.0, 90.0, LOST), tick(25.0, 26.0))
+    seen = read_dagster(Page("u", "", {"one": PRODUCTION}, ticks=ticks), ["p"], ["default"])
+    assert seen.lost == {"one": 60.0}
+    assert not any(one.failing for one in seen.sensors)
+    seen = read_dagster(Page("u", "", {"one": {"__typename": "PythonError", **LOST}}), ["p"], ["default"])
+    assert (seen.lost, seen.locations, seen.unserved) == ({"one": 0.0}, {}, ())
+
+
+def test_a_tick_that_takes_long_to_fail_counts_as_long() -> None:
+    refused = {"className": "Failure", "message": "No ZooKeeper", "causes": []}
+    ticks = (tick(70.0, 80.0, refused), tick(20.0, 30.0, refused), tick(0.0, 1.0))
+    seen = read_dagster(Page("u", "", {"one": PRODUCTION}, ticks=ticks), ["p"], ["default"])
+    assert {(one.failing, one.why) for one in seen.sensors} == {(60.0, "No ZooKeeper")}

@@ -29,7 +29,7 @@ QUIET = 60.0  # seconds for which the healthy are watched at least: as long as t
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
     """All of them at once, on one stage."""
     chosen = [one for one in list_situations() if one.name in CHOSEN]
-    stage = Stage(tmp_path_factory.mktemp("situations"), chosen)
+    stage = Stage(tmp_path_factory.mktemp("situations"), chosen, hurried=True)
     with patch.dict(os.environ):
         try:
             stage.start()

@@ -211,7 +211,12 @@ STACK = (
     ),
     on_base("zookeeper-wiped", "table", "rota adopt", wipe_zookeeper, adopt, alert="adopt|table"),
     on_base(
-        "code-frozen", "fails", "", signal_parts(CODE, signal.SIGSTOP), signal_parts(CODE, signal.SIGCONT), **UNHEARD
+        "code-frozen",
+        "location",
+        "code server",
+        signal_parts(CODE, signal.SIGSTOP),
+        signal_parts(CODE, signal.SIGCONT),
+        **UNHEARD,
     ),
     on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
 )

@@ -25,7 +25,7 @@ AT_ONCE = 8  # groups that are looked at
 QUIET = 150.0  # seconds for which a healthy situation is watched
 PAUSE = 2.0  # seconds between two looks
 
-Line = tuple[str, Need | None]  # what needs a person; no need where the group cannot be read
+Line = tuple[str, Need | None]  # what is not well; no need where the group cannot be read
 Alarm = tuple[float, str, str]
 
 
@@ -105,7 +105,7 @@ class Play:
         self._look_at_groups()
         titles = [title for _, title, _ in self.stage.read_alerts()]
         open_still = sum(1 if not title.startswith(OVER) else -1 for title in titles)
-        return not any(self.lines.values()) and open_still <= 0
+        return not any(is_due(need) for lines in self.lines.values() for _, need in lines) and open_still <= 0
 
     def _look_at_groups(self) -> None:
         if not self.lines:  # each loads the pipelines' files once: not beside another
@@ -115,7 +115,7 @@ class Play:
 
     def _look_at(self, group: str) -> list[Line]:
         try:
-            return [(need.line, need) for need in self.lookers[group].look().needs if need.person]
+            return [(need.line, need) for need in self.lookers[group].look().needs]
         except RotaError as error:
             return [(str(error), None)]
 
@@ -123,7 +123,8 @@ class Play:
         self._look_at_groups()
         alerts, load = self.stage.read_alerts(), os.getloadavg()[0]
         for row in (one for one in self.rows if one.began):
-            mine = [one for one in self.lines[row.of.of] if self._is_mine(row, one[1])]
+            awaited = [one for one in self.lines[row.of.of] if self._is_mine(row, one[1])]
+            mine = [one for one in awaited if is_due(one[1])]
             heard = find_alerts(row, alerts)
             row.alerts = [title for _, title, _ in heard]
             row.load = max(row.load, load)
@@ -131,13 +132,15 @@ class Play:
                 self._judge(row, mine, heard)
             elif not row.mended:
                 row.add_wrong(*(line for line, _ in mine), *(f"alert {t}: {x}" for _, t, x in heard))
-            if not row.mended and row.of.cause and all(one.said for one in self.rows if one.of.of == row.of.of):
-                self._find_answer(row)  # typed as soon as it can be confirmed
+            awaited = [one for one in awaited if one[1] is None or one[1].due < float("inf")]
+            alone = not row.of.group or row.of.on
+            if not row.mended and row.of.cause and (find_line(row, awaited) if alone else self._is_said(row.of.of)):
+                self._find_answer(row)  # typed as soon as it can be confirmed: the command waits until it is due
         return True
 
     def _judge(self, row: Row, mine: list[Line], heard: list[Alarm]) -> None:
         now = time.time()
-        found = next((line for line, need in mine if says(row, line) and (not need or need.cause == row.of.cause)), "")
+        found = find_line(row, mine)
         if row.status is None and found:
             row.status, row.line = now - row.began, found
             self.tell(f"  . {row.of.name}: status after {row.status:.0f} s: {found}")
@@ -152,6 +155,9 @@ class Play:
             over = [at for at, title, _ in heard if title.startswith(OVER) and at > row.mended]
             row.over = over[-1] - row.mended if len(over) >= len(told) > 0 else None
             row.well = None if mine else row.well or now - row.mended
+
+    def _is_said(self, group: str) -> bool:
+        return all(row.said for row in self.rows if row.of.of == group)
 
     def _is_red(self, row: Row) -> bool:
         asset, _, check = row.of.red.partition(":")
@@ -206,6 +212,16 @@ def find_alerts(row: Row, alerts: Sequence[Alarm]) -> list[Alarm]:
     mine = [one for one in alerts if one[0] >= row.began and names(row, *one[1:])]
     ends = {f"{OVER}{title}" for _, title, _ in mine}
     return [one for one in alerts if one[0] >= row.began and (one in mine or one[1] in ends)]
+
+
+def is_due(need: Need | None) -> bool:
+    """Whether it needs a person now."""
+    return need is None or need.person
+
+
+def find_line(row: Row, lines: Sequence[Line]) -> str:
+    """The line that is wanted of the situation, if it is there."""
+    return next((line for line, need in lines if says(row, line) and (not need or need.cause == row.of.cause)), "")
 
 
 def confirms(row: Row, said: Said) -> bool:

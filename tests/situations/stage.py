@@ -38,13 +38,18 @@ def tell(alert):
 group = Group("many")
 alerts = make_alert_sensor(tell)
 """
+HURRIED = """
+from rota.dagster.sensors import alerts as alarms, checks
+
+checks.TICK, checks.PAUSE, checks.LONGEST, alarms.TICK = 5, 8.0, 12.0, 10
+"""  # looks come more often; how long a need may heal is as it is
 THREADS = 64  # there are many sensors: with fewer threads ticks wait for each other
 
 
 class Stage(Line):
     """The line, its situations, and what a person sees of them. Everything of a situation has its name."""
 
-    def __init__(self, folder: Path, situations: Iterable[Situation], slots: int = 12) -> None:
+    def __init__(self, folder: Path, situations: Iterable[Situation], slots: int = 12, hurried: bool = False) -> None:
         self.server = EmbeddedZooKeeper(folder / "zookeeper").start()
         self.folder, self.zookeeper, self.workers = folder, self.server.hosts, {}
         self.spark = SparkServer("shared", SparkSettings("local[2]"), folder / "spark")
@@ -52,6 +57,7 @@ class Stage(Line):
         self.situations = {one.pipeline: one for one in situations}
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
         self.heard, self.slots = folder / "heard", slots
+        self.alarm = (HURRIED if hurried else "") + ALERTS.format(heard=str(self.heard))
         self.instance: dg.DagsterInstance | None = None  # Dagster's storage, once somebody asks for it
         self.kept: dict[str, object] = {}  # what a situation puts aside, by its name
 
@@ -60,7 +66,7 @@ class Stage(Line):
         for path in (self.landing, self.tables, self.pipelines, self.folder / "logs", self.folder / "aside"):
             path.mkdir()
         self.heard.touch()
-        (self.pipelines / "alarm.py").write_text(ALERTS.format(heard=str(self.heard)))
+        (self.pipelines / "alarm.py").write_text(self.alarm)
         self.spark.start()
         self.environ = {
             "ROTA_ZOOKEEPER": self.zookeeper, "ROTA_PIPELINES": str(self.pipelines), "ROTA_LANDING": str(self.landing),
