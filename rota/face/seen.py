@@ -86,7 +86,7 @@ class FailedRuns:
 @dataclass(frozen=True, slots=True)
 class DagsterSeen:
     """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
-    reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` the pipelines that
+    reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` those that
     none serves; `failed` those whose last runs failed."""
 
     silent: str = ""
