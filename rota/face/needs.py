@@ -85,6 +85,11 @@ class Finding:
     lasted: float = 0.0
 
     @property
+    def stops(self) -> bool:
+        """Whether no run of its pipeline works for it, unless it heals."""
+        return self.kind == "pipeline" and self.cause in STOPS and self.patience is not None
+
+    @property
     def key(self) -> str:
         """Tells one need from another in a memory."""
         return "|".join((self.kind, self.name, self.cause, self.state))
@@ -100,21 +105,25 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
         *find_of_partitions(seen),
         *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
     ]
-    stopped = {one.name for one in found if one.kind == "pipeline" and one.cause in STOPS and one.patience is not None}
-    found = [one for one in found if one.cause != "idle" or one.name not in stopped]
     refused = {pipeline_of(one.name) for one in found if one.cause in REFUSED}  # their runs fail of the same
     found = [one for one in found if one.state != REFUSED_RUNS or one.name not in refused]
-    stopped |= {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
-    found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in stopped}, seen)
+    stopped = {one.name for one in found if one.stops}
+    explained = stopped | {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
+    found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in explained}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
-    needs = [_make_need(one, since[one.key], seen.now) for one in found]
+    waits = {one.name: since[one.key] + IDLE for one in found if one.cause == "idle"}
+    told = [one for one in found if one.cause != "idle" or one.name not in stopped]
+    needs = [_make_need(one, since[one.key], seen.now, waits) for one in told]
     oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])
     kept = dict(sorted(behind.items(), key=lambda item: item[1][0])[:KEPT])
     return tuple(sorted(needs, key=lambda need: not need.person)), Memory(oldest, kept)
 
 
-def _make_need(one: Finding, since: float, now: float) -> Need:
+def _make_need(one: Finding, since: float, now: float, waits: Mapping[str, float]) -> Need:
+    """What keeps work from being done is due when the work has waited long enough: `waits` says when, by pipeline."""
     due = float("inf") if one.patience is None else since + one.patience
+    if one.stops:
+        due = min(due, waits.get(one.name, due))
     return Need(one.kind, one.name, one.cause, one.why, one.step, since, now >= due, due)
 
 

@@ -259,6 +259,19 @@ def test_a_taker_has_its_own_time_from_when_the_partition_is_given_to_it() -> No
     assert look_at(nobodys, 1000.0 + 2 * SETTLE, Memory(dict.fromkeys(find_needs(nobodys)[1].since, 1000.0)))[0]
 
 
+def test_what_keeps_work_waiting_is_due_when_the_work_has_waited_long_enough() -> None:
+    """Ticks failed now and then, because Dagster's storage was locked: each failure hid that no run works, and began its own
+    time. It was told after 208 s."""
+    waits, memory = pipeline(ends={"p:a": (5, 9)}), Memory()
+    locked = SensorSeen("p__backlog", failing=1.0, why="database is locked", pipeline="p")
+    fails = replace(waits, dagster=DagsterSeen(sensors=(locked,)))
+    told: list[tuple[float, str]] = []
+    for at, seen in ((0.0, waits), (30.0, fails), (40.0, waits), (IDLE - 1, fails), (IDLE, fails), (IDLE + 9, waits)):
+        needs, memory = find_needs(replace(seen, now=1000.0 + at), memory)
+        told += [(at, need.cause) for need in needs if need.person]
+    assert told == [(IDLE, "fails"), (IDLE + 9, "idle")]
+
+
 def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
     """A pipeline whose runs take turns is not one at which nobody works."""
     waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})

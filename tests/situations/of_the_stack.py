@@ -201,14 +201,6 @@ STACK = (
     on_base("not-reloaded", "unserved", "reload", add_file(NEW, reload=False), take_file, **UNHEARD),
     on_base("folder-gone", "refused", "ROTA_PIPELINES", folder_away, folder_back, **UNHEARD),
     on_base("location-broken", "location", "mend it", break_location, reload, **UNHEARD),
-    on_base(
-        "shared-spark-frozen",
-        "spark",
-        "does not answer",
-        freeze_spark(signal.SIGSTOP),
-        freeze_spark(signal.SIGCONT),
-        alert="spark",
-    ),
     on_base("zookeeper-wiped", "table", "rota adopt", wipe_zookeeper, adopt, alert="adopt|table"),
     on_base(
         "code-frozen",
@@ -219,4 +211,12 @@ STACK = (
         **UNHEARD,
     ),
     on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
+    on_base(  # the last: ten minutes after it was frozen, a Spark without a worker of its own ends
+        "shared-spark-frozen",
+        "spark",
+        "does not answer",
+        freeze_spark(signal.SIGSTOP),
+        freeze_spark(signal.SIGCONT),
+        alert="spark",
+    ),
 )
