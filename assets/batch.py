@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rota.dagster.assets import metadata, provenance
+from rota.dagster.assets import metadata, page_keys, provenance
 from rota.dagster.assets.checks import list_checks
 from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
@@ -161,7 +161,7 @@ class RunOutput:
         filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
         for record in self.context.instance.fetch_materializations(filters, limit=REPLAYS).records:
             made = record.asset_materialization
-            if made and "replayed" not in made.metadata:
+            if made and page_keys.tells_of_batch(made):
                 return dict(made.metadata)
         return {}
 
@@ -170,7 +170,7 @@ class RunOutput:
         from rota.run.untold import Shown
 
         last = self.read_last(self.assets[-1], partition)
-        offset, token = (getattr(last.get(name), "value", None) for name in ("offset", "token"))
+        offset, token = (getattr(last.get(name), "value", None) for name in (page_keys.OFFSET, page_keys.TOKEN))
         return Shown(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
 
     def show_skipped(self, partition: str, reason: str, asset: dg.AssetKey) -> Iterator[Output]:
@@ -211,7 +211,7 @@ class RunOutput:
                 filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
                 for record in self.context.instance.fetch_materializations(filters, limit=1).records:
                     if made := record.asset_materialization:
-                        yield made.with_metadata({**made.metadata, "nothing to replay": True})
+                        yield made.with_metadata({**made.metadata, page_keys.NOTHING_TO_REPLAY: True})
         said = ", ".join(
             f"{partition}: {counted(count, 'offset')} replayed" for partition, count in self.replayed.items()
         )

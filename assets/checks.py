@@ -14,6 +14,7 @@ import dagster as dg
 
 from rota.dagster.assets.markdown import as_code
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.page_keys import NEEDS
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
 MOST = 100  # partitions that a result names; `rota status` shows all
-NEEDS = "needs"  # metadata of a check: what an alert is made from
 GROUP = "group_works"  # takes each need that no other check takes
 CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "no_stale_epoch": ("stale",),

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, picture
+from rota.dagster.assets import checks, metadata, page_keys, picture
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.going import going_on
 from rota.dagster.assets.markdown import as_code
@@ -99,7 +99,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         elif BACKFILL in context.run.tags:
             last = context.instance.fetch_materializations(key, limit=1).records
             told = last[0].asset_materialization if last else None
-            kept = {**(told.metadata if told else shown), "nothing new": True}
+            kept = {**(told.metadata if told else shown), page_keys.NOTHING_NEW: True}
             yield dg.MaterializeResult(asset_key=key, metadata=kept, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from rota.dagster.assets import page_keys as keys
 from rota.dagster.assets.sample import render
 from rota.errors import mask, printable
 from rota.ids import worker_of
@@ -93,29 +94,31 @@ def describe_batch(
 ) -> Sequence[Mapping[str, Any]]:
     """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type, if they
     are to be told. A healed batch was committed by an earlier run."""
-    healed = {"healed": True} if done.healed else {}
+    healed = {keys.HEALED: True} if done.healed else {}
     return (
         _describe_owner(incarnation, done.token, done.epoch),
         {
-            "rows": done.rows,
-            "quarantined rows": done.bad_rows,
-            "offsets": f"[{done.start}, {done.end})",
+            keys.ROWS: done.rows,
+            keys.BAD_ROWS: done.bad_rows,
+            keys.OFFSETS: f"[{done.start}, {done.end})",
             **_describe_sample(seen),
-            **({"dagster/partition_row_count": seen.count} if seen.count is not None else {}),
-            "seconds": round(float(done.seconds), 3),
-            "table version": done.table_version,
-            "token": done.token,
-            "worker": worker_of(incarnation),
-            **({"healed": True, "committed by": dg.MetadataValue.dagster_run(done.run_id)} if done.healed else {}),
-            **({"dagster/column_schema": make_schema(columns)} if columns else {}),
+            **({keys.ROW_COUNT: seen.count} if seen.count is not None else {}),
+            keys.SECONDS: round(float(done.seconds), 3),
+            keys.TABLE_VERSION: done.table_version,
+            keys.TOKEN: done.token,
+            keys.WORKER: worker_of(incarnation),
+            **(
+                {keys.HEALED: True, keys.COMMITTED_BY: dg.MetadataValue.dagster_run(done.run_id)} if done.healed else {}
+            ),
+            **({keys.SCHEMA: make_schema(columns)} if columns else {}),
         },
         {
-            "offset": done.end,
-            **({"last read": _show_place(seen.sources[-1])} if seen.sources else {}),
-            "lag": done.lag,
-            "rows": done.rows,
-            "token": done.token,
-            "epoch": done.epoch,
+            keys.OFFSET: done.end,
+            **({keys.LAST_READ: _show_place(seen.sources[-1])} if seen.sources else {}),
+            keys.LAG: done.lag,
+            keys.ROWS: done.rows,
+            keys.TOKEN: done.token,
+            keys.EPOCH: done.epoch,
             **healed,
         },
     )
@@ -134,8 +137,8 @@ def describe_idle(
     _, records, checkpoint = last
     return (
         owner,
-        {"rows": 0, "token": at.token, "worker": worker_of(incarnation), **records, "nothing new": True},
-        {"rows": 0, **checkpoint, "offset": at.offset, "lag": 0, "token": at.token, "epoch": at.epoch},
+        {keys.ROWS: 0, keys.TOKEN: at.token, keys.WORKER: worker_of(incarnation), **records, keys.NOTHING_NEW: True},
+        {keys.ROWS: 0, **checkpoint, keys.OFFSET: at.offset, keys.LAG: 0, keys.TOKEN: at.token, keys.EPOCH: at.epoch},
     )
 
 
@@ -143,18 +146,18 @@ def describe_replay(
     done: "ReplayedRange", own: "OwnView | None", offset: str, seen: "BatchSample"
 ) -> Sequence[Mapping[str, Any]]:
     """The metadata of a replay, for the three assets, with what is `seen` of it. The owner and the offset did not change."""
-    what = {"replayed": f"[{done.start}, {done.end})"}
+    what = {keys.REPLAYED: f"[{done.start}, {done.end})"}
     return (
-        {"incarnation": (own and own.incarnation) or "nobody", "token": own.token if own else 0, **what},
+        {keys.INCARNATION: (own and own.incarnation) or "nobody", keys.TOKEN: own.token if own else 0, **what},
         {
             **what,
-            "rows": done.rows,
-            "quarantined rows": done.bad_rows,
+            keys.ROWS: done.rows,
+            keys.BAD_ROWS: done.bad_rows,
             **_describe_sample(seen),
-            "seconds": round(float(done.seconds), 3),
-            "table version": done.table_version,
+            keys.SECONDS: round(float(done.seconds), 3),
+            keys.TABLE_VERSION: done.table_version,
         },
-        {"offset": int(offset), **what},
+        {keys.OFFSET: int(offset), **what},
     )
 
 
@@ -162,8 +165,8 @@ def _describe_sample(seen: "BatchSample") -> Mapping[str, Any]:
     """Where the records came from, and the first rows; what is unknown is left out."""
     rows = render(seen.rows)
     return {
-        **({"read from": " to ".join(map(_show_place, seen.sources))} if seen.sources else {}),
-        **({"first rows": dg.MetadataValue.md(rows)} if rows else {}),
+        **({keys.READ_FROM: " to ".join(map(_show_place, seen.sources))} if seen.sources else {}),
+        **({keys.FIRST_ROWS: dg.MetadataValue.md(rows)} if rows else {}),
     }
 
 
@@ -172,4 +175,4 @@ def _show_place(place: str) -> str:
 
 
 def _describe_owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
-    return {"worker": worker_of(incarnation), "incarnation": incarnation, "token": token, "epoch": epoch}
+    return {keys.WORKER: worker_of(incarnation), keys.INCARNATION: incarnation, keys.TOKEN: token, keys.EPOCH: epoch}

@@ -20,8 +20,9 @@ from typing import Literal
 
 import dagster as dg
 
-from rota.dagster.assets.checks import NEEDS, describe_need, read_said
+from rota.dagster.assets.checks import describe_need, read_said
 from rota.dagster.assets.names import INCARNATION, REBALANCE
+from rota.dagster.assets.page_keys import NEEDS
 from rota.dagster.sensors.runs import ENDED, explain_failure
 from rota.dagster.sensors.seen import find_location, is_here, see_sensors
 from rota.ids import pipeline_of, quote

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.page_keys import tells_of_batch
 from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.errors import counted
 from rota.pipeline import Pipeline
@@ -85,8 +86,7 @@ def find_needed_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Na
         while len(told) < everything:
             page = instance.fetch_materializations(asset, limit=PAGE, cursor=cursor)
             for record in page.records:
-                made = record.asset_materialization
-                partition, batch = record.partition_key or "", not made or "replayed" not in made.metadata
+                partition, batch = record.partition_key or "", tells_of_batch(record.asset_materialization)
                 if partition not in seen or (batch and partition not in told):
                     needed.add(record.run_id)
                 seen.add(partition)

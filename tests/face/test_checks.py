@@ -8,7 +8,7 @@ from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read
 from rota.core.values import Worker
-from rota.dagster.assets import checks
+from rota.dagster.assets import checks, page_keys
 from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
 from rota.face import needs
@@ -75,7 +75,7 @@ def evaluate(**changes: object) -> dict[str, tuple[bool, str, object]]:
     """Check -> whether it passes, its severity, and what an alert is made from, of a group with these changes."""
     seen = Seen("default", 1000.0, replace(FACTS, **changes), workers=(Worker("w1", W1),))  # type: ignore[arg-type]
     said = checks.evaluate_needs(find_needs(seen)[0], PIPELINE, Names(), 1)
-    needs = {one.check_name: one.metadata.get(checks.NEEDS) for one in said}
+    needs = {one.check_name: one.metadata.get(page_keys.NEEDS) for one in said}
     return {one.check_name: (one.passed, one.severity.value, (n := needs[one.check_name]) and n.value) for one in said}
 
 

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from rota.catalog import load
+from rota.dagster.assets import page_keys
 from rota.dagster.assets.names import GOING, Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
@@ -86,3 +87,23 @@ pipeline = Pipeline(
     assert records.kinds == {"csv"}
     assert records.metadata["dagster/uri"] == "/tables/P/main"
     assert records.freshness_policy
+
+
+def test_the_keys_of_the_page_are_those_that_the_protocol_lists() -> None:
+    """And it says which are read back: whoever renames one changes what is told and what is purged."""
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    told = {value for name in dir(page_keys) if name.isupper() and isinstance(value := getattr(page_keys, name), str)}
+    assert told <= list_keys("metadata of a pipeline's assets") | {page_keys.NEEDS}
+    (read_back,) = re.findall(r"Rota reads (.*?)\n\n", page, re.S)
+    assert {name for name in re.findall(r"`(\w+)`", read_back) if name in told - {"checkpoints"}} == {
+        *page_keys.READ_BACK
+    }
+
+
+def test_a_key_of_the_page_is_written_out_in_one_place() -> None:
+    """A second text of one is found by nobody when it changes."""
+    for folder in ("assets", "sensors", "rota/dagster"):
+        for path in (ROOT / folder).glob("*.py"):
+            text = path.read_text()
+            wrong = [key for key in page_keys.READ_BACK if f'"{key}":' in text or f'("{key}"' in text]
+            assert path.stem == "page_keys" or not wrong, f"{path}: {wrong}"
