@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._utils.tags import TagConcurrencyLimitsCounter  # private: what the daemon itself asks
 
 from rota.catalog import has_changed
 from rota.dagster.assets.names import CONSUME, INCARNATION
+from rota.dagster.private import TagConcurrencyLimitsCounter
 from rota.pipeline import Pipeline
 
 WAITS = 5.0  # seconds in the queue after which a run is not about to start

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
-from dagster._core.errors import DagsterUserCodeProcessError  # private: of this error alone Dagster stores no traceback
-from dagster_shared.error import SerializableErrorInfo
 
+from rota.dagster.private import DagsterUserCodeProcessError, SerializableErrorInfo
 from rota.errors import RotaError
 
 KIND = "error"  # metadata of a failure: what kind of error it is

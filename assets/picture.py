@@ -13,6 +13,7 @@ from urllib.parse import quote
 import dagster as dg
 
 from rota.dagster.assets.names import Names
+from rota.dagster.private import LOGS
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def draw_picture(
     except Exception as error:  # matplotlib may raise anything
         logging.getLogger(__name__).warning("picture=missing reason=%s", error)
         return {}
-    address = "/".join(map(quote, ("logs", *key, KIND)))
+    address = "/".join(map(quote, (LOGS, *key, KIND)))
     gone = f"who held what when, until epoch {epoch} (the newest {KEPT} pictures are kept)"
     return {"picture": dg.MetadataValue.md(f"![{gone}](/{address})")}
 

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-# Private: this module is the one place.
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
-from dagster_shared.record import copy
+from rota.dagster.private import (
+    AssetCheckEvaluationTargetMaterializationData,
+    AssetMaterializationPlannedData,
+    DagsterEvent,
+    copy,
+)
 
 CODE_VERSION = "1"
 

@@ -20,6 +20,8 @@ from typing import TypeVar
 
 import dagster as dg
 
+from rota.dagster.private import GUARDS, SERVERS
+
 T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
@@ -29,11 +31,7 @@ PAUSE = 1.0  # seconds between two looks; three times the duration of a look if 
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
 # gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
-_SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")
 _DEFAULT = min(32, (os.cpu_count() or 1) + 4)
-# Threads of Dagster's code server. The first ends when the server is told to end, also while runs that it started go on; the
-# other, which also a server without heartbeats has, when it ends.
-GUARDS = ("grpc-server-heartbeat", "grpc-server-cleanup")
 _lock = threading.Lock()
 _waiting = 0  # ticks of this process
 
@@ -43,7 +41,7 @@ def count_places(instance: dg.DagsterInstance) -> int:
     sensors = instance.get_settings("sensors") or {}
     if not sensors.get("use_threads"):
         return 0
-    servers = (int(os.environ.get(name) or _DEFAULT) for name in _SERVERS)
+    servers = (int(os.environ.get(name) or _DEFAULT) for name in SERVERS)
     return min(sensors.get("num_workers") or _DEFAULT, *servers) // 2
 
 

@@ -14,13 +14,11 @@ import dagster as dg
 from rota.dagster.assets.failure import KIND
 from rota.dagster.assets.going import make_going_tag
 from rota.dagster.assets.names import GOING, INCARNATION
+from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
-# Dagster's own tags of a run: the address of the code server that started it, and its repository and code location.
-GRPC_INFO_TAG = ".dagster/grpc_info"
-LOCATION_TAG = ".dagster/repository"
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,

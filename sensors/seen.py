@@ -5,9 +5,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick
 
+from rota.dagster.private import DagsterUserCodeUnreachableError, InstigatorState, InstigatorTick
 from rota.dagster.sensors.runs import shorten
 
 if TYPE_CHECKING:

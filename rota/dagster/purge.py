@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.page_keys import tells_of_batch
-from rota.dagster.sensors.runs import LOCATION_TAG
+from rota.dagster.private import EVENTS, LOCATION_TAG
 from rota.errors import counted
 from rota.pipeline import Pipeline
 
@@ -103,5 +103,5 @@ def remove_run(instance: dg.DagsterInstance, run: str) -> None:
     before: it is deleted here."""
     instance.delete_run(run)
     instance.compute_log_manager.delete_logs(prefix=[run])
-    for file in (Path(instance.root_directory) / "history" / "runs").glob(f"{run}.db*"):
+    for file in Path(instance.root_directory, *EVENTS).glob(f"{run}.db*"):
         file.unlink(missing_ok=True)

@@ -9,9 +9,9 @@ In dagster.yaml: `run_coordinator: {module: rota.dagster.run_queue, class: RunQu
 """
 
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
-from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
 
 from rota.dagster.assets.names import REBALANCE
+from rota.dagster.private import QueuedRunCoordinator, SubmitRunContext
 from rota.dagster.sensors.runs import UNFINISHED
 
 ON_THEIR_WAY = [status for status in UNFINISHED if status != DagsterRunStatus.NOT_STARTED]  # what was submitted

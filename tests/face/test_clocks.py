@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota.dagster import private
 from rota.dagster.sensors import runs
 
 BACK = 3600.0
@@ -31,7 +32,7 @@ class Instance:
 def run(status: Status, at: float, where: str = "") -> Any:
     """A run that ended, or was last heard of, at a time of this machine's clock."""
     moment = SimpleNamespace(timestamp=lambda: at)
-    ran = SimpleNamespace(run_id="r", status=status, tags={runs.GRPC_INFO_TAG: where} if where else {})
+    ran = SimpleNamespace(run_id="r", status=status, tags={private.GRPC_INFO_TAG: where} if where else {})
     return SimpleNamespace(dagster_run=ran, end_time=at, update_timestamp=moment)
 
 

@@ -12,6 +12,7 @@ from dagster import DagsterRunStatus as Status
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import show_going
+from rota.dagster import private
 from rota.dagster.assets.going import make_going_tag
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
@@ -39,7 +40,7 @@ def test_a_run_that_died_with_its_code_server_is_over_though_another_server_answ
     """A container came back at its address: the worker waited for the dead run for ever, and every check passed."""
     incarnations = ready(desk)
     run = desk.run("p__consume", status, rota__incarnation=incarnations["w1"])
-    desk.instance.add_run_tags(run.run_id, {runs.GRPC_INFO_TAG: answering})
+    desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
     desk.instance.add_run_tags(run.run_id, {"rota/going": f"{desk.group}/{run.run_id}"})
     with connect(desk.hosts, 60.0) as its:
         show_going(GroupState(its, desk.group), run.run_id)
@@ -58,12 +59,12 @@ def test_a_run_that_has_no_node_yet_or_any_more_is_not_taken_for_dead(
     for tag in (copied, "", make_going_tag("another-group", "r")):
         tags = {"rota/incarnation": incarnation, "rota/going": tag}
         run = desk.run("p__consume", Status.STARTED, **tags)
-        desk.instance.add_run_tags(run.run_id, {runs.GRPC_INFO_TAG: answering})
+        desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
         assert find_launched(desk) == {"w2"}, tag
         desk.instance.report_run_failed(run)
     launched_elsewhere = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
     late = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
-    desk.instance.add_run_tags(late.run_id, {runs.GRPC_INFO_TAG: answering})
+    desk.instance.add_run_tags(late.run_id, {private.GRPC_INFO_TAG: answering})
     monkeypatch.setattr(runs, "LONGEST_START", -1.0)
     assert find_launched(desk) == {"w2"}
     unfinished = desk.instance.get_runs(dg.RunsFilter(statuses=runs.UNFINISHED))

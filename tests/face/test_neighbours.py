@@ -19,7 +19,7 @@ import pytest
 from dotenv import dotenv_values
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.dagster.sensors.runs import LOCATION_TAG
+from rota.dagster.private import LOCATION_TAG
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import PIPELINE, Line

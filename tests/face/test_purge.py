@@ -9,8 +9,8 @@ import pytest
 
 from rota.cli.purge import parse_age
 from rota.dagster.assets.names import Names
+from rota.dagster.private import LOCATION_TAG
 from rota.dagster.purge import find_needed_runs, make_purge_job
-from rota.dagster.sensors.runs import LOCATION_TAG
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline, delta, files
 

@@ -10,6 +10,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from rota.catalog import load
+from rota.dagster import private
 from rota.dagster.assets import checks, standing
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, runs
@@ -247,7 +248,7 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
     """Another code location of the instance has a pipeline of this name, and workers in another ZooKeeper. Found by job name
     alone, its runs are for workers that are gone, and its failures are ours."""
     incarnations = ready(desk)
-    theirs = {runs.LOCATION_TAG: "__repository__@theirs"}
+    theirs = {private.LOCATION_TAG: "__repository__@theirs"}
     started = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@00000000000000ff", **theirs)
     failed = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **theirs)
     desk.instance.report_run_failed(failed)
@@ -265,7 +266,9 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
-    lost = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **{runs.GRPC_INFO_TAG: where})
+    lost = desk.run(
+        "p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **{private.GRPC_INFO_TAG: where}
+    )
     monkeypatch.setattr(runs, "SETTLING", 1e9)
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
