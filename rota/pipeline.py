@@ -46,9 +46,25 @@ def name_columns(schema: str) -> list[str]:
     return names
 
 
-def check_names(schema: str, format: Format, where: str) -> None:
+def check_format(format: str, known: tuple[str, ...], schema: str, options: Mapping[str, str], where: str) -> None:
+    """Raises ConfigError for what no record could be of these formats."""
+    if format not in known:
+        raise ConfigError(f"Unknown format {format!r} of {where}. Known: {', '.join(known)}")
+    if format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", schema)):
+        raise ConfigError(f"tinyint in {where}: of JSON, Spark takes 200 for -56. Say smallint")
+    if format == "bytes" and not re.fullmatch(r"(?i)\s*(`[^`]+`|\w+)[\s:]+binary\s*", schema):
+        raise ConfigError(
+            f"schema={schema!r} of {where}: of bytes each record is one value. Say one column, 'value binary'"
+        )
+    check_names(schema, format, where)
+    check_encoding(options, format, where)
+    if format == "csv":
+        check_escape(options, where)
+
+
+def check_names(schema: str, format: str, where: str) -> None:
     """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
-    ours = (PARTITION, OFFSET) if format == "parquet" else (PARTITION, OFFSET, CORRUPT)
+    ours = (PARTITION, OFFSET) if format in ("parquet", "bytes") else (PARTITION, OFFSET, CORRUPT)
     if taken := [name for name in name_columns(schema) if name.lower() in ours]:
         raise ConfigError(
             f"Column {', '.join(taken)} of {where} is called like one of rota's own. Leave it out of the schema, or land it "
@@ -56,7 +72,7 @@ def check_names(schema: str, format: Format, where: str) -> None:
         )
 
 
-def check_encoding(options: Mapping[str, str], format: Format, where: str) -> None:
+def check_encoding(options: Mapping[str, str], format: str, where: str) -> None:
     """Raises ConfigError for a wide encoding where Spark, or rota beside it, takes a byte for the end of a line or value."""
     given = {name.lower(): text.lower() for name, text in options.items()}
     wide = [given[name] for name in ("encoding", "charset") if re.match(r"utf-?(16|32)", given.get(name, ""))]
@@ -99,15 +115,7 @@ class Files:
 
     def __post_init__(self) -> None:
         local(self.path)
-        if self.format not in ("csv", "json", "parquet"):
-            raise ConfigError(f"Unknown format {self.format!r} of files({self.path!r}). Known: csv, json, parquet")
-        if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
-            raise ConfigError(f"tinyint in files({self.path!r}): of JSON, Spark takes 200 for -56. Say smallint")
-        where = f"files({self.path!r})"
-        check_names(self.schema, self.format, where)
-        check_encoding(self.options, self.format, where)
-        if self.format == "csv":
-            check_escape(self.options, where)
+        check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
                 f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"

@@ -11,12 +11,15 @@ Laws:
 """
 
 import errno
+import re
+from pathlib import Path
 from urllib.parse import quote
 
 from rota.errors import ConfigError
 from rota.ids import escape, unescape
 
 HIDDEN = ("_", ".")  # what a landing folder leaves out begins so
+GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 LONGEST = 240  # characters of a name, and `_partition=` before it
 
 
@@ -56,3 +59,8 @@ def partition(split: str) -> str:
         return bytes.fromhex(split).decode()
     except ValueError:
         return split
+
+
+def escape_path(folder: Path) -> str:
+    """The folder as Spark reads it: no character of its name is a pattern."""
+    return GLOB.sub(r"\\\g<0>", str(folder))

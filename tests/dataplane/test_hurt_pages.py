@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.dataplane.files import options
+from rota.dataplane.formats import options
 from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import DataFrame
 
 from rota.dataplane import names
-from rota.dataplane.files import lines, texts
+from rota.dataplane.files import texts
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.files.options import make_options
+from rota.dataplane.formats import lines
 from rota.people.retry import retry
 from rota.run.consume import CommittedBatch, ParkedPartition
 from rota.run.replay import RefusedReplay, replay
@@ -25,9 +25,7 @@ def found(world: World, *text: str) -> list[str]:
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
     source = open_files(world.pipeline)
-    return [
-        row.value for row in lines.find_joined(frame, source.declared.schema, make_options(source.declared)).collect()
-    ]
+    return [row.value for row in lines.find_joined(frame, source.declared.schema, source.options).collect()]
 
 
 def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:

@@ -1,13 +1,18 @@
 """Messages of a queue as records, without a broker: the same as lines of a landed file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from rota.dataplane.rabbitmq import frames
+from rota.dataplane.formats import options as declared_options
+from rota.dataplane.formats import values
+from rota.errors import ConfigError
+from rota.rabbitmq import queues
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
+from tests.dataplane.json_lines import ASIDE, JOINED, SINGLE
 from tests.dataplane.world import World
 
 DOUBLED = {"escape": '"'}
@@ -31,9 +36,9 @@ def test_a_nul_of_a_message_is_read(
 ) -> None:
     """Spark's parser dropped it where the quote is its own escape, or empty."""
     if not guarded:
-        monkeypatch.setattr(frames, "keep_nuls", dict)
-    frames.stage(tmp_path, "p:0", [(0, b'"a\0b"'), (1, b'"\0""x"')], "csv")
-    found = frames.read_staged(spark, tmp_path, "word string", "csv", options)
+        monkeypatch.setattr(declared_options, "keep_nuls", dict)
+    values.stage(tmp_path, "p:0", [(0, b'"a\0b"'), (1, b'"\0""x"')])
+    found = values.read_staged(spark, tmp_path, "word string", "csv", options)
     assert [row["word"] for row in found.orderBy("_offset").select("word").collect()] == read
 
 
@@ -49,7 +54,48 @@ def test_deep_values_are_judged_as_in_a_file_and_stop_nobody(world: World, spark
     assert good == [100, 950]
     reasons = {row["_reason"] for row in log(world.table / "quarantine").rows()}
     assert reasons == {"no JSON: nested too deep"}
-    frames.stage(world.folder / "staged", "p:0", enumerate(line.encode() for line in lines), "json")
-    read = frames.read_staged(spark, world.folder / "staged", "n int, word string", "json", {})
+    values.stage(world.folder / "staged", "p:0", enumerate(line.encode() for line in lines))
+    read = values.read_staged(spark, world.folder / "staged", "n int, word string", "json", {})
     assert sorted(row["n"] for row in read.where("_corrupt is null").collect()) == good
     assert [row["_offset"] for row in read.where("_corrupt is not null").orderBy("_offset").collect()] == [2, 3, 4]
+
+
+def parse(
+    spark: SparkSession, folder: Path, bodies: list[bytes], format: str, schema: str = "n int, word string"
+) -> Any:
+    values.stage(folder, "p:0", enumerate(bodies))
+    return values.read_staged(spark, folder, schema, format, {}).orderBy("_offset").collect()
+
+
+def test_a_message_with_more_than_one_value_is_bad_and_a_single_one_is_as_in_a_file(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """No part of it is dropped: a parser takes the first value, and the rest would be in no table."""
+    deep = [f'{{"n": 1, "more": {"[" * d}[1],[2]{"]" * d}}}{end}' for d in (1, 900) for end in ("", " {}", "x")]
+    objects = [text for text in SINGLE if text.strip()[0] == "{"]
+    texts = [*JOINED, *ASIDE, *objects, *deep]
+    bad = [row["_corrupt"] is not None for row in parse(spark, tmp_path, [text.encode() for text in texts], "json")]
+    expected = [True] * len(JOINED + ASIDE) + [False] * len(objects) + [False, True, True] * 2
+    assert [text for text, one, other in zip(texts, bad, expected, strict=True) if one != other] == []
+
+
+def test_a_message_of_csv_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
+    good, bad = [b"1,a", b"1,a\r\n", b"1,a\n", b"1,\xa0"], [b"", b" \t", b"1,a\n2,b", b"\n1,a", b"1", b"x,a"]
+    rows = parse(spark, tmp_path, [*good, *bad], "csv")
+    assert [row["_corrupt"] is None for row in rows] == [True] * len(good) + [False] * len(bad)
+
+
+def test_bytes_are_the_one_column_as_they_are(tmp_path: Path, spark: SparkSession) -> None:
+    bodies = [b"", b"\0\xff", b'{"n": 1}{"n": 2}']
+    rows = parse(spark, tmp_path, bodies, "bytes", "body binary")
+    assert [(bytes(row["body"]), row["_offset"]) for row in rows] == [(body, n) for n, body in enumerate(bodies)]
+    assert set(rows[0].asDict()) == {"body", "_partition", "_offset"}
+    for wrong in ("n int", "a binary, b binary", "binary"):
+        with pytest.raises(ConfigError, match="Say one column, 'value binary'"):
+            queues("amqp://h", prefix="q", count=1, schema=wrong, format="bytes")
+
+
+def test_a_column_of_a_message_is_not_called_like_one_of_ours() -> None:
+    """Of files it was refused; of queues it took the place of ours."""
+    with pytest.raises(ConfigError, match="Column _offset of queues"):
+        queues("amqp://h", prefix="q", count=1, schema="n int, _offset long")

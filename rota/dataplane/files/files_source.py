@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rota.dataplane import names
 from rota.dataplane.columns import count_rows
-from rota.dataplane.files import lines, listing, parquet, staging, texts
+from rota.dataplane.files import listing, parquet, staging, texts
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.moved import explain_moved, find_moved
-from rota.dataplane.files.options import GOOD_ALONE, check_options, is_multiline, make_options
+from rota.dataplane.formats import lines
+from rota.dataplane.formats.options import GOOD_ALONE, check_options, is_multiline, make_options
 from rota.dataplane.ports import Home
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
@@ -66,7 +67,7 @@ class FilesSource:
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        check_options(self.declared)
+        check_options(self.declared.options, f"files({self.declared.path!r})")
 
     @classmethod
     def of(cls, pipeline: Pipeline, home: Home) -> "FilesSource":
@@ -74,6 +75,11 @@ class FilesSource:
         declared = cast(Files, pipeline.source)
         root = resolve_folder(declared.path)
         return cls(pipeline.name, root, declared, FileIndex(home.folder / "index"), home.folder / "stage")
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What Spark's reader is told."""
+        return make_options(self.declared.format, self.declared.options)
 
     def find_place(self) -> str:
         """See `Source.find_place`: the landing folder."""
@@ -218,7 +224,7 @@ class FilesSource:
             if self.declared.format != "parquet":
                 records = self._read_text(spark, stage, files, ranges)
             else:  # whoever counts its records notices what Spark does not see
-                frame = staging.load_links(spark, stage, self.declared, make_options(self.declared))
+                frame = staging.load_links(spark, stage, self.declared, self.options)
                 self._check_columns(json.loads(frame.schema.json()), files, ranges)
                 records = Records(frame, count=lambda: count_rows(staging.list_paths(self.root, files, ranges)))
             yield replace(records, plain=staging.are_plain(ranges))
@@ -230,7 +236,10 @@ class FilesSource:
         self, spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
     ) -> Records:
         """The good ones of as many records as the bytes have; in doubt all, marked."""
-        options, paths = make_options(self.declared), staging.list_paths(self.root, files, ranges)
+        options, paths = (
+            self.options,
+            staging.list_paths(self.root, files, ranges),
+        )
 
         def mark() -> "DataFrame":
             staging.check_seen(spark, stage, files, ranges)
@@ -262,13 +271,11 @@ class FilesSource:
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
         """See `RawRecords.read_records`: the lines of the file."""
         path = self.root / self.locate(partition, offset)
-        return iter(()) if is_multiline(self.declared) else texts.read_lines(path)
+        return iter(()) if is_multiline(self.declared.options) else texts.read_lines(path)
 
     def explain_bad(self, raw: str) -> str:
         """See `RawRecords.explain_bad`."""
-        if self.declared.format != "json":
-            return "a field is not of its declared type, or the number of fields is wrong"
-        return lines.explain_text(raw) or "a field is not of its declared type"
+        return lines.explain_bad(raw, self.declared.format)
 
     def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
         """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left
@@ -372,13 +379,13 @@ class FilesSource:
             return
         from pyspark.sql import functions as F  # noqa: N812
 
-        whole = is_multiline(self.declared)
+        whole = is_multiline(self.declared.options)
         what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own, with nothing behind it")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
         places = [links[path] for path in doubtful] if len(doubtful) < len(links) else [stage]
-        found = reader.option("basePath", str(stage)).text(list(map(staging.escape, places)), wholetext=whole)
-        found = lines.find_joined(found, self.declared.schema, make_options(self.declared))
+        found = reader.option("basePath", str(stage)).text(list(map(names.escape_path, places)), wholetext=whole)
+        found = lines.find_joined(found, self.declared.schema, self.options)
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
             partition, offset, said = names.partition(one[0]), one[1], lines.show(bytes(one[2]))

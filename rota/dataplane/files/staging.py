@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
 ENDED = re.compile(rf"/{PARTITION}=([^/]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
-GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 
 
 def are_plain(partitions: Iterable[str]) -> bool:
@@ -71,13 +70,13 @@ def load_links(
     """What is linked below `stage`, with the declared columns, the columns `corrupt`, and the two that say where each row is
     from."""
     schema = f"{declared.schema}, {corrupt}{PARTITION} string, {OFFSET} bigint"
-    return spark.read.schema(schema).format(declared.format).options(**options).load(escape(stage))
+    return spark.read.schema(schema).format(declared.format).options(**options).load(names.escape_path(stage))
 
 
 def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
     """Raises EnvironmentFailed for the first file of the ranges that Spark does not see below `stage` as the index has it.
     Spark looks at names and sizes, and opens nothing."""
-    sizes = spark.read.format("binaryFile").load(escape(stage)).select("path", "length").collect()
+    sizes = spark.read.format("binaryFile").load(names.escape_path(stage)).select("path", "length").collect()
     seen = {(link[1], int(link[2])): size for path, size in sizes if (link := ENDED.search(path))}
     for partition, name in name_folders(ranges).items():
         start, end = ranges[partition]
@@ -116,11 +115,6 @@ def _read_name(name: str) -> str:
     for _ in range(2):
         name = name if ":" in name else unquote(name)
     return names.partition(name)
-
-
-def escape(folder: Path) -> str:
-    """The folder as Spark reads it: no character of its name is a pattern."""
-    return GLOB.sub(r"\\\g<0>", str(folder))
 
 
 def find_suffix(path: str) -> str:

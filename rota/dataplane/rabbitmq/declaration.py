@@ -1,15 +1,14 @@
 """What a user declares to read numbered queues of RabbitMQ."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rota.dataplane.rabbitmq.queues import LONGEST_NAME
 from rota.errors import ConfigError
-from rota.pipeline import WRAPPED, check_escape
+from rota.pipeline import check_format
 
-Format = Literal["csv", "json"]
+Format = Literal["csv", "json", "bytes"]
 Start = Literal["latest"] | int
 
 
@@ -34,12 +33,7 @@ class RabbitQueues:
             raise ConfigError(
                 f"prefix={self.prefix!r}, count={self.count!r}: give a prefix and a number of queues from 1"
             )
-        if self.format not in ("csv", "json"):
-            raise ConfigError(f"Unknown format {self.format!r} of queues({self.prefix!r}). Known: csv, json")
-        if self.format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", self.schema)):
-            raise ConfigError(f"tinyint in queues({self.prefix!r}): of JSON, Spark takes 200 for -56. Say smallint")
-        if self.format == "csv":
-            check_escape(self.options, f"queues({self.prefix!r})")
+        check_format(self.format, ("csv", "json", "bytes"), self.schema, self.options, f"queues({self.prefix!r})")
         self._check_start()
         if min(self.max_messages, self.max_bytes) < 1:
             raise ConfigError(f"queues({self.prefix!r}): max_messages and max_bytes must be >= 1")
@@ -82,8 +76,8 @@ def queues(
 
     `url` is `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run fills in from its environment.
     `schema` is Spark DDL, such as "id long, shop string".
-    `format` is that of a body: "json", one object, in which a column that it lacks is null; or "csv", one line without
-    header.
+    `format` is that of a body: "json", one object, in which a column that it lacks is null; "csv", one line without
+    header; or "bytes", the body as it is, in the one column of the schema, such as "value binary".
     `start` is the sequence at which a queue begins that the pipeline sees for the first time.
     `max_messages` and `max_bytes` bound what one run holds in memory of all its queues, in even shares; of each queue it
     takes one message at least.

@@ -15,8 +15,8 @@ from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from rota.dataplane.formats import values
 from rota.dataplane.ports import Home
-from rota.dataplane.rabbitmq import frames
 from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
 from rota.dataplane.rabbitmq.link import Link
@@ -147,19 +147,20 @@ class NumberedSource(ABC):
         try:
             for p, (start, end) in ranges.items():
                 messages = ((n, self.inboxes[p].bodies[n]) for n in range(start, end))
-                frames.stage(folder, p, messages, declared.format)
-            frame = frames.read_staged(spark, folder, declared.schema, declared.format, declared.options)
-            yield Records(frame, self, lambda: sum(end - start for start, end in ranges.values()))
+                values.stage(folder, p, messages)
+            frame = values.read_staged(spark, folder, declared.schema, declared.format, declared.options)
+            raw = self if declared.format != "bytes" else None
+            yield Records(frame, raw, lambda: sum(end - start for start, end in ranges.values()))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `RawRecords.read_records`."""
-        return [frames.decode(self.inboxes[partition].bodies[offset])]
+        return [values.decode(self.inboxes[partition].bodies[offset])]
 
     def explain_bad(self, raw: str) -> str:
         """See `RawRecords.explain_bad`."""
-        return frames.explain_bad(raw, self.declared.format)
+        return values.explain_bad(raw, self.declared.format)
 
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""

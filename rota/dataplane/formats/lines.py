@@ -22,6 +22,13 @@ DIGITS = 1000  # that Spark's parser takes of a number
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
+def explain_bad(raw: str, format: str) -> str:
+    """Why a raw record is bad, as far as it alone shows."""
+    if format == "csv":
+        return "a field is not of its declared type, or the number of fields is wrong"
+    return explain_text(raw) or "a field is not of its declared type"
+
+
 def explain_text(text: str) -> str:
     """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither. Nothing is raised: who wrote it
     nests as deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
@@ -46,6 +53,11 @@ def show(raw: bytes) -> str:
 
 def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":
     """Those of `lines` (its column `value`) that hold more than one value; `schema` is DDL of what each should be."""
+    return lines.where(is_joined(lines["value"], schema, options))
+
+
+def is_joined(value: "Column", schema: str, options: Mapping[str, str]) -> "Column":
+    """Whether a text holds more than one value."""
     from pyspark.sql import functions as F  # noqa: N812
 
     given = dict(options)
@@ -53,8 +65,8 @@ def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> 
     def good(text: "Column") -> "Column":
         return F.from_json(text, f"{schema}, {CORRUPT} string", given)[CORRUPT].isNull()
 
-    text = F.regexp_replace("value", BOM, "")
+    text = F.regexp_replace(value, BOM, "")
     of_list = F.forall(F.from_json(text, TEXTS, given), good)
     first = F.when(text.rlike(r"^\s*\["), of_list).otherwise(good(text))
     alone = F.size(F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), TEXTS, given)).eqNullSafe(F.lit(1))
-    return lines.where(F.when(lines["value"].rlike(LOOKS), first & ~alone).otherwise(F.lit(False)))
+    return F.when(value.rlike(LOOKS), first & ~alone).otherwise(F.lit(False))

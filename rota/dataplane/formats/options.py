@@ -1,4 +1,4 @@
-"""What Spark's reader is told beside what the user says.
+"""What Spark's readers and parsers are told beside what the user says.
 
 Law: which files are read, and that all of each is read, is not the reader's choice: who sets one of `OURS` is refused. A
 changed header is an error, a bad record is kept (or left out, where whoever asks so counts it), and no byte of a good one is
@@ -8,7 +8,6 @@ dropped.
 from collections.abc import Mapping
 
 from rota.errors import ConfigError
-from rota.pipeline import Files
 from rota.record import CORRUPT
 
 OURS = {
@@ -23,21 +22,21 @@ OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out what OF_TEXT marks, and nothing else
 
 
-def check_options(declared: Files) -> None:
+def check_options(given: Mapping[str, str], where: str) -> None:
     """Raises ConfigError where the user sets what is not his to set."""
-    if taken := sorted(o for o in declared.options if o.lower() in OURS):
-        raise ConfigError(f"Option {', '.join(taken)} of files({declared.path!r}) is for rota to set. Leave it out")
+    if taken := sorted(o for o in given if o.lower() in OURS):
+        raise ConfigError(f"Option {', '.join(taken)} of {where} is for rota to set. Leave it out")
 
 
-def make_options(declared: Files) -> dict[str, str]:
+def make_options(format: str, given: Mapping[str, str]) -> dict[str, str]:
     """What the law needs, over what the user says, over what is safer than Spark's defaults."""
-    if declared.format == "parquet":
-        return {**declared.options, **CHECKED, **KEPT}
+    if format == "parquet":
+        return {**given, **CHECKED, **KEPT}
     safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
-    if declared.format == "csv":
+    if format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
-        return {**safe, **keep_nuls(declared.options), **OF_TEXT, **KEPT}
-    return {**safe, **LONG_TEXTS, **declared.options, **OF_TEXT, **KEPT}
+        return {**safe, **keep_nuls(given), **OF_TEXT, **KEPT}
+    return {**safe, **LONG_TEXTS, **given, **OF_TEXT, **KEPT}
 
 
 def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
@@ -51,6 +50,6 @@ def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **({"charToEscapeQuoteEscaping": quote} if doubled else {})}
 
 
-def is_multiline(declared: Files) -> bool:
+def is_multiline(given: Mapping[str, str]) -> bool:
     """Whether a record may span lines."""
-    return {name.lower(): text for name, text in declared.options.items()}.get("multiline", "").lower() == "true"
+    return {name.lower(): text for name, text in given.items()}.get("multiline", "").lower() == "true"

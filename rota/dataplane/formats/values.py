@@ -1,0 +1,84 @@
+"""Values of bytes as records: what a queue, a topic or a column of a database holds, one record each.
+
+Law: a value is one record, good if and only if a line of a landed file with this text would be (`parsing`), and if it is
+whole. JSON holds one object: an array, a blank text, `null` and what follows a first value make it bad. CSV is one line,
+which may end as lines do: a blank one, one that is a comment, and a second line make it bad. Never is a part of it dropped.
+What is no UTF-8 is replaced, as in a landed file; a value that is not there is a blank one. Of format "bytes" each value is
+good, and is the one column of the schema.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rota.dataplane import names
+from rota.dataplane.formats import lines
+from rota.dataplane.formats.options import make_options
+from rota.record import CORRUPT, OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VALUE, RECORD = "value", "record"
+STAGED = pa.schema([(VALUE, pa.binary()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
+DDL = f"{VALUE} binary, {PARTITION} string, {OFFSET} bigint"
+ENDED = r"(\r\n|\n|\r)\z"  # how a line ends
+SHOWN = r"[^\x00-\x20]"  # what is not blank
+
+
+def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> None:
+    """Writes a partition's values, pairs of offset and bytes, where Spark reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    offsets, values = zip(*found, strict=True)
+    columns = [values, [names.split(partition)] * len(values), offsets]
+    table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, STAGED, strict=True)], schema=STAGED)
+    pq.write_table(table, folder / f"{names.split(partition)}.parquet")
+
+
+def read_staged(
+    spark: "SparkSession", folder: Path, schema: str, format: str, options: Mapping[str, str]
+) -> "DataFrame":
+    """What was staged, as records."""
+    return parse(spark.read.schema(DDL).parquet(names.escape_path(folder)), schema, format, options)
+
+
+def parse(frame: "DataFrame", schema: str, format: str, options: Mapping[str, str]) -> "DataFrame":
+    """The records of a frame of `value`, `_partition` and `_offset`: the columns of the schema, `_corrupt` but for bytes,
+    and the last two as they are."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if format == "bytes":
+        record = F.from_json(F.lit("{}"), schema)  # Spark reads its DDL, and so the name
+        (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
+        return frame.select(F.col(VALUE).alias(name), PARTITION, OFFSET)
+    kept, text = make_options(format, options), F.coalesce(F.make_valid_utf8(F.col(VALUE).cast("string")), F.lit(""))
+    declared = f"{schema}, {CORRUPT} string"
+    if format == "json":
+        record = F.when(~lines.is_joined(text, schema, kept), F.from_json(text, declared, kept))
+    else:
+        text = F.regexp_replace(text, ENDED, "")
+        record = F.when(text.rlike(SHOWN) & ~text.rlike(r"[\r\n]"), F.from_csv(text, declared, kept))
+    parsed = frame.select(record.alias(RECORD), text.alias(VALUE), PARTITION, OFFSET)
+    found = parsed.select(f"{RECORD}.*").columns
+    quoted = [f"`{name.replace('`', '``')}`" for name in found]
+    columns = [F.col(f"{RECORD}.{name}") for name, plain in zip(quoted, found, strict=True) if plain != CORRUPT]
+    bad = F.when(F.col(RECORD).isNull(), F.col(VALUE)).otherwise(F.col(f"{RECORD}.{CORRUPT}"))
+    return parsed.select(*columns, bad.alias(CORRUPT), PARTITION, OFFSET)
+
+
+def decode(value: bytes) -> str:
+    """The text of a value."""
+    return value.decode("utf-8", "replace")
+
+
+def explain_bad(text: str, format: str) -> str:
+    """Why a text is no record of the schema, as far as it alone shows."""
+    if format == "csv" and (not text.strip() or re.search(r"[\r\n]", re.sub(ENDED.replace("z", "Z"), "", text))):
+        return "not one line"
+    if format == "json" and text.strip()[:1] != "{":
+        return lines.explain_text(text) or "no JSON object"
+    return lines.explain_bad(text, format)
