@@ -36,6 +36,7 @@ class Memory:
     gaps: Mapping[str, str] = field(default_factory=dict)
     since: Mapping[str, float] = field(default_factory=dict)  # see `needs.Memory`
     behind: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
+    seen: float | None = None  # when it looked, in server seconds
     at: float = 0.0  # when the look ended, on the clock of who looked, in seconds since 1970
     took: float = 0.0  # seconds
     due: float | None = None  # seconds after the look in which something that it saw needs a person, unless it heals
@@ -69,10 +70,10 @@ def look(
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
     seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
-    found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind))
+    found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind, memory.seen))
     said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
     due = min((need.due - seen.now for need in found if not need.person and need.due < float("inf")), default=None)
-    return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, due=due)
+    return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, kept.at, due=due)
 
 
 def read_table(

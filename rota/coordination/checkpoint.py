@@ -116,8 +116,8 @@ def _fold(seen: Read[Checkpoint]) -> tuple[float | None, float]:
         return None, now
     span = now - said.load_at
     kept, weight = _fade(span), 1 - _fade(now - said.since)
-    if span <= 0 or weight <= 0:
-        return said.load, min(said.since, now)
+    if span <= 0 or weight <= 0:  # the clock went back: what was measured stays so, as long as it was
+        return said.load, min(said.since, now - max(0.0, said.load_at - said.since))
     before = (said.load or 0.0) * (1 - _fade(said.load_at - said.since)) * kept
     return (before + said.rows / span * (1 - kept)) / weight, said.since
 

@@ -3,7 +3,8 @@
 `rota status`, `why` and `check`, the lines of `rota up`, the checks on Dagster's page and the alerts are made from it.
 
 Laws:
-1. It says what is read now, and since when it was seen so. That time comes from the look before; nothing else does.
+1. It says what is read now, and since when it was seen so. That time comes from the look before; nothing else does. A clock
+   that was put forward makes no need older: of a pause in which nobody looked `UNSEEN` seconds count.
 2. What heals itself needs nobody as long as healing takes: until then it is told and `person` is false.
 3. What cannot be asked, and what cannot be read, is a need.
 4. Each need says what it is about, why, and the next step. A partition has one need for one cause.
@@ -31,6 +32,8 @@ STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for wh
 REFUSED = ("table", "restored")  # causes for which a table refuses runs
 REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
+LONGEST = 180.0  # seconds between two looks; after more nobody looked, or ZooKeeper's clock was put forward
+UNSEEN = 30.0  # seconds that count of a longer pause
 KEPT = 1000  # times that a memory holds, the oldest first
 
 Lag = tuple[float, int, int]  # since when, lag then, offset then
@@ -68,6 +71,15 @@ class Memory:
 
     since: Mapping[str, float] = field(default_factory=dict)
     behind: Mapping[str, Lag] = field(default_factory=dict)
+    at: float | None = None  # when that look was; None: nobody knows
+
+    def shorten_pause(self, now: float) -> "Memory":
+        """The same at the next look, without what of the pause between both does not count."""
+        if self.at is None or (pause := now - self.at) <= LONGEST:
+            return self
+        late = pause - UNSEEN
+        behind = {p: (since + late, lag, offset) for p, (since, lag, offset) in self.behind.items()}
+        return Memory({key: since + late for key, since in self.since.items()}, behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ class Finding:
 
 def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...], Memory]:
     """What is not well, those that need a person first, and what the next look has to know."""
-    judged = judge(seen.facts)
+    judged, before = judge(seen.facts), before.shorten_pause(seen.now)
     behind = _remember_behind(seen, judged, before.behind)
     found = [
         *find_of_group(seen),
@@ -116,7 +128,7 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     needs = [_make_need(one, since[one.key], seen.now, waits) for one in told]
     oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])
     kept = dict(sorted(behind.items(), key=lambda item: item[1][0])[:KEPT])
-    return tuple(sorted(needs, key=lambda need: not need.person)), Memory(oldest, kept)
+    return tuple(sorted(needs, key=lambda need: not need.person)), Memory(oldest, kept, seen.now)
 
 
 def _make_need(one: Finding, since: float, now: float, waits: Mapping[str, float]) -> Need:

@@ -76,7 +76,7 @@ class Controller:
     def _is_needed(self) -> bool:
         """Whether a rebalance is due. As the sensor does, it reads again only where something may have changed."""
         stirred = self.sim.server.stirred
-        if stirred == self.stirred and not (self.due is not None and self.due <= self.sim.now):
+        if stirred == self.stirred and not (self.due is not None and self.due <= self.sim.server.clock()):
             return False
         self.stirred = stirred
         seen = observe(self.tree, slots=True)

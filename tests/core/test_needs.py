@@ -64,9 +64,9 @@ P = WELL.pipelines[0]
 
 
 def look(seen: Seen, *after: float) -> tuple[Need, ...]:
-    """The needs of the last of several looks at the same thing, so many seconds after the first."""
+    """The needs of the last of many looks at the same thing, a minute apart, and so many seconds after the first."""
     needs, memory = find_needs(seen)
-    for seconds in after:
+    for seconds in sorted({*after, *range(60, int(max(after, default=0)), 60)}):
         now = WELL.now + seconds
         needs, memory = find_needs(replace(seen, now=now, facts=replace(seen.facts, now=now)), memory)
     return needs
@@ -238,6 +238,19 @@ def test_a_need_begins_anew_once_it_was_away() -> None:
     assert [(need.since, need.person) for need in needs] == [(1050.0, False)]
 
 
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_clock_that_is_put_forward_makes_no_need_older(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper's: a partition that was without an owner for seconds had been so for an hour."""
+    if not guarded:
+        monkeypatch.setattr(needs, "LONGEST", float("inf"))
+    _, memory = find_needs(facts(**FREE))
+    free = replace(facts(**FREE), now=4600.0)
+    (need,), memory = find_needs(free, memory)
+    assert need.person == (not guarded)
+    (need,), _ = find_needs(replace(free, now=4600.0 + SETTLE), memory)
+    assert need.person, "it goes on to grow older"
+
+
 def test_a_taker_has_its_own_time_from_when_the_partition_is_given_to_it() -> None:
     """In a healthy group's first minute on a busy machine a rebalance and a claim together took longer than one of them
     may."""
@@ -283,7 +296,9 @@ def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
 
 
 def test_lag_that_grows_is_told_and_calls_nobody() -> None:
-    _, memory = find_needs(pipeline(ends={"p:a": (5, 9)}))
+    memory = Memory()
+    for seconds in range(0, int(BEHIND), 60):
+        _, memory = find_needs(replace(pipeline(ends={"p:a": (5, 9)}), now=1000.0 + seconds), memory)
     grown = replace(pipeline(ends={"p:a": (6, 30)}), now=1000.0 + BEHIND)
     grown = replace(grown, facts=replace(FACTS, runs=(RUN,), checkpoints={**FACTS.checkpoints, "p:a": at(6, mzxid=9)}))
     (need,) = (one for one in find_needs(grown, memory)[0] if one.cause == "growing")
