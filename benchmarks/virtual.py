@@ -109,8 +109,8 @@ def make_world(name: str, partitions: int, happenings: tuple[Happening, ...], en
     """A world without runs and reports."""
     later = frozenset(h.who for h in happenings if h.what == "join")
     return World(
-        name, name, make_team(team + len(later)), make_partitions(partitions), happenings, end, 0.0,
-        timing=Timing(backlog=1e9, report=1e9), later=later,
+        name, make_team(team + len(later)), make_partitions(partitions), happenings, end, 0.0,
+        timing=Timing(backlog=1e9, report=1e9),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The process of a run: the shipped `serve` or `replay`, over a session of its own, stepped through virtual time."""
+"""The process of a run: the shipped `serve`, over a session of its own, stepped through virtual time."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,6 @@ from rota.ids import worker_of
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
-from rota.run.replay import replay
 from rota.run.serve import Rest, RunEnd, serve
 from rota.sim.job import TimedJob
 from rota.sim.journal import SteppedStore
@@ -102,26 +101,3 @@ class RunProcess:
     def _ends(self, partition: str) -> None:
         self.working.discard(partition)
         self.stage.truth.ends(partition, self.incarnation)
-
-
-class ReplayProcess:
-    """A replay of a past range beside live consumption."""
-
-    def __init__(self, stage: "Stage", run_id: str, ranges: Ranges) -> None:
-        self.stage, self.run_id, self.ranges = stage, run_id, ranges
-        self.store = SteppedStore(stage.server, self.pause)
-        self.process = Process(steps(self._live))
-
-    def pause(self, seconds: float | None = None) -> None:
-        """As a run's."""
-        wait(self.stage.late("") if seconds is None else seconds)
-
-    def _live(self) -> None:
-        stage = self.stage
-        job = TimedJob(lambda ranges: self.pause(stage.batch_seconds("", sum(e - s for s, e in ranges.values()))))
-        try:
-            for _ in replay(GroupState(self.store, stage.group), stage.ports(job), self.ranges, self.run_id):
-                pass
-        except RotaError as error:
-            stage.broke(self, error)
-        self.store.close()

@@ -48,16 +48,19 @@ class World:
     """
 
     name: str
-    sentence: str
     team: tuple[Worker, ...]
     partitions: tuple[Partition, ...]
     happenings: tuple[Happening, ...] = ()
     duration: float = 900.0
     begin: float = 60.0
     initial: Mapping[str, str] = field(default_factory=dict)
-    later: frozenset[str] = frozenset()  # workers that are not there at the start
     timing: Timing = Timing()
     policy: Policy = field(default_factory=Policy)
     utilization: float = 0.6  # mean at the start
     drift: float = 0.0
     skew: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # own clock: offset, rate
+
+    @property
+    def later(self) -> frozenset[str]:
+        """The workers that are not there at the start."""
+        return frozenset(h.who for h in self.happenings if h.what == "join")

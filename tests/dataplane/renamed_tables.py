@@ -7,11 +7,11 @@ from rota.coordination.overrides import pin
 from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
-from rota.dataplane.spark import quarantine
 from rota.ledger.values import Batch
 from rota.run.backlog import read_lags
 from rota.run.consume import IdlePartition
 from tests.dataplane.conftest import log
+from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.landing_folders import open_files
 from tests.dataplane.stand_ins import no_spark
@@ -57,7 +57,7 @@ def check_renamed(world: World, old: str, new: str, end: int) -> None:
     assert count_rows(world) == count_each(f"{new}:a", end)
     assert count_rows(world, "quarantine") == count_each(f"{new}:a", end)
     counts, (made, *_) = (
-        quarantine.make_counter(past := tables(world).main.read_log()),
+        make_counter(past := tables(world).main.read_log()),
         (p for p in past if p.op == "commit"),
     )
     assert counts(f"{new}:a", 0, made.attempt)

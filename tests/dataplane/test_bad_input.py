@@ -8,11 +8,12 @@ from pyspark.sql import SparkSession
 
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import open_table
-from rota.dataplane.spark import bisection, quarantine
+from rota.dataplane.spark import bisection
 from rota.people.skip import skip
 from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.world import World
 
 UDF = """
@@ -194,7 +195,7 @@ def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World)
 def set_aside(world: World) -> list[tuple[object, ...]]:
     """The quarantined rows that count: partition, offset, line, file."""
     ledger = open_table(world.table / "main", "g", world.tree.meta().id)
-    counts = quarantine.make_counter(ledger.read_log())
+    counts = make_counter(ledger.read_log())
     rows = log(world.table / "quarantine").rows()
     good = [r for r in rows if counts(r["_partition"], r["_offset"], r["_attempt"])]
     return sorted((r["_partition"], r["_offset"], r["_position"], r["_file"], r["_raw"]) for r in good)

@@ -15,9 +15,9 @@ from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.store import Store
 from rota.dataplane.delta.tables import open_table
-from rota.dataplane.spark import quarantine
 from rota.run.consume import CommittedBatch, IdlePartition
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.dying_run import STEPS
 from tests.dataplane.world import World
 from tests.waiting import wait_until
@@ -89,7 +89,7 @@ def test_a_run_that_dies_loses_and_doubles_nothing(deaths: Mapping[str, Death], 
     events = world.until_idle("a", "b")
     assert all(isinstance(e, CommittedBatch | IdlePartition) for e in events), events
     assert damage(world.table / "main", {"p:a": {0: 20, 1: 5}, "p:b": {0: 20}}) == NO_DAMAGE
-    counts = quarantine.make_counter(open_table(world.table / "main", world.group, "").read_log())
+    counts = make_counter(open_table(world.table / "main", world.group, "").read_log())
     aside = log(world.table / "quarantine").rows()
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in aside) == 1
     offsets = {p: c.record.offset for p, c in world.checkpoints.items()}

@@ -5,11 +5,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rota.dataplane.spark import quarantine
 from rota.people.rename import rename
 from rota.run.consume import CommittedBatch, IdlePartition
 from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import log
+from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.renamed_tables import count_rows, tables
 from tests.dataplane.world import World
 
@@ -50,7 +50,7 @@ def test_the_whole_line_goes_on_under_the_new_name(tmp_path: Path, endpoint: str
     (bad,) = (
         r
         for r in log(world.table / "quarantine").rows()
-        if quarantine.make_counter(tables(world).main.read_log())(r["_partition"], r["_offset"], r["_attempt"])
+        if make_counter(tables(world).main.read_log())(r["_partition"], r["_offset"], r["_attempt"])
     )
     assert (bad["_partition"], bad["_raw"]) == ("q:a", "bad")
     world.rows("a", "2", 2)

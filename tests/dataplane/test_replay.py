@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from rota.dataplane import names
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import vacuum
-from rota.dataplane.spark import quarantine
 from rota.errors import ConfigError, EnvironmentFailed, ForeignTable, OffsetGap
 from rota.ledger import change, replacing
 from rota.ledger.ledger import Ledger
@@ -27,6 +26,7 @@ from rota.ledger.replacing import replace_rows
 from rota.run.consume import CommittedBatch
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conftest import log
+from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.delta_tables import META, again, batch, fill
 from tests.dataplane.landing_folders import open_files
 from tests.dataplane.world import World
@@ -250,7 +250,7 @@ def test_bad_records_of_a_replay_take_the_place_of_the_old_ones(world: World) ->
     replay_ranges(world, {"p:a": (0, 1)})
     replay_ranges(world, {"p:a": (0, 1)})
     rows = log(world.table / "quarantine").rows()
-    counts = quarantine.make_counter(open_table(world.table / "main", "g", "").read_log())
+    counts = make_counter(open_table(world.table / "main", "g", "").read_log())
     assert len(rows) == 3
     assert sum(counts(r["_partition"], r["_offset"], r["_attempt"]) for r in rows) == 1
     assert sum(count_rows(world.table / "main").values()) == 20

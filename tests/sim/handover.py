@@ -21,12 +21,13 @@ from rota.ledger.values import Ranges
 from rota.run.consume import DroppedPartition
 from rota.run.serve import Terms
 from rota.sim.parts import SHIPPED, Parts
-from rota.sim.run import PIPELINE, Event, ReplayProcess, RunProcess
+from rota.sim.run import PIPELINE, Event, RunProcess
 from rota.sim.stage import Stage
 from rota.sim.timeline import Life, Process
 from rota.sim.worker import WorkerProcess
 from rota.sim.world import Timing
 from tests.sim.handover_faults import Faults
+from tests.sim.replaying import ReplayProcess
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
 LASTING = Terms(linger=2.0, max_run=15.0)

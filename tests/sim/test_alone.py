@@ -41,10 +41,9 @@ def plain(
     partitions: int, workers: int, *happenings: Happening, duration: float = 120, timing: Timing | None = None
 ) -> World:
     """Nothing but owning: no runs, and so nothing to drain."""
-    later = frozenset(h.who for h in happenings if h.what == "join")
     timing = timing or Timing(backlog=1e4, report=1e4)
     team, parts = make_team(workers), make_partitions(partitions)
-    return World("plain", "", team, parts, happenings, duration, begin=20, later=later, timing=timing)
+    return World("plain", team, parts, happenings, duration, begin=20, timing=timing)
 
 
 @pytest.mark.parametrize(

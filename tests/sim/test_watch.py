@@ -34,7 +34,7 @@ def test_where_workers_decide_alone_no_world_that_heals_calls_a_person(name: str
 
 def strike(*happenings: Happening) -> World:
     """Four workers, 12 partitions, and what strikes them at 120 s; nothing has to be settled at the end."""
-    return World("strike", "", make_team(4), make_partitions(12, 2), happenings, 1200, begin=60, timing=Timing())
+    return World("strike", make_team(4), make_partitions(12, 2), happenings, 1200, begin=60, timing=Timing())
 
 
 CRASH = Happening(120, "crash", "w01")

@@ -13,7 +13,7 @@ the text of each is the whole file: n records would hold n files.
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from rota.dataplane.spark.spark_source import RawRecords
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
 from rota.ledger.schema import SPLIT
-from rota.ledger.values import DataFile, LogEntry
+from rota.ledger.values import DataFile
 from rota.pipeline import Pipeline
 from rota.record import CORRUPT, OFFSET, PARTITION
 
@@ -209,16 +209,3 @@ def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
 
 def _next(places: list[int]) -> int | None:
     return places.pop(0) if len(places) > 1 else next(iter(places), None)
-
-
-def make_counter(past: Iterable[LogEntry]) -> Callable[[str, int, str], bool]:
-    """Whether a quarantined row of (partition, offset, attempt) counts, given main's log, newest first."""
-    ranges: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for one in (p for p in past if p.op in ("commit", "replay")):
-        for partition, (start, end) in one.ranges.items():
-            ranges[partition].append((start, end, one.attempt))
-
-    def counts(partition: str, offset: int, attempt: str) -> bool:
-        return next((a for start, end, a in ranges[partition] if start <= offset < end), None) == attempt
-
-    return counts
