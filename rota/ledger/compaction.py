@@ -7,6 +7,7 @@ puts together the smallest files alone, as far as rewriting them takes some 5 % 
 """
 
 import logging
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,16 +30,18 @@ def compact(ledger: Ledger) -> int:
     """Puts the small files of the table together, if there are many. How many files there are less. Raises nothing."""
     try:
         table = ledger.open()
-        files = table.files().select(["path", "size_bytes"]) if table else None
-        size = choose_target(files["size_bytes"]) if files else 0
-        if table is None or files is None or not size:
-            return 0
-        small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
-        if all(map(ledger.files.is_plain, small)):
-            return table.compact(size)
-        log.warning("table=%s not_compacted=its files hold times that other readers take for others", ledger.location)
+        return table.compact(partial(_choose_size, ledger)) if table else 0
     except Exception as error:  # whatever it is: the run has done what it was for
         log.warning("table=%s not_compacted=%s", ledger.location, " ".join(str(error).split())[:400])
+        return 0
+
+
+def _choose_size(ledger: Ledger, files: pa.Table) -> int:
+    size = choose_target(files["size_bytes"])
+    small = files.filter(pc.less_equal(files["size_bytes"], size))["path"].to_pylist()
+    if all(map(ledger.files.is_plain, small)):
+        return size
+    log.warning("table=%s not_compacted=its files hold times that other readers take for others", ledger.location)
     return 0
 
 

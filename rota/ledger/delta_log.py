@@ -12,7 +12,7 @@ Laws:
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -69,8 +69,10 @@ class DeltaVersion:
         """The files of this version, with their statistics as columns."""
         return pa.table(self.handle.get_add_actions(flatten=True))
 
-    def compact(self, size: int) -> int:
+    def compact(self, choose: Callable[[pa.Table], int]) -> int:
         """See `Version.compact`."""
+        if not (size := choose(self.files())):
+            return 0
         said = self.handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
         return int(said["numFilesRemoved"] - said["numFilesAdded"])
 

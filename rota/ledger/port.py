@@ -5,7 +5,7 @@ A log is a row of numbered versions; each is made by one commit. A commit sets t
 removes files, and says something of itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -75,9 +75,9 @@ class Version(Protocol):
         `max.<column>` where it is known."""
         ...
 
-    def compact(self, size: int) -> int:
-        """Puts the files of up to `size` bytes together, into files of that size, in a commit that changes no rows. How many
-        files there are less."""
+    def compact(self, choose: Callable[[pa.Table], int]) -> int:
+        """Puts small files together, in a commit that changes no rows: those of at most as many bytes as `choose` says of
+        all files, into files of that size; 0: none. How many files there are less."""
         ...
 
     def explain_unreadable(self) -> str:

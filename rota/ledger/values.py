@@ -88,6 +88,10 @@ class LogEntry:
     rows: Mapping[str, int]
     bad: Mapping[str, int]
     seconds: float
+    all_rows: int = field(init=False, compare=False)  # together: each partition asks for its share
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all_rows", sum(self.rows.values()))
 
     def goes_beyond(self, partition: str, offset: int) -> bool:
         """Whether it brought the partition beyond this offset."""
@@ -95,5 +99,5 @@ class LogEntry:
 
     def seconds_of(self, partition: str) -> float:
         """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
-        rows = sum(self.rows.values())
-        return self.seconds * (self.rows.get(partition, 0) / rows if rows else 1 / len(self.ranges))
+        share = self.rows.get(partition, 0) / self.all_rows if self.all_rows else 1 / len(self.ranges)
+        return self.seconds * share

@@ -206,19 +206,3 @@ class Checker:
             held = worker_of(owner) if owner in truth.live and owner is not None else None
             if held != target and self.stage.now - self._since.get(partition, 0.0) > patience:
                 self.breach("settled", f"{partition} is owned by {held}, its target is {target}")
-
-    def unsettled(self) -> list[str]:
-        """What is not at rest yet, a line each: placed, owned by the newest, consumed to the end, and noted."""
-        truth, lines = self.stage.truth, []
-        newest: dict[str, str] = {}
-        for incarnation in sorted(truth.live, key=truth.live.__getitem__):
-            newest[worker_of(incarnation)] = incarnation
-        for partition in truth.load:
-            worker, owner = self.target.get(partition), truth.owner.get(partition)
-            if worker is None:
-                lines.append(f"{partition} is not placed")
-            elif owner is None or owner != newest.get(worker):
-                lines.append(f"{partition} is owned by {owner}, wanted {newest.get(worker)}")
-            elif unread := self.log.unread(partition, self.stage.read_end(partition)):
-                lines.append(unread)
-        return lines

@@ -21,17 +21,11 @@ LEGEND = (
     "partition-seconds in which runs of two incarnations worked on one partition (the table refuses the older one's "
     "commit). unowned: partition-seconds without a living owner."
 )
-ORDER = (
-    "sticky",
-    "sticky-load",
-    "avg-shed",
-    "uniform-shed",
-    "threshold-shed",
-    "ordinal",
-    "range",
-    "round-robin",
-    "hash",
-)
+COLOURS = {  # of a picture; in the order of the table
+    "sticky": "#0b7a75", "sticky-load": "#1f4e8c", "avg-shed": "#7a5ea8", "uniform-shed": "#b39bc8",
+    "threshold-shed": "#c8553d", "ordinal": "#e0a458", "range": "#b8a06a", "round-robin": "#a3a3a3", "hash": "#cfcfcf",
+    "claim": "#2a9d4e", "race": "#d1495b",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Cell:
 
 def contestants() -> tuple[str, ...]:
     """Every assignor, the best known first."""
-    return (*(a for a in ORDER if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(ORDER)))
+    return (*(a for a in COLOURS if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(COLOURS)))
 
 
 def check_contestant(name: str) -> str:

@@ -105,13 +105,6 @@ class LogChecker:
         for partition, park in changes.parks:
             self._park(partition, park)
 
-    def unread(self, partition: str, end: int) -> str:
-        """What of the partition is not consumed up to its end, or not noted; empty if all is."""
-        seen = self.seen[partition]
-        if seen.offset == end and seen.checkpoint == seen.offset:
-            return ""
-        return f"{partition}: {end} there, {seen.offset} in the table, {seen.checkpoint} noted"
-
     def _fold(self, commit: MemoryCommit) -> None:
         said, adds = Told.of(commit), tuple(_list_slices(commit))
         removed = set(commit.removes or ())

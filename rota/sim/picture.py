@@ -4,21 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.sim.compare import Cell
+from rota.sim.compare import COLOURS, Cell
 
-COLOURS = {
-    "sticky": "#0b7a75",
-    "sticky-load": "#1f4e8c",
-    "avg-shed": "#7a5ea8",
-    "uniform-shed": "#b39bc8",
-    "threshold-shed": "#c8553d",
-    "ordinal": "#e0a458",
-    "range": "#b8a06a",
-    "round-robin": "#a3a3a3",
-    "hash": "#cfcfcf",
-    "claim": "#2a9d4e",
-    "race": "#d1495b",
-}
 INK, FAINT = "#222222", "#e4e4e4"
 TELLING = ("over-placement", "hot-partition", "rolling-restart")
 

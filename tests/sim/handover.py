@@ -28,6 +28,7 @@ from rota.sim.worker import WorkerProcess
 from rota.sim.world import Timing
 from tests.sim.handover_faults import Faults
 from tests.sim.replaying import ReplayProcess
+from tests.sim.rest import find_unread, list_unsettled
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
 LASTING = Terms(linger=2.0, max_run=15.0)
@@ -161,12 +162,12 @@ class HandOver(Stage):
         while self.now < end and not self._rested():
             self.timeline.run(min(end, self.now + 0.5))
         if not self._rested():
-            self.checker.breach("stuck", "; ".join(self.checker.unsettled()))
+            self.checker.breach("stuck", "; ".join(list_unsettled(self)))
         return self
 
     def _rested(self) -> bool:
         idle = not any(isinstance(who, RunProcess | ReplayProcess) for _, _, who in self._alive())
-        return idle and all(len(self.alive(w)) == 1 for w in self.team) and not self.checker.unsettled()
+        return idle and all(len(self.alive(w)) == 1 for w in self.team) and not list_unsettled(self)
 
     def _alive(self) -> list[tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]]:
         self.struck = {process: one for process, one in self.struck.items() if process.alive}
@@ -238,7 +239,7 @@ class HandOver(Stage):
             for worker, view in live.items():
                 named = targets[worker].partitions if worker in targets else frozenset()
                 mine = (p for p in sorted(named - parked) if self.truth.owner.get(p) == view.incarnation)
-                wanted = tuple(p for p in mine if self.checker.log.unread(p, self.read_end(p)))
+                wanted = tuple(p for p in mine if find_unread(self, p))
                 if wanted and view.incarnation not in busy:
                     self._launch(Launch(f"r{self._number()}", view.incarnation, wanted))
 
