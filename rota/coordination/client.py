@@ -13,7 +13,6 @@ Laws, over those of `store`:
 """
 
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -21,14 +20,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.protocol.states import KazooState
 
 from rota.coordination.access import NOBODY, Access
-from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead, submitted
+from rota.coordination.kazoo_client import Client
+from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
 from rota.errors import Conflict, Forbidden, Unavailable, Unknown
 from rota.machine import start_lasting
@@ -41,9 +39,6 @@ OLDER = (
     "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
     "its last writes. Where a table refuses it now: rota adopt"
 )
-_quiet = logging.getLogger("rota.zookeeper")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
 
 
 def connect(
@@ -109,7 +104,7 @@ class ZooKeeperStore(Store):
             checked_path(path)
         nodes: list[Node | None] = []
         for start in range(0, len(paths), MAX_OPS):
-            nodes += self._read(submitted(MultiRead(paths[start : start + MAX_OPS], self.chroot)))
+            nodes += self._read(partial(Client.submit, request=MultiRead(paths[start : start + MAX_OPS], self.chroot)))
         return tuple(self._readable(n, p) for n, p in zip(nodes, paths, strict=True))
 
     def children(self, path: str) -> tuple[str, ...]:
@@ -129,7 +124,7 @@ class ZooKeeperStore(Store):
         self.asked += 1
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
-        request = submitted(Multi(ops, self.access.packed, self.chroot))
+        request = partial(Client.submit, request=Multi(ops, self.access.packed, self.chroot))
         answers = self._call(self.client, request, self.call_timeout)
         codes = [(i, a) for i, a in enumerate(answers) if isinstance(a, int)]
         if not codes:
@@ -225,45 +220,19 @@ class ZooKeeperStore(Store):
 
     def build_client(self) -> Any:
         """A client of kazoo that is not started yet and knows what it was refused."""
-        client = KazooClient(
-            hosts=self.hosts,
-            timeout=self.session_timeout,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
-            logger=_quiet,
+        client = Client(
+            self.hosts,
+            self.session_timeout,
+            lambda seconds: setattr(self, "negotiated", seconds),
+            self._wake.set,
             **self.access.of_client(),
         )
-        inner = client._connection._connect
-
-        def learn(host: str, hostip: str, port: int) -> tuple[float, float]:
-            read_timeout, connect_timeout = inner(host, hostip, port)
-            self.negotiated = read_timeout * 1.5 / 1000  # kazoo's read timeout is two thirds of it
-            return read_timeout, connect_timeout
-
-        loop = client._connection._connect_loop
-
-        def look_round(retry: Any) -> Any:
-            began = time.monotonic()
-            try:
-                return loop(retry)
-            finally:
-                client.refused = began  # all hosts were tried since then, and none of them holds the session now
-                self._wake.set()
-
-        invoke = client._connection._invoke
-
-        def ask(timeout: float, request: Any, xid: int | None = None) -> Any:
-            # a server that starts may take a connection and never read it: kazoo would wait until the session is over
-            return invoke(min(timeout, self.session_timeout / 3), request, xid)
-
-        client._connection._connect, client._connection._connect_loop = learn, look_round
-        client._connection._invoke = ask
-        client.refused = client.since = 0.0
         client.add_listener(lambda state: self._listen(client, state))
         return client
 
     def _listen(self, client: Any, state: str) -> None:
         """Called by kazoo's connection thread: notes, never waits."""
-        self.unwelcome |= client._state == KeeperState.AUTH_FAILED
+        self.unwelcome |= client.unwelcome
         if state == KazooState.CONNECTED:
             client.since = time.monotonic()
         if client is self.client:
@@ -291,9 +260,9 @@ class ZooKeeperStore(Store):
         """One round: keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one
         that is not taken back. Whether there is another round."""
         client = self.client
-        if client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and client._stopped.is_set() is False:
+        if client.failed:
             settled = time.monotonic() - self._heard > REFUSED
-            if settled and client._connection.connection_stopped.is_set():
+            if settled and client.disconnected:
                 self.rebuild(client)  # one that was stopped would not be looked after any more
                 _stop(client)
         elif client.state == KazooState.CONNECTED:
@@ -313,7 +282,7 @@ class ZooKeeperStore(Store):
         """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
         fresh = self.fresh
         begun = fresh is not None and fresh.refused  # before it begins, its connection says that it stopped
-        if fresh is None or (begun and fresh._connection.connection_stopped.is_set()):
+        if fresh is None or (begun and fresh.disconnected):
             self._forget_fresh()
             fresh = self.build_client()
             fresh.start_async()

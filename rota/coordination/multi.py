@@ -5,7 +5,6 @@ kazoo's own transaction returns exceptions among the results, drops the node of 
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rota.coordination.store import Check, Create, Delete, Node, Op, Set
 
@@ -105,14 +104,3 @@ def _blob(data: bytes) -> bytes:
 def _node(data: bytes, buffer: bytes, offset: int) -> Node:
     czxid, mzxid, _, mtime, version, _, _, owner, _, _, _ = _STAT.unpack_from(buffer, offset)
     return Node(data, version, czxid, mzxid, mtime, owner)
-
-
-def submitted(request: Any) -> Callable[[Any], Any]:
-    """How a request of ours goes through a client of kazoo's."""
-
-    def submit(client: Any) -> Any:
-        result = client.handler.async_result()
-        client._call(request, result)
-        return result
-
-    return submit
