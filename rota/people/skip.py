@@ -3,7 +3,7 @@
 Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond what is there:
 what it skips has its offset in the index. Where the source has a hole, one skip goes behind all of it. The log says who
 skipped what. One offset alone is skipped only where the partition is parked for it. A skip that is refused writes nothing,
-and so gives no offsets either.
+and so gives no offsets either. What it took to look is given back.
 """
 
 import uuid
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Ports, Remembers, Source, WaitsAlone
+from rota.dataplane.ports import Holds, Ports, Remembers, Source, WaitsAlone
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
 from rota.ledger.values import Batch
@@ -26,6 +26,14 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
     it or beyond its end, or an index that forgot what was consumed; Fenced and OffsetGap if a run or a new owner was
     faster, ForeignTable.
     """
+    try:
+        return _skip(tree, ports, partition, to, who)
+    finally:
+        if isinstance(ports.source, Holds):
+            ports.source.close()
+
+
+def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, who: str) -> tuple[int, int]:
     source, main = ports.source, ports.main
     standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None:
