@@ -99,7 +99,12 @@ def is_users_test(block: Block) -> bool:
     return "import pytest" in block.text
 
 
-OTHERS = (is_declaration, is_location, needs_broker, is_users_test)  # what else a block of Python is
+def is_source(block: Block) -> bool:
+    """Whether tests/dataplane/conformance puts the block under the suites of a source."""
+    return "class SqliteSource" in block.text
+
+
+OTHERS = (is_declaration, is_location, needs_broker, is_users_test, is_source)  # what else a block of Python is
 
 
 @pytest.mark.parametrize("block", [b for b in find_blocks("python") if not any(of(b) for of in OTHERS)], ids=name_block)

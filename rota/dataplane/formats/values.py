@@ -33,8 +33,8 @@ SHOWN = r"[^\x00-\x20]"  # what is not blank
 def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> None:
     """Writes a partition's values, pairs of offset and bytes, where Spark reads them."""
     folder.mkdir(parents=True, exist_ok=True)
-    offsets, values = zip(*found, strict=True)
-    columns = [values, [names.split(partition)] * len(values), offsets]
+    pairs = tuple(found)
+    columns = [[value for _, value in pairs], [names.split(partition)] * len(pairs), [offset for offset, _ in pairs]]
     table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, STAGED, strict=True)], schema=STAGED)
     pq.write_table(table, folder / f"{names.split(partition)}.parquet")
 
