@@ -216,7 +216,7 @@ def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
     ]
     reasons = {r["_position"]: r["_reason"] for r in log(world.table / "quarantine").rows()}
     assert reasons[21].startswith("no JSON: ")
-    assert reasons[42] == "a field is not of its declared type"
+    assert reasons[42] == "not of the declared type: n"
     assert {"rota/g/p:a/offset", "rota/g/p:a/token"} <= set(log(world.table / "quarantine").transactions)
 
 
@@ -230,9 +230,9 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
     assert kinds(events) == {"p:a": ParkedPartition, "p:b": CommittedBatch}
     (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
-        "2 of 3 records of p:a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), a field is not "
-        "of its declared type, or the number of fields is wrong. Nothing was written. Mend the files or the schema, then: "
-        "rota retry p:a"
+        "2 of 3 records of p:a are bad, more than max_bad_ratio=0.34: such as line 2 of a/0.csv (offset 0), the number "
+        "of fields is wrong, or one is not of its declared type: n. Nothing was written. Mend the files or the schema, "
+        "then: rota retry p:a"
     )
     assert parked.retry_at is None
     assert [(p, line) for p, _, line, *_ in set_aside(world)] == [("p:b", 2)]

@@ -192,8 +192,8 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
     assert list(one.read_records("p:x", 0)) == ['{"a": 1}', '{"a"']
     assert list(one.read_records("p:x", 1)) == ["one", "two"]
     assert list(one.read_records("p:x", 2)) == ['{"a"']
-    assert one.explain_bad('{"a"').startswith("no JSON: ")
-    assert one.explain_bad('{"a": "x"}') == "a field is not of its declared type"
+    assert one.explain_bad('{"a"', []).startswith("no JSON: ")
+    assert one.explain_bad('{"a": "x", "b": null}', [("a",), ("b",), ("c",)]) == "not of the declared type: a"
 
 
 def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:

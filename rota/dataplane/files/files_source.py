@@ -29,7 +29,7 @@ from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, So
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
-from rota.record import CORRUPT, OFFSET, PARTITION
+from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 from rota.settings import resolve_folder
 
 if TYPE_CHECKING:
@@ -273,9 +273,9 @@ class FilesSource:
         path = self.root / self.locate(partition, offset)
         return iter(()) if is_multiline(self.declared.options) else texts.read_lines(path)
 
-    def explain_bad(self, raw: str) -> str:
+    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         """See `RawRecords.explain_bad`."""
-        return lines.explain_bad(raw, self.declared.format)
+        return lines.explain_bad(raw, self.declared.format, nulls)
 
     def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
         """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left

@@ -8,10 +8,10 @@ what follows a comma and opens neither an object nor a list, and lines in UTF-16
 """
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rota.record import CORRUPT
+from rota.record import CORRUPT, FieldPath
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,14 +19,33 @@ if TYPE_CHECKING:
 LOOKS = r"[}\]]\s*(?:[^\s,}\]]|,\s*[{\[])"  # behind the end of a value what can begin another
 TEXTS = "array<string>"  # of any values, without a look into them
 DIGITS = 1000  # that Spark's parser takes of a number
+NAMED = 5  # fields that a reason names
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
-def explain_bad(raw: str, format: str) -> str:
-    """Why a raw record is bad, as far as it alone shows."""
+def explain_bad(raw: str, format: str, nulls: Sequence[FieldPath]) -> str:
+    """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that Spark made null of it. Of JSON
+    that names the fields that do not parse; of CSV those that are empty are among them."""
     if format == "csv":
-        return "a field is not of its declared type, or the number of fields is wrong"
-    return explain_text(raw) or "a field is not of its declared type"
+        typed = f", or one is not of its declared type: {_name(nulls)}" if nulls else ""
+        return f"the number of fields is wrong{typed}"
+    if why := explain_text(raw):
+        return why
+    said = json.loads(raw, parse_int=str, parse_float=str)
+    failed = [path for path in nulls if _find(said, path) is not None]
+    return f"not of the declared type: {_name(failed)}" if failed else "a field is not of its declared type"
+
+
+def _name(paths: Sequence[FieldPath]) -> str:
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(".".join(path) for path in paths[:NAMED]) + more
+
+
+def _find(value: Any, path: FieldPath) -> Any:
+    """What stands there in a value of JSON; None also where it has no such place."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def explain_text(text: str) -> str:

@@ -8,7 +8,7 @@ good, and is the one column of the schema.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rota.dataplane import names
 from rota.dataplane.formats import lines
 from rota.dataplane.formats.options import make_options
-from rota.record import CORRUPT, OFFSET, PARTITION
+from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,10 +75,10 @@ def decode(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def explain_bad(text: str, format: str) -> str:
-    """Why a text is no record of the schema, as far as it alone shows."""
+def explain_bad(text: str, format: str, nulls: Sequence[FieldPath]) -> str:
+    """See `lines.explain_bad`, of a text that may be more or less than a line."""
     if format == "csv" and (not text.strip() or re.search(r"[\r\n]", re.sub(ENDED.replace("z", "Z"), "", text))):
         return "not one line"
     if format == "json" and text.strip()[:1] != "{":
         return lines.explain_text(text) or "no JSON object"
-    return lines.explain_bad(text, format)
+    return lines.explain_bad(text, format, nulls)

@@ -7,7 +7,7 @@ A run reads before it claims: what it is given is its own until it ends, and who
 import logging
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from rota.errors import ConfigError, RotaError
 from rota.ids import key_of
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
+from rota.record import FieldPath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,9 +159,9 @@ class NumberedSource(ABC):
         """See `RawRecords.read_records`."""
         return [values.decode(self.inboxes[partition].bodies[offset])]
 
-    def explain_bad(self, raw: str) -> str:
+    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         """See `RawRecords.explain_bad`."""
-        return values.explain_bad(raw, self.declared.format)
+        return values.explain_bad(raw, self.declared.format, nulls)
 
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""

@@ -55,6 +55,8 @@ SCHEMA = pa.schema(
 )
 ONCE = {"parquet.dictionary.page.size": str(1 << 28)}  # bytes: so many of texts, each once, that rows share
 LONG = 1000  # characters
+NULLS = "_nulls"
+Bad = tuple[int, str, str]  # offset, text, fields that are null
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def set_aside(
     raw = table / "raw" / attempt
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
-        split = columns.split(few.select(PARTITION, OFFSET, _text(few)))
+        split = columns.split(few.select(PARTITION, OFFSET, _text(few), _list_nulls(few)))
         split.write.partitionBy(SPLIT).options(**columns.WRITTEN, **ONCE).parquet(str(raw))
         footers.name_split_folders(raw)
         bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
@@ -135,18 +137,19 @@ def _refuse(
     )
 
 
-def _find_first(raw: Path) -> tuple[int, str]:
-    """The least offset of one partition's bad records, and the first of its texts."""
+def _find_first(raw: Path) -> Bad:
+    """The first of one partition's bad records with the least offset."""
     return min(_read_texts(raw), key=lambda one: one[0])
 
 
-def _read_texts(raw: Path) -> Iterator[tuple[int, str]]:
-    """Offset and text of one partition's bad records; those that share a text share one object."""
+def _read_texts(raw: Path) -> Iterator[Bad]:
+    """Offset, text and null fields of one partition's bad records; those that share a text share one object."""
     for file in _list_written(raw):
-        for batch in pq.ParquetFile(file, read_dictionary=[CORRUPT]).iter_batches(columns=[OFFSET, CORRUPT]):
+        for batch in pq.ParquetFile(file, read_dictionary=[CORRUPT]).iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
             texts = [_readable(text) for text in batch[CORRUPT].dictionary.to_pylist()]
-            for offset, at in zip(batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), strict=True):
-                yield offset, texts[at]
+            rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
+            for offset, at, nulls in zip(*rows, strict=True):
+                yield offset, texts[at], nulls
 
 
 def _list_written(raw: Path) -> list[Path]:
@@ -159,27 +162,51 @@ def _text(frame: "DataFrame") -> "Column":
     return frame[CORRUPT].cast("binary").alias(CORRUPT)
 
 
+def _list_nulls(frame: "DataFrame") -> "Column":
+    """The paths of the declared fields that are null in a record and not in one that is, a line of JSON each. Spark leaves
+    null in a field that does not parse."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StructType
+
+    def find(kind: StructType, above: "Column", path: tuple[str, ...]) -> "Iterator[Column]":
+        for field in kind.fields:
+            here = (*path, field.name)
+            value = F.col(".".join(f"`{name.replace('`', '``')}`" for name in here))
+            yield F.when(above & value.isNull(), F.lit(json.dumps(here)))
+            if isinstance(field.dataType, StructType):
+                yield from find(field.dataType, value.isNotNull(), here)
+
+    declared = StructType([one for one in frame.schema.fields if one.name not in (CORRUPT, PARTITION, OFFSET)])
+    return F.concat_ws("\n", *find(declared, F.lit(True), ())).alias(NULLS)
+
+
 def _readable(raw: bytes) -> str:
     return bytes(raw).decode("utf-8", "replace")
 
 
-def _example(source: RawRecords, partition: str, offset: int, raw: str) -> str:
+def _example(source: RawRecords, partition: str, offset: int, raw: str, nulls: str) -> str:
     """Where one bad record stands, and why it is bad."""
     (line,) = _positions(source.read_records(partition, offset), [raw])
     at = f"line {line} of " if line else ""
-    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {source.explain_bad(raw)}"
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {_explain(source, raw, nulls)}"
+
+
+def _explain(source: RawRecords, raw: str, nulls: str) -> str:
+    return source.explain_bad(raw, [tuple(json.loads(path)) for path in nulls.splitlines()])
 
 
 def place(raw: Path, data: Path, partition: str, attempt: str, source: RawRecords) -> None:
     """Writes one partition's bad records again, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
-    for offset, text in _read_texts(raw):
+    nulls: dict[str, str] = {}
+    for offset, text, fields in _read_texts(raw):
         texts[offset].append(text)
+        nulls[text] = fields
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
         where = _positions(source.read_records(partition, offset), bad)
         file_name = source.locate(partition, offset)
-        reasons = {text: source.explain_bad(text) for text in bad}
+        reasons = {text: _explain(source, text, nulls[text]) for text in bad}
         before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
             again = len(text) > LONG and (text, at) == before

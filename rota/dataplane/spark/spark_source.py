@@ -4,13 +4,14 @@ Law: of a range whose offsets were assigned, every reader gets the same records;
 choice.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rota.dataplane.ports import Source
 from rota.ledger.values import Ranges
+from rota.record import FieldPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +28,8 @@ class RawRecords(Protocol):
         """The raw records behind an offset in their order, to find the place of a bad one; empty where that is unknown."""
         ...
 
-    def explain_bad(self, raw: str) -> str:
-        """Why a raw record is bad, as far as it alone shows."""
+    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
+        """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that are null of it."""
         ...
 
 
