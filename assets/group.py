@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import dagster as dg
 
-from rota.dagster.assets import checks, metadata, page_keys, picture
+from rota.dagster.assets import checks, epoch_picture, metadata, page_keys
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.going import going_on
 from rota.dagster.assets.markdown import as_code
@@ -78,7 +78,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
     )
     def rebalance(context: dg.AssetExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         from rota.group.rebalance import rebalance as verb
-        from rota.run import backlog
+        from rota.run import work
 
         with in_one_line(), going_on(context, rota_zookeeper, group.name) as tree:
             done = verb(tree, context.run.run_id)
@@ -91,8 +91,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
             with suppress(RotaError):  # the epoch stands, whatever of this cannot be read
                 sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
                 if done.published:
-                    drawn = picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
-                    lags = backlog.read_group_lags(tree, pipelines)
+                    drawn = epoch_picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
+                    lags = work.read_group_lags(tree, pipelines)
             shown = metadata.describe_epoch(done, drawn, lags, sparks)
         if done.published:
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))

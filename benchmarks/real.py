@@ -31,7 +31,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import CoordinationError
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance

@@ -266,7 +266,7 @@ class Group:
         checked_id("group", self.name)
         if self.protocol == "assigned":
             return
-        from rota.core.protocols.registry import check_protocol
+        from rota.core.protocols.known_protocols import check_protocol
 
         check_protocol(self.protocol, self.options)
         plain = {"assignor": "sticky", "budget": None, "cooldown": 0.0, "grace": 0.0}

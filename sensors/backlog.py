@@ -16,7 +16,7 @@ from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.run.backlog import Work, WorkWatcher
+    from rota.run.work import Work, WorkWatcher
 
 ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often it tries again
 FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
@@ -33,7 +33,7 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
         description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.run.backlog import WorkWatcher
+        from rota.run.work import WorkWatcher
 
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
@@ -84,7 +84,7 @@ class Looks:
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
         from rota.registry import open_source
-        from rota.run.backlog import find_work
+        from rota.run.work import find_work
 
         if not self.tree.exists():  # the membership sensor founds the group
             return

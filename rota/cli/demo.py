@@ -43,7 +43,7 @@ def command(workers: int, protocol: str, faults: bool, state: Path, as_json: boo
     It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
     0 only if no record was lost or duplicated.
     """
-    from rota.core.protocols.registry import find_protocol
+    from rota.core.protocols.known_protocols import find_protocol
 
     find_protocol(protocol)
     progress = view.Progress(silent=as_json)
@@ -84,7 +84,7 @@ def _perform(workers: int, protocol: str, faults: bool, state: Path, progress: v
 def _declare(protocol: str, stack: "Stack") -> None:
     """Unless the protocol is what a group has anyway: lets the stack serve a copy of flights.py, beside a file that gives
     the group the protocol."""
-    from rota.core.protocols.registry import ASSIGNED
+    from rota.core.protocols.known_protocols import ASSIGNED
 
     flights = Path(stack.env["ROTA_PIPELINES"]) / "flights.py"
     if protocol == ASSIGNED or not flights.is_file():

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from rota.core.assignors.registry import find_assignor
+from rota.core.assignors.known_assignors import find_assignor
 from rota.core.planner import plan
 from rota.core.values import STATES, UNLIMITED, USAGE, Partition, Plan, Snapshot, Worker
 from rota.errors import ConfigError, shown

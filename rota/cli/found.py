@@ -17,7 +17,7 @@ def command(group: str) -> None:
     """
     from rota.coordination import client
     from rota.coordination.group_state import GroupState
-    from rota.core.protocols.registry import ASSIGNED
+    from rota.core.protocols.known_protocols import ASSIGNED
     from rota.group.found import found_group, list_sources
     from rota.settings import Settings
 

@@ -130,12 +130,12 @@ def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str 
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
         from rota.registry import open_source, open_tables
-        from rota.run import backlog, rewritten
+        from rota.run import rewritten, work
 
         for pipeline in pipelines:
             if pipeline_of(partition) == pipeline.name:
                 source = open_source(pipeline)
-                at = backlog.read_lags(tree, source, [partition]).get(partition)
+                at = work.read_lags(tree, source, [partition]).get(partition)
                 lag = at[1] - at[0] if at else None
                 past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
                 changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)

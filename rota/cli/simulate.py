@@ -46,7 +46,7 @@ def command(
     """
     from rota.cli import view
     from rota.cli.group import check_place
-    from rota.core.protocols.registry import ASSIGNED, find_protocol
+    from rota.core.protocols.known_protocols import ASSIGNED, find_protocol
     from rota.sim import compare
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
@@ -103,7 +103,7 @@ def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
 def _write_picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
     from rota.sim.compare import markdown
     from rota.sim.pages import write_section
-    from rota.sim.picture import draw
+    from rota.sim.plots import draw
 
     draw(cells, png)
     click.echo(f"Picture: {png} ({seconds:.0f} s)")

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.known_assignors import BY_COUNT, Proposal, find_assignor
 from rota.core.assignors.options import read_memory, read_part
-from rota.core.assignors.registry import BY_COUNT, Proposal, find_assignor
 from rota.core.budget import apply_budget
 from rota.core.columns import count_per_worker
 from rota.core.constraints import find_matches, find_valid_owners

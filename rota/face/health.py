@@ -25,9 +25,9 @@ from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
-from rota.run.backlog import measure_lags
 from rota.run.eligibility import Facts, read_facts
 from rota.run.rewritten import LOOKED, explain_rewritten
+from rota.run.work import measure_lags
 from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Meta
-from rota.core.protocols.registry import check_protocol, find_protocol
+from rota.core.protocols.known_protocols import check_protocol, find_protocol
 from rota.core.reconcile import State
 from rota.errors import ConfigError, Conflict
 from rota.ids import worker_of

@@ -14,7 +14,7 @@ from rota.coordination.readings import Readings
 from rota.coordination.records import Meta
 from rota.coordination.snapshot import read_basis
 from rota.coordination.store import Store
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import RotaError
 from rota.group.rebalance import Look, observe
 from rota.ids import partition_id

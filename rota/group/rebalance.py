@@ -17,7 +17,7 @@ from rota.coordination.snapshot import Basis, GroupSnapshot, read_basis, read_sn
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_imbalance
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.core.values import Codes
 from rota.errors import ConfigError, counted
 from rota.group.observed import count_before, find_claim_times, find_unsettled, see

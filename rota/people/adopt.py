@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.coordination import adopt as coordination
+from rota.coordination import token_base as coordination
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
 from rota.coordination.records import Checkpoint

@@ -5,7 +5,7 @@ it takes the table from the old name first, which fences every run of it, and gi
 everything else is there. A table that is not the old name's is left alone.
 """
 
-from rota.coordination import rename as coordination
+from rota.coordination import pipeline_records as coordination
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
 from rota.dataplane.ports import FollowsRename

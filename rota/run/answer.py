@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import Ports
 from rota.pipeline import Pipeline
-from rota.run.backlog import read_owners
 from rota.run.consume import DroppedPartition, Event, consume
+from rota.run.work import read_owners
 
 PAUSE = 0.5  # seconds until a partition is looked at again that another run works on
 LOSSES = 20  # for a partition that is lost each time between the look and the batch

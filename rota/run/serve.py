@@ -21,8 +21,8 @@ from rota.coordination.records import Live
 from rota.dataplane.ports import Ports
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
-from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
+from rota.run.work import find_work
 
 PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
 

@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rota.core.assignors.registry import ASSIGNORS
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.assignors.known_assignors import ASSIGNORS
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import ConfigError
 from rota.sim.simulation import Result, Simulation
 from rota.sim.worlds import world

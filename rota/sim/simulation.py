@@ -9,10 +9,10 @@ from typing import Any
 from rota.coordination.alone import found_own_records
 from rota.coordination.records import WorkerOverrides
 from rota.core import Worker
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
-from rota.run.backlog import find_work
+from rota.run.work import find_work
 from rota.sim.alone_checker import AloneChecker
 from rota.sim.controller import Controller
 from rota.sim.log_checker import Told

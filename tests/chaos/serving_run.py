@@ -23,8 +23,8 @@ from rota.ids import worker_of
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import TableClaim
 from rota.registry import open_ports
-from rota.run.backlog import find_work
 from rota.run.serve import Terms, serve
+from rota.run.work import find_work
 from rota.settings import Settings
 from tests.chaos.plain_job import PlainJob
 from tests.waiting import wait_until

@@ -3,8 +3,8 @@
 import pytest
 
 from rota.coordination import membership, ownership
-from rota.coordination.adopt import adopt
 from rota.coordination.records import Checkpoint
+from rota.coordination.token_base import adopt
 from rota.errors import ConfigError
 from tests.conformance.balanced_group import Group
 

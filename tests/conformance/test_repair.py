@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from rota.coordination import alone, membership, overrides, ownership, repair
-from rota.coordination.adopt import adopt
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import explain_unreadable as kept_back
@@ -14,6 +13,7 @@ from rota.coordination.parking import note_refusal, park
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
+from rota.coordination.token_base import adopt
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from rota.group.agent import PROOF, Agent
 from rota.ids import worker_of

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from rota.coordination import membership, overrides, ownership
-from rota.coordination.adopt import adopt
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis, read_snapshot
+from rota.coordination.token_base import adopt
 from rota.errors import Undecodable
 from rota.group.rebalance import rebalance
 from tests.conformance.balanced_group import KEYS, Group

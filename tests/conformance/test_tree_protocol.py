@@ -9,6 +9,7 @@ from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park
+from rota.coordination.pipeline_records import rename_pipeline
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import (
     Checkpoint,
@@ -30,7 +31,6 @@ from rota.coordination.records import (
     WorkerOverrides,
     decode,
 )
-from rota.coordination.rename import rename_pipeline
 from rota.coordination.store import Check, Node, Op
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()

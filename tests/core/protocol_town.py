@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.core import Partition, Worker
+from rota.core.protocols.known_protocols import check_protocol, find_protocol
 from rota.core.protocols.observation import Decision, Member, Observation
-from rota.core.protocols.registry import check_protocol, find_protocol
 
 EVEN: list[tuple[str, dict[str, Any]]] = [
     ("claim", {}),

@@ -199,6 +199,12 @@ def test_no_module_has_an_empty_name() -> None:
     assert not [p for p in sources("rota", "tests", *CARD) if p.stem in empty or p.parent.name in empty]
 
 
+def test_what_was_three_modules_is_one() -> None:
+    """A command has the name of its verb, wherever else that stands."""
+    names = [p.stem for p in sources("rota", *CARD) if room(p) != "cli"]
+    assert [names.count(name) for name in ("adopt", "rename", "registry", "backlog", "picture")] == [1] * 5
+
+
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
@@ -208,7 +214,7 @@ def test_tests_are_no_package() -> None:
     [
         "run/eligibility",
         "run/rights",
-        "run/backlog",
+        "run/work",
         "face/history",
         "coordination/snapshot",
         "coordination/group_reader",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rota.core import Partition, Worker
 from rota.core.assignors.baselines.memoryless import deal_sticky
 from rota.core.protocols import race
+from rota.core.protocols.known_protocols import check_protocol, find_protocol
 from rota.core.protocols.observation import Observation
-from rota.core.protocols.registry import check_protocol, find_protocol
 from rota.errors import ConfigError
 from tests.core.protocol_town import EVEN, EVERY, Town, town
 

@@ -8,8 +8,8 @@ from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
 from rota.ledger.values import Batch
-from rota.run.backlog import read_lags
 from rota.run.consume import IdlePartition
+from rota.run.work import read_lags
 from tests.dataplane.conftest import log
 from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.delta_tables import batch

@@ -10,8 +10,8 @@ from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.spark import bisection
 from rota.people.skip import skip
-from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
+from rota.run.work import find_work
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.world import World

@@ -13,8 +13,8 @@ from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.machine import free_port
-from rota.run.backlog import find_work, read_owners
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition
+from rota.run.work import find_work, read_owners
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.world import World
 

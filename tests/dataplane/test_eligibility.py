@@ -14,9 +14,9 @@ from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, RunView
-from rota.run.backlog import find_work, read_owners
 from rota.run.eligibility import Facts, judge, read_facts
 from rota.run.rights import read_rights
+from rota.run.work import find_work, read_owners
 from tests.dataplane.world import World
 
 ME, OTHER = "w1@7", "w2@9"

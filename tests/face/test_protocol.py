@@ -12,7 +12,7 @@ from rota.dagster.assets.names import GOING, Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
 from rota.dagster.sensors.backlog import make_run_request
-from rota.run.backlog import Work
+from rota.run.work import Work
 
 ROOT = Path(__file__).parents[2]
 FILE = """

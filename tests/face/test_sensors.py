@@ -15,7 +15,7 @@ from rota.dagster.assets import checks, standing
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, runs
 from rota.group.rebalance import rebalance
-from rota.run.backlog import WorkWatcher
+from rota.run.work import WorkWatcher
 from tests.face.desk import Desk, cancel_check, names, ready
 
 

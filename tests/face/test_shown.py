@@ -22,18 +22,18 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
-from rota.dagster.assets import picture
+from rota.dagster.assets import epoch_picture
+from rota.dagster.assets.epoch_picture import draw_picture
 from rota.dagster.assets.group import make_assignment
 from rota.dagster.assets.metadata import describe_batch, describe_epoch, describe_replay
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.picture import draw_picture
 from rota.dagster.assets.pipeline import make_specs
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
 from rota.group.rebalance import rebalance
 from rota.pipeline import Group, Pipeline, delta, files
-from rota.run import backlog
+from rota.run import work
 from rota.run.consume import CommittedBatch
 from rota.run.replay import ReplayedRange
 from rota.run.samples import BatchSample
@@ -185,9 +185,9 @@ def test_lags_are_those_of_the_sources_that_can_be_asked_and_of_no_very_large_gr
     ]
     tree.grow("p", ("a", "b"))
     tree.grow("nowhere", ("c",))
-    assert backlog.read_group_lags(tree, pipelines) == {"p:a": 2, "p:b": 1}
-    monkeypatch.setattr(backlog, "MEASURED", 2)
-    assert backlog.read_group_lags(tree, pipelines) == {}
+    assert work.read_group_lags(tree, pipelines) == {"p:a": 2, "p:b": 1}
+    monkeypatch.setattr(work, "MEASURED", 2)
+    assert work.read_group_lags(tree, pipelines) == {}
 
 
 def list_keys(table: str) -> set[str]:
@@ -229,7 +229,7 @@ def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monk
     def refuse(*_: object) -> None:
         raise Unavailable("ZooKeeper went away")
 
-    monkeypatch.setattr("rota.run.backlog.read_group_lags", refuse)
+    monkeypatch.setattr("rota.run.work.read_group_lags", refuse)
     made = make_assignment(Group("g"), (), Names())
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         done = dg.materialize([made], resources={"rota_zookeeper": InMemory()}, instance=instance)
@@ -244,7 +244,7 @@ def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monk
 def test_a_picture_is_a_file_that_the_page_serves_and_the_newest_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picture, "KEPT", 3)
+    monkeypatch.setattr(epoch_picture, "KEPT", 3)
     server = MemoryServer()
     tree = GroupState(server.connect(), "g")
     tree.found()

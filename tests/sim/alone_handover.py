@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from rota.coordination import overrides
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.ids import key_of, pipeline_of
 from rota.sim.alone_checker import AloneChecker
 from rota.sim.parts import SHIPPED, Parts

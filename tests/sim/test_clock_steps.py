@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.core import Policy
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.face.seen import Seen
 from rota.sim.world import Happening, World
 from rota.sim.worlds import make_partitions, make_team

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.protocols.registry import ASSIGNED
+from rota.core.protocols.known_protocols import ASSIGNED
 from rota.face.needs import IDLE, SETTLE
 from rota.sim.world import Happening, Timing, World
 from rota.sim.worlds import WORLDS, make_partitions, make_team

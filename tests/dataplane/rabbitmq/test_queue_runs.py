@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from rota.errors import ConfigError
 from rota.people.skip import skip
 from rota.rabbitmq import Publisher
-from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
+from rota.run.work import find_work
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker

@@ -16,8 +16,8 @@ from rota.core import Policy, plan
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.group.agent import Agent
 from rota.rabbitmq import Publisher
-from rota.run.backlog import Work, find_work
 from rota.run.consume import CommittedBatch, IdlePartition, consume
+from rota.run.work import Work, find_work
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.rabbitmq.broker import Broker
 from tests.dataplane.world import World

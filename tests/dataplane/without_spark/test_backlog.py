@@ -7,8 +7,8 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
 from rota.coordination.records import RunNode
 from rota.errors import EnvironmentFailed
-from rota.run.backlog import find_work
 from rota.run.consume import IdlePartition
+from rota.run.work import find_work
 from tests.dataplane.stand_ins import consume_without_spark, no_spark
 from tests.dataplane.world import World
 

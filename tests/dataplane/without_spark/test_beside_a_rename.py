@@ -41,7 +41,7 @@ def test_an_owner_of_before_the_rename_claims_anew(
     fill(world, "1")
     world.call("q")
     if not guarded:
-        monkeypatch.setattr("rota.coordination.rename.free", lambda *_: None)
+        monkeypatch.setattr("rota.coordination.pipeline_records.free", lambda *_: None)
     owned = world.tree.owned(("q:a",))["q:a"]
     rename(world.tree, "p", world.pipeline)
     if guarded:

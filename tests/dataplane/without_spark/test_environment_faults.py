@@ -15,8 +15,8 @@ from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.ledger.ledger import Ledger
 from rota.people.skip import skip
-from rota.run.backlog import find_work
 from rota.run.consume import CommittedBatch, IdlePartition
+from rota.run.work import find_work
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.landing_folders import open_files

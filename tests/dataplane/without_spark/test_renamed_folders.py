@@ -8,8 +8,8 @@ import pytest
 
 from rota.dataplane.files.file_index import FileIndex
 from rota.errors import EnvironmentFailed
-from rota.run.backlog import find_work
 from rota.run.consume import IdlePartition, ParkedPartition
+from rota.run.work import find_work
 from tests.dataplane.landing_folders import land, source
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run
 from tests.dataplane.world import World

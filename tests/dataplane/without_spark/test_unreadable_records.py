@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rota.errors import EnvironmentFailed
-from rota.run.backlog import find_work, read_owners
 from rota.run.consume import DroppedPartition, Event
+from rota.run.work import find_work, read_owners
 from tests.dataplane.world import World
 
 

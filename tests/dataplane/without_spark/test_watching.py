@@ -13,7 +13,7 @@ from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Checkpoint, Parked, encode
 from rota.group.found import GroupWatcher, follow
 from rota.group.rebalance import rebalance
-from rota.run.backlog import WorkWatcher, find_work
+from rota.run.work import WorkWatcher, find_work
 from tests.dataplane.stand_ins import take_over
 from tests.dataplane.world import World
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.known_assignors import Proposal
 from rota.core.assignors.nearest_valid import find_nearest_valid
 from rota.core.assignors.options import Option, read_options
-from rota.core.assignors.registry import Proposal
 from rota.core.columns import count_per_worker
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot

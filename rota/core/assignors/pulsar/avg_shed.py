@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.known_assignors import Proposal
 from rota.core.assignors.nearest_valid import find_nearest_valid
 from rota.core.assignors.options import Option, read_memory, read_options
 from rota.core.assignors.pulsar.predicted_load import PredictedLoad
 from rota.core.assignors.pulsar.scores import IMMUNE_ROUNDS, RESOURCES, Lots, Scores, count_room, select_recent
-from rota.core.assignors.registry import Proposal
 from rota.core.assignors.rounds import explain_pause, start_round
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Ints, Snapshot

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rota.core.assignors.hashing import hash_ids
+from rota.core.assignors.known_assignors import Proposal
 from rota.core.assignors.options import read_options
-from rota.core.assignors.registry import Proposal
 from rota.core.assignors.selection import select_partitions
 from rota.core.assignors.sticky.constrained import assign_constrained
 from rota.core.assignors.sticky.open_choices import MOST_CELLS, OpenChoices

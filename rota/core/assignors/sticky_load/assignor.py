@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from rota.core.assignors.known_assignors import Proposal
 from rota.core.assignors.options import Option, read_memory, read_options
-from rota.core.assignors.registry import Proposal
 from rota.core.assignors.rounds import ROUND
 from rota.core.assignors.sticky_load.exhaustive_search import can_try_all, try_all
 from rota.core.assignors.sticky_load.local_search import SearchSpace, descend, search_beam
