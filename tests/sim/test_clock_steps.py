@@ -25,7 +25,7 @@ class Stepped(Watched):
 
     def __init__(self, step: float, assignor: str, *happenings: Happening, **more: Any) -> None:
         parts = make_partitions(PARTITIONS, 2, lambda number: LOADS[number % len(LOADS)])
-        world = World("step", "", make_team(6), parts, happenings, 900.0, begin=300.0, policy=Policy(grace=GRACE))
+        world = World("step", make_team(6), parts, happenings, 900.0, begin=300.0, policy=Policy(grace=GRACE))
         super().__init__(world, assignor, 1, **more)
         truth, self.ahead = self.server.clock, 2 * HOUR
         self.server.clock = lambda: truth() + self.ahead
