@@ -31,7 +31,7 @@ TICK = 30  # seconds between two ticks
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
 VARIES = re.compile(r" \(failed \d+x\)|^sensor \S+: ")  # in a reason: another number, or sensor, is no other cause
-AGAIN = 3  # failures in a row of runs that are launched again by themselves
+AGAIN = {INCARNATION, REBALANCE}  # tags of runs that a sensor launches again: a need says where it does so in vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> 
     found: dict[str, Trouble] = {}
     for one in records:
         run = context.instance.get_run_by_id(one.event_log_entry.run_id)
-        if run is not None and _is_mine(context, run) and not _is_tried_again(context, run):
+        if run is not None and _is_mine(context, run) and not AGAIN & run.tags.keys():
             alert = _describe_run(context, run, one.event_log_entry)
             found.setdefault(f"run {run.job_name} {digest(alert.text)}", Trouble(alert, f"job {run.job_name}"))
     return (records[-1].storage_id if records else after), found
@@ -190,16 +190,6 @@ def _is_mine(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
     origin = run.remote_job_origin
     here = not origin or is_here(context, origin.repository_origin.code_location_origin.location_name)
     return here and _repository(context).has_job(run.job_name)
-
-
-def _is_tried_again(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
-    """Whether a sensor launches such a run again, and has not done so in vain yet. Of runs for a worker a check says it."""
-    if INCARNATION in run.tags:
-        return True
-    if REBALANCE not in run.tags:
-        return False
-    last = context.instance.get_runs(dg.RunsFilter(job_name=run.job_name, statuses=ENDED), limit=AGAIN)
-    return len(last) < AGAIN or any(one.status == dg.DagsterRunStatus.SUCCESS for one in last)
 
 
 def _describe_run(context: dg.SensorEvaluationContext, run: dg.DagsterRun, failure: dg.EventLogEntry) -> Alert:

@@ -9,7 +9,7 @@ import dagster as dg
 from rota.dagster.assets import checks
 from rota.dagster.assets.failure import ExpectedFailure, in_one_line
 from rota.dagster.assets.look import Memory, load_memory, look
-from rota.dagster.assets.names import Names
+from rota.dagster.assets.names import INCARNATION, REBALANCE, Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
@@ -72,17 +72,18 @@ def choose_pause(memory: Memory) -> float:
 
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
-    """What Dagster's storage says of the pipeline: runs for workers that failed in a row, and its sensors."""
-    from rota.face.seen import DagsterSeen, FailedRuns
+    """What Dagster's storage says of the pipeline: runs and rebalances that failed in a row, and its sensors."""
+    from rota.face.seen import DagsterSeen
 
-    failed = runs.Runs.of(context, names.consume_job(pipeline.name)).list_failures()
+    failed = runs.Runs.of(context, names.consume_job(pipeline.name)).read_failures(INCARNATION)
+    rebalances = runs.Runs.of(context, names.rebalance_job(pipeline.group)).read_failures(REBALANCE)
     backlog, membership = names.backlog_sensor(pipeline.name), names.membership_sensor(pipeline.group)
     sensors = tuple(see_sensors(context, (backlog, membership), {backlog: pipeline.name}))
-    if not failed:
-        return DagsterSeen(sensors=sensors)
-    why, kind = runs.explain_failure(context.instance, failed[0].run_id)
-    last = FailedRuns(len(failed), why or f"see run {failed[0].run_id}", kind)
-    return DagsterSeen(sensors=sensors, failed={pipeline.name: last})
+    return DagsterSeen(
+        sensors=sensors,
+        failed={pipeline.name: failed} if failed else {},
+        rebalances={pipeline.group: rebalances} if rebalances else {},
+    )
 
 
 def _report_silence(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation) -> None:

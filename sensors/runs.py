@@ -13,11 +13,12 @@ import dagster as dg
 
 from rota.dagster.assets.failure import KIND
 from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING, INCARNATION
+from rota.dagster.assets.names import GOING
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
+    from rota.face.seen import FailedRuns
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -83,10 +84,16 @@ class Runs:
         pause = min(60.0, 2.0 ** len(failed))
         return max(0.0, min(pause, (failed[0].end_time or 0.0) + pause - time.time()))
 
-    def list_failures(self) -> list[dg.DagsterRun]:
-        """The newest runs for a worker that failed in a row."""
-        launched = (one for one in self._list_ended({}, 10) if INCARNATION in one.dagster_run.tags)
-        return [one.dagster_run for one in takewhile(has_failed, launched)]
+    def read_failures(self, tag: str) -> "FailedRuns | None":
+        """The newest runs with this tag, if they failed."""
+        from rota.face.seen import FailedRuns
+
+        launched = (one for one in self._list_ended({}, 10) if tag in one.dagster_run.tags)
+        if not (failed := list(takewhile(has_failed, launched))):
+            return None
+        last = failed[0].dagster_run.run_id
+        why, kind = explain_failure(self.instance, last)
+        return FailedRuns(len(failed), why or f"see run {last}", kind, time.time() - (failed[0].end_time or 0.0))
 
     def _list_ended(self, tags: Mapping[str, str], most: int) -> Sequence[dg.RunRecord]:
         over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ENDED)

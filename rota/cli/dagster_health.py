@@ -25,8 +25,10 @@ LOCATIONS = """query Health($ticks: Int) { workspaceOrError { __typename ... on 
       ticks(limit: $ticks) { status timestamp endTimestamp error { className message causes { message } } }
 } } } } } } } } }"""
 LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".dagster/repository", value: "{place}"}}],
-  statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }}"""
+  statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{
+  runId status endTime tags {{ key value }} }} }} }}"""
 LOST = "DagsterUserCodeUnreachableError"  # Dagster's: no code server answered
+JOBS = {"backlog": ("consume", "rota/incarnation"), "membership": ("rebalance", "rota/rebalance")}  # sensor -> job, tag
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 
 
@@ -40,7 +42,8 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         entries = workspace["locationEntries"]
         found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
         mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
-        failed = _read_failures(page, pipelines, mine)
+        failed = _read_failures(page, "backlog", pipelines, mine)
+        rebalances = _read_failures(page, "membership", groups, mine)
     except EnvironmentFailed as error:
         return DagsterSeen(str(error))
     where = page.location.partition("/")[0]
@@ -58,7 +61,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         if sensor.lost:
             lost[one["location"]] = max(sensor.lost, lost.get(one["location"], 0.0))
     loading = lost or any(entry["loadStatus"] == "LOADING" for entry in meant)
-    return DagsterSeen("", locations, sensors, lost, () if loading else tuple(unserved), failed)
+    return DagsterSeen("", locations, sensors, lost, () if loading else tuple(unserved), failed, rebalances)
 
 
 def _find_fault(entry: Mapping[str, Any]) -> str:
@@ -125,29 +128,28 @@ def _shorten(error: Mapping[str, Any]) -> str:
 
 
 def _read_failures(
-    page: DagsterPage, pipelines: Sequence[str], sensors: Iterable[Mapping[str, Any]]
+    page: DagsterPage, kind: str, of: Iterable[str], sensors: Iterable[Mapping[str, Any]]
 ) -> dict[str, FailedRuns]:
-    """Pipeline -> the runs that its sensor launched, if the last ones failed. Runs of another code location are another
-    deployment's, whatever their job is called."""
+    """Pipeline or group -> the runs that its sensor of this kind launched, if the last ones failed. Runs of another code
+    location are another deployment's, whatever their job is called."""
+    what, key = JOBS[kind]
     asked: dict[str, str] = {}
     query = ""
     for number, sensor in enumerate(sensors):
-        name = next((p for p in pipelines if _is_named(sensor["name"], {dagster_name(p, "backlog")})), None)
+        name = next((one for one in of if _is_named(sensor["name"], {dagster_name(one, kind)})), None)
         if name is not None:
             asked[alias := f"p{number}"] = name
-            job = sensor["name"].removesuffix("backlog") + "consume"
+            job = sensor["name"].removesuffix(kind) + what
             place = f"{sensor['repository']}@{sensor['location']}"
             query += LAST.format(alias=alias, job=job, place=place, most=RUNS)
     answer = page.ask(f"query Failures {{ {query} }}") if query else {}
     found: dict[str, FailedRuns] = {}
     for alias, name in asked.items():
-        runs = [
-            run
-            for run in answer[alias].get("results", [])
-            if any(tag["key"] == "rota/incarnation" for tag in run["tags"])
-        ]
+        ended = answer[alias].get("results", [])
+        runs = [run for run in ended if any(tag["key"] == key for tag in run["tags"])]
         failed = list(takewhile(lambda run: run["status"] == "FAILURE", runs))
         if failed:
             words = page.read_words(failed[0]["runId"]) if len(failed) >= FAILURES else Words()
-            found[name] = FailedRuns(len(failed), words.why or f"see run {failed[0]['runId']}", words.kind)
+            why, ago = words.why or f"see run {failed[0]['runId']}", time.time() - (failed[0]["endTime"] or 0.0)
+            found[name] = FailedRuns(len(failed), why, words.kind, ago)
     return found

@@ -119,6 +119,8 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     ]
     refused = {pipeline_of(one.name) for one in found if one.cause in REFUSED}  # their runs fail of the same
     found = [one for one in found if one.state != REFUSED_RUNS or one.name not in refused]
+    if any(one.kind == "group" and one.cause == "runs" and one.patience is not None for one in found):
+        found = [one for one in found if one.cause != "new" and (one.cause != "unowned" or one.state)]  # for want of one
     stopped = {one.name for one in found if one.stops}
     explained = stopped | {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
     found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in explained}, seen)
@@ -207,6 +209,10 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         if patience is not None and last.kind == ForeignTable.__name__:  # once that is mended, the next run goes well
             patience, state = IDLE, REFUSED_RUNS
         yield Finding("pipeline", pipeline, "runs", why, "", patience, state)
+    for group, last in there.rebalances.items():
+        if last.ago < BEHIND:  # one that is asked for comes within a minute of the last
+            why = f"{last.times} of its rebalances failed in a row: {last.why}"
+            yield Finding("group", group, "runs", why, "", 0.0 if last.times >= FAILURES else None)
 
 
 def find_of_partitions(seen: Seen) -> Iterator[Finding]:

@@ -76,18 +76,20 @@ def _span(ticks: Sequence[Tick]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FailedRuns:
-    """How many runs of a pipeline failed in a row, why the last one did, and the kind of that error, where it is known."""
+    """How many runs of a pipeline, or rebalances of a group, failed in a row, why the last one did, the kind of that error,
+    where it is known, and how many seconds ago it ended."""
 
     times: int
     why: str = ""
     kind: str = ""
+    ago: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class DagsterSeen:
     """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
     reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` those that
-    none serves; `failed` those whose last runs failed."""
+    none serves; `failed` those whose last runs failed, and `rebalances` the groups whose last rebalances did."""
 
     silent: str = ""
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class DagsterSeen:
     lost: Mapping[str, float] = field(default_factory=dict)
     unserved: Sequence[str] = ()
     failed: Mapping[str, FailedRuns] = field(default_factory=dict)
+    rebalances: Mapping[str, FailedRuns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

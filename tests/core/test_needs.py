@@ -106,6 +106,7 @@ HEALTHY = {
     "a partition failed once": (facts(parked={"p:a": FAILED}), 10_000.0),
     "new partitions": (pipeline(waiting=("p:c",)), SETTLE - 1),
     "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
+    "rebalances that nobody asks for any more": (dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}), 10.0),
     "a run failed": (dagster(failed={"p": FailedRuns(1, "boom")}), 10_000.0),
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
     "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
@@ -119,6 +120,7 @@ HEALTHY = {
     "lag that falls": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:b": (6, 7)}),)), BEHIND - 1),
 }
 
+UNBALANCED = DagsterSeen(rebalances={"default": FailedRuns(3, "boom")})
 NEEDS = {
     "no worker": (replace(facts(lives={}), workers=()), SETTLE, "workers", "rota worker"),
     "the owner is gone and nobody gives it away": (
@@ -177,6 +179,10 @@ NEEDS = {
     "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
     "a pipeline without a file": (
         replace(dagster(unserved=("old",)), undeclared=("old",)), SETTLE, "unserved", "rota forget --pipeline old",
+    ),
+    "rebalances that fail": (
+        replace(facts(**FREE), facts=replace(facts(**FREE).facts, targets={}), dagster=UNBALANCED),
+        0.0, "runs", "group default: 3 of its rebalances failed in a row: boom",
     ),
     "runs that fail": (dagster(failed={"p": FailedRuns(3, "boom")}), 0.0, "runs", "boom"),
 }  # fmt: skip

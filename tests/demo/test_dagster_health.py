@@ -1,6 +1,7 @@
 """What the commands read of Dagster's page where several deployments share it: each tells of its own alone."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,8 @@ class Page(DagsterPage):
         return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": {"repositories": repositories}}
 
     def list_runs(self, text: str) -> list[dict[str, Any]]:
-        run = {"runId": "r", "status": "FAILURE", "tags": [{"key": "rota/incarnation", "value": "w1@1"}]}
+        tags = [{"key": "rota/rebalance" if "rebalance" in text else "rota/incarnation", "value": "x"}]
+        run = {"runId": "r", "status": "FAILURE", "endTime": time.time() - 5.0, "tags": tags}
         return [
             run
             for job, location in self.failed.items()
@@ -86,6 +88,12 @@ def test_runs_of_a_job_of_the_same_name_are_another_deployments() -> None:
     both = {"staging": PRODUCTION, "production": PRODUCTION}
     assert look(Page("u", "staging", both, {"p__consume": "production"}))[3] == {}
     assert look(Page("u", "production", both, {"p__consume": "production"}))[3] == {"p": 3}
+
+
+def test_rebalances_that_failed_are_their_groups() -> None:
+    seen = read_dagster(Page("u", "", {"one": PRODUCTION}, {"default__rebalance": "one"}), ["p"], ["default"])
+    assert ({name: one.times for name, one in seen.rebalances.items()}, seen.failed) == ({"default": 3}, {})
+    assert 5.0 <= seen.rebalances["default"].ago < 600.0
 
 
 def test_names_that_collide_are_told() -> None:

@@ -140,18 +140,17 @@ def test_a_check_of_the_users_own_is_told_when_it_fails_and_when_it_passes_again
     assert [one.title for one in listener.tick()] == ["over: p/records: no_gap failed"]
 
 
-def test_a_run_that_is_launched_again_by_itself_calls_after_the_third_failure(listener: Listener) -> None:
-    """A run that was killed is tried again, and a person was woken for each."""
+@pytest.mark.parametrize("tag", ["rota/incarnation", "rota/rebalance"])
+def test_a_run_that_is_launched_again_by_itself_calls_by_its_need_alone(listener: Listener, tag: str) -> None:
+    """A run that was killed is tried again, and a person was woken for each. `status` knew nothing of failed rebalances."""
     assert listener.tick() == []
-    ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags={"rota/incarnation": "w1@1"})
-    assert listener.tick() == [], "of these a check says it"
-    tags = {"rota/rebalance": "default"}
-    listener.instance.create_run_for_job(ours, status=dg.DagsterRunStatus.SUCCESS, tags=tags)
-    for number in range(4):
-        ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags=tags)
-        assert [one.title for one in listener.tick()] == (["a run of ours failed"] if number == 2 else []), number
-    listener.instance.create_run_for_job(ours, status=dg.DagsterRunStatus.SUCCESS, tags=tags)
-    assert [one.title for one in listener.tick()] == ["over: a run of ours failed"]
+    for _ in range(4):
+        ours.execute_in_process(instance=listener.instance, raise_on_error=False, tags={tag: "default"})
+        assert listener.tick() == []
+    listener.need(Need("group", "default", "runs", "3 of its rebalances failed in a row: boom", "", 1.0, True, 1.0))
+    assert [one.title for one in listener.tick()] == ["default: runs"]
+    listener.need()
+    assert [one.title for one in listener.tick()] == ["over: default: runs"]
 
 
 def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_are_not(listener: Listener) -> None:

@@ -238,6 +238,13 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     desk.instance.report_run_failed(desk.run("p__consume", Status.STARTED))  # a click
     desk.run("p__consume", Status.SUCCESS, rota__incarnation="w1@1")
     assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
+    for _ in range(3):
+        desk.instance.report_run_failed(
+            desk.run(f"{desk.group}__rebalance", Status.STARTED, rota__rebalance=desk.group)
+        )
+    assert report(desk, cursor)[0] == {"keeps_up": (False, "ERROR")}
+    desk.run(f"{desk.group}__rebalance", Status.SUCCESS, rota__rebalance=desk.group)
+    assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
     where = SimpleNamespace(location_name="here")
     off = SimpleNamespace(name="p__backlog", is_running=False, repository_selector=where)
     monkeypatch.setattr(dg.DagsterInstance, "schedule_storage", True)  # an instance in memory has none
