@@ -119,8 +119,9 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     ]
     refused = {pipeline_of(one.name) for one in found if one.cause in REFUSED}  # their runs fail of the same
     found = [one for one in found if one.state != REFUSED_RUNS or one.name not in refused]
-    if any(one.kind == "group" and one.cause == "runs" and one.patience is not None for one in found):
-        found = [one for one in found if one.cause != "new" and (one.cause != "unowned" or one.state)]  # for want of one
+    in_vain = any(one.kind == "group" and one.cause == "runs" and one.patience is not None for one in found)
+    if in_vain:  # these wait for a rebalance
+        found = [one for one in found if one.cause != "new" and (one.cause != "unowned" or one.state)]
     stopped = {one.name for one in found if one.stops}
     explained = stopped | {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
     found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in explained}, seen)
