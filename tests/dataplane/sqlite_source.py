@@ -1,12 +1,11 @@
 """The tables of a SQLite database as a source: a table is a partition, a row of it an offset, its id less one.
 
-Law: a row stays what it is, and none takes the id of another (`INTEGER PRIMARY KEY AUTOINCREMENT`). So a range is read
-again as it was. Deleted ones are holes.
+Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY AUTOINCREMENT`). Deleted ones are holes.
 """
 
 import shutil
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import escape, key_of, quote, unescape
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, Start, check_format
+from rota.record import FieldPath
 from rota.settings import resolve_folder
 
 
@@ -134,9 +134,9 @@ class SqliteSource:
         """See `RawRecords.read_records`."""
         return [values.decode(body) for _, body in self._read(partition, offset, offset + 1)]
 
-    def explain_bad(self, raw: str) -> str:
+    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         """See `RawRecords.explain_bad`."""
-        return values.explain_bad(raw, self.declared.format)
+        return values.explain_bad(raw, self.declared.format, nulls)
 
     def _read(self, partition: str, start: int, end: int) -> list[tuple[int, bytes]]:
         table = unescape(key_of(partition)).replace('"', '""')
