@@ -168,18 +168,15 @@ class DeltaLog:
                 f"from a copy, then: rota adopt"
             ) from error
 
-    def read_text(self, version: int) -> str:
-        """What the log says at this version, as it is written there. Raises EnvironmentFailed."""
+    def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """See `Log.read_actions`. Raises ValueError, too."""
         try:
-            return self._read(_name(version)).decode()
-        except (OSError, ValueError) as error:
+            lines = self._read(_name(version)).split(b"\n")
+        except OSError as error:
             raise EnvironmentFailed(
                 f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
             ) from error
-
-    def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Each action of the commit, by its kind: `add`, `remove`, ... Raises EnvironmentFailed, ValueError."""
-        for line in self.read_text(version).split("\n"):
+        for line in lines:
             yield from json.loads(line).items() if line else ()
 
     def stamp(self, version: int) -> tuple[object, ...] | None:

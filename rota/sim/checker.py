@@ -48,7 +48,7 @@ class Checker:
         self._noted: list[tuple[str, str]] = []
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
-        self._withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
+        self.withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
         self._round = 0.0  # when somebody took control
@@ -113,7 +113,7 @@ class Checker:
         if epoch < self._epoch:
             self.breach("disjoint", f"the head went back to epoch {epoch}")
         if epoch > self._epoch:
-            self._withdrawn = {}
+            self.withdrawn = {}
             self._judge_moves(targets)
         self._epoch = epoch
         seen: dict[str, str] = {}
@@ -133,7 +133,7 @@ class Checker:
             if owner is not None and seen.get(partition) != worker_of(owner):
                 self._revoked.setdefault(partition, self.stage.now)
             elif (since := self._revoked.pop(partition, None)) is not None:
-                self._withdrawn[partition] = since
+                self.withdrawn[partition] = since
 
     def _judge_moves(self, targets: Mapping[str, frozenset[str]]) -> None:
         """Budget and cooldown: what is taken from a worker that could keep it is voluntary, but for what makes room under
@@ -171,7 +171,7 @@ class Checker:
     def _claimed(self, change: Change, before: str | None, after: str) -> None:
         partition, live = change.partition, self.stage.truth.live
         # It may have looked before the newest epoch: the wait that it ended is then the one before.
-        since = self._revoked.pop(partition, None) or self._withdrawn.get(partition, self.stage.now)
+        since = self._revoked.pop(partition, None) or self.withdrawn.get(partition, self.stage.now)
         waited = self.stage.now - since
         if after not in live or before == after:
             self.breach("own", f"{partition} was claimed by {after}, which is not live, or owned it")

@@ -6,9 +6,12 @@ from functools import cache
 
 import pytest
 
+from rota.coordination import checkpoint
 from rota.core.assignors import ASSIGNORS
 from rota.errors import ConfigError
+from rota.sim.checker import Checker
 from rota.sim.simulation import Result, Simulation
+from rota.sim.truth import Changes
 from rota.sim.world import Happening
 from rota.sim.worlds import WORLDS, world
 from tests.sim.small_worlds import smaller
@@ -161,3 +164,29 @@ def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
 def test_a_release_decided_under_an_older_target_is_refused() -> None:
     """Seed 2 gives a partition back to a worker that stands still between its look and its release, and starts a run."""
     assert not run("hiccups", "round-robin", seed=2).violations
+
+
+@pytest.mark.parametrize(("least", "moved"), [(checkpoint.LEAST, False), (0.0, True)])
+def test_a_load_that_was_hardly_measured_moves_nothing(
+    least: float, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing changes in this world. What a few batches say of a load is mostly when they came: eleven moves."""
+    monkeypatch.setattr(checkpoint, "LEAST", least)
+    assert (Simulation(world("latency"), "sticky-load", 1).run().moves > 0) == moved
+
+
+class Strict(Checker):
+    """Forgets how long a partition was revoked that the newest epoch gave back."""
+
+    def after_event(self, changes: Changes) -> None:
+        super().after_event(changes)
+        self.withdrawn.clear()
+
+
+@pytest.mark.parametrize(("kind", "blamed"), [(Checker, False), (Strict, True)])
+def test_a_claim_that_was_decided_before_the_newest_epoch_is_judged_by_the_wait_it_ended(
+    kind: type[Checker], blamed: bool
+) -> None:
+    simulation = Simulation(world("hiccups"), "round-robin", 1)
+    simulation.checker = kind(simulation, strict=False)
+    assert bool(simulation.run().violations) == blamed
