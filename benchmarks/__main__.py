@@ -14,10 +14,10 @@ import click
 from benchmarks import run
 from benchmarks.exact import find_optimum
 from benchmarks.install import install_java_peer, install_python_peer
+from benchmarks.pages import write_section
 from benchmarks.picture import draw
 from benchmarks.report import Results, format_part, format_results
 from benchmarks.states import EVENTS, Case, build_yardstick, list_grid, list_growth
-from rota.sim.pages import write_section
 
 PARTS = ("speed", "python", "weighted", "azure", "growth")
 BUDGETS = (1, 2, 4)

@@ -18,10 +18,10 @@ from typing import Any
 import click
 import numpy as np
 
+from benchmarks.pages import write_section
 from rota.core import Partition, Snapshot, Worker, plan
 from rota.core.assignors import ASSIGNORS
 from rota.core.values import Floats
-from rota.sim.pages import write_section
 
 BOUNDS = {"p50": 0.02, "p90": 0.03, "p95": 0.04, "balancing": 0.02, "out": 1.05, "back": 1.05}
 """The bounds that Dicer publishes: percentiles of the excess, and moved load over all load (a round, a restart)."""

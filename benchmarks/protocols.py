@@ -12,10 +12,10 @@ import click
 
 from benchmarks import hopping, real, virtual
 from benchmarks.install import install_python_peer
+from benchmarks.pages import write_section
 from benchmarks.run import time_azure
 from benchmarks.tally import Phase
 from benchmarks.virtual import WORKERS, Case, Row
-from rota.sim.pages import write_section
 
 CASES = (
     Case("assigned", "assigned", {}),

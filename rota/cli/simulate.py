@@ -1,8 +1,7 @@
-"""`rota simulate`: every assignor in worlds of virtual time, as one table and one picture."""
+"""`rota simulate`: every assignor in worlds of virtual time, as one table."""
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,15 +19,7 @@ if TYPE_CHECKING:
 @click.option("--seed", "seeds", multiple=True, type=int, help="Only this seed (again for more). Default: 1.")
 @click.option("--seeds", "count", type=click.IntRange(1, 1_000), help="Seeds 1 to N; the table shows medians.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes. Default: one a core.")
-@click.option(
-    "--png",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="simulate.png",
-    show_default=True,
-    help="The picture.",
-)
-@click.option("--write", type=click.Path(path_type=Path, dir_okay=False), help="Also put the table into this page.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document with every measure; no picture.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with every measure.")
 def command(
     worlds: tuple[str, ...],
     assignors: tuple[str, ...],
@@ -36,8 +27,6 @@ def command(
     seeds: tuple[int, ...],
     count: int | None,
     jobs: int | None,
-    png: Path,
-    write: Path | None,
     as_json: bool,
 ) -> None:
     """Compare assignors in simulated worlds; invariants are checked after every event.
@@ -45,14 +34,11 @@ def command(
     A broken invariant ends it with exit code 1 and the line that shows it again.
     """
     from rota.cli import view
-    from rota.cli.group import check_place
     from rota.core.protocols.known_protocols import ASSIGNED, find_protocol
     from rota.sim import compare
     from rota.sim.checker import Violation
     from rota.sim.worlds import WORLDS, world
 
-    check_place(png)
-    check_place(write)
     chosen = [world(w).name for w in worlds] or list(WORLDS)
     if protocol is not None:
         find_protocol(protocol)
@@ -84,7 +70,6 @@ def command(
     view.print_parts(
         view.make_table("", ["", *compare.COLUMNS[2:]], _group_rows(cells), right=compare.COLUMNS[2:]), compare.LEGEND
     )
-    _write_picture_and_page(cells, png, write, progress.seconds)
 
 
 def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
@@ -98,14 +83,3 @@ def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
             last = name
         rows.append((f"  {assignor}", *numbers))
     return rows
-
-
-def _write_picture_and_page(cells: Sequence["Cell"], png: Path, write: Path | None, seconds: float) -> None:
-    from rota.sim.compare import markdown
-    from rota.sim.pages import write_section
-    from rota.sim.plots import draw
-
-    draw(cells, png)
-    click.echo(f"Picture: {png} ({seconds:.0f} s)")
-    if write is not None:
-        write_section(write, "simulate", markdown(cells))

@@ -1,4 +1,4 @@
-"""Every assignor in every world: the grid, its cells over several seeds, and the tables made of it."""
+"""Every assignor in every world: the grid, and its cells over several seeds."""
 
 import gc
 import os
@@ -21,11 +21,9 @@ LEGEND = (
     "partition-seconds in which runs of two incarnations worked on one partition (the table refuses the older one's "
     "commit). unowned: partition-seconds without a living owner."
 )
-COLOURS = {  # of a picture; in the order of the table
-    "sticky": "#0b7a75", "sticky-load": "#1f4e8c", "avg-shed": "#7a5ea8", "uniform-shed": "#b39bc8",
-    "threshold-shed": "#c8553d", "ordinal": "#e0a458", "range": "#b8a06a", "round-robin": "#a3a3a3", "hash": "#cfcfcf",
-    "claim": "#2a9d4e", "race": "#d1495b",
-}  # fmt: skip
+ORDER = (  # the best known first
+    "sticky", "sticky-load", "avg-shed", "uniform-shed", "threshold-shed", "ordinal", "range", "round-robin", "hash",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Cell:
 
 def contestants() -> tuple[str, ...]:
     """Every assignor, the best known first."""
-    return (*(a for a in COLOURS if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(COLOURS)))
+    return (*(a for a in ORDER if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(ORDER)))
 
 
 def check_contestant(name: str) -> str:
@@ -119,15 +117,3 @@ def document(cells: Iterable[Cell]) -> dict[str, Any]:
             del fields["series"], fields["jumps"]
             results.append(fields)
     return {"results": results}
-
-
-def markdown(cells: Sequence[Cell]) -> str:
-    """The grid as a Markdown table."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * 2 + "---:|" * (len(COLUMNS) - 2)]
-    last = ""
-    for cell in cells:
-        name, assignor, *numbers = cell.row()
-        words = [f"{n:,.2f}" if isinstance(n, float) else f"{n:,}" for n in numbers]
-        lines.append("| " + " | ".join([f"**{name}**" if name != last else "", str(assignor), *words]) + " |")
-        last = str(name)
-    return "\n".join([*lines, "", LEGEND])

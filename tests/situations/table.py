@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from rota.sim.pages import write_section
+from benchmarks.pages import write_section
 from tests.situations.row import Row, show
 from tests.situations.situation import Situation
 

@@ -1,11 +1,23 @@
-"""One picture of a comparison: what each assignor costs in each world, and how balance goes over time in one of them."""
+"""`python -m benchmarks.assignors`: what each assignor costs in each simulated world, as one table and one picture.
+
+The figures are those of `rota simulate`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.sim.compare import COLOURS, Cell
+import click
 
+from benchmarks.pages import write_section
+from rota.sim.compare import COLUMNS, LEGEND, Cell, contestants, grid
+from rota.sim.worlds import WORLDS
+
+COLOURS = {  # of a picture
+    "sticky": "#0b7a75", "sticky-load": "#1f4e8c", "avg-shed": "#7a5ea8", "uniform-shed": "#b39bc8",
+    "threshold-shed": "#c8553d", "ordinal": "#e0a458", "range": "#b8a06a", "round-robin": "#a3a3a3", "hash": "#cfcfcf",
+    "claim": "#2a9d4e", "race": "#d1495b",
+}  # fmt: skip
 INK, FAINT = "#222222", "#e4e4e4"
 TELLING = ("over-placement", "hot-partition", "rolling-restart")
 
@@ -130,3 +142,33 @@ def _legend(figure: Any, assignors: Sequence[str], rows: int) -> None:
         frameon=False,
         bbox_to_anchor=(0.5, 0.965 + 0.02 * (rows - 1)),
     )
+
+
+def format_cells(cells: Sequence[Cell]) -> str:
+    """The grid as a Markdown table."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * 2 + "---:|" * (len(COLUMNS) - 2)]
+    last = ""
+    for cell in cells:
+        name, assignor, *numbers = cell.row()
+        words = [f"{n:,.2f}" if isinstance(n, float) else f"{n:,}" for n in numbers]
+        lines.append("| " + " | ".join([f"**{name}**" if name != last else "", str(assignor), *words]) + " |")
+        last = str(name)
+    return "\n".join([*lines, "", LEGEND])
+
+
+@click.command()
+@click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only these. Default: all.")
+@click.option(
+    "--write", type=click.Path(path_type=Path), help="Also put the table into this page, the picture beside it."
+)
+def main(worlds: tuple[str, ...], write: Path | None) -> None:
+    """Compares the assignors. Raises Violation."""
+    cells = grid(worlds or list(WORLDS), contestants(), [1])
+    click.echo(text := format_cells(cells))
+    if write is not None:
+        write_section(write, "simulate", text)
+        draw(cells, write.parent / "simulate.png")
+
+
+if __name__ == "__main__":
+    main()
