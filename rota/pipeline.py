@@ -80,9 +80,9 @@ def check_encoding(options: Mapping[str, str], format: str, where: str) -> None:
         raise ConfigError(
             f"{wide[0]} in {where}: of two records on a line, the second would be lost. Land JSON as UTF-8"
         )
-    if wide and format == "csv" and given.get("multiline") != "true" and "linesep" not in given:
+    if wide and format == "csv" and given.get("multiline") != "true":
         raise ConfigError(
-            f"{wide[0]} in {where}: Spark cuts its lines at a byte. Give the option lineSep, or land UTF-8"
+            f"{wide[0]} in {where}: Spark cuts its lines at bytes. Give the option multiLine, or land UTF-8"
         )
 
 

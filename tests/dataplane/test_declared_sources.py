@@ -46,9 +46,10 @@ def test_a_column_that_would_take_the_place_of_ours_is_refused(format: Format, s
         ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, "the second would be lost"),
         ("json", {"Charset": "utf32", "multiLine": "true"}, "the second would be lost"),
         ("json", {"encoding": "ISO-8859-1", "lineSep": "\n"}, ""),
-        ("csv", {"charset": "UTF-16"}, "Give the option lineSep"),
+        ("csv", {"charset": "UTF-16"}, "Give the option multiLine"),
         ("csv", {"encoding": "UTF-16", "multiLine": "true"}, ""),
-        ("csv", {"encoding": "UTF-16LE", "LINESEP": "\n"}, ""),
+        ("csv", {"encoding": "UTF-16LE", "LINESEP": "\n"}, "Give the option multiLine"),
+        ("csv", {"encoding": "UTF-16LE", "LINESEP": "\n", "MULTILINE": "True"}, ""),
     ],
 )
 def test_an_encoding_in_which_records_would_be_lost_is_refused(
@@ -61,11 +62,30 @@ def test_an_encoding_in_which_records_would_be_lost_is_refused(
         files("/land", format=format, schema="n int", options=options)
 
 
+@pytest.mark.parametrize("more", [{}, {"lineSep": "\n"}], ids=["by any end of a line", "lineSep"])
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE", "UTF-32"])
+def test_what_is_taken_is_read_as_it_is(world: World, encoding: str, more: dict[str, str]) -> None:
+    """Also characters whose bytes are together those of a line's end."""
+    words = ["a", "\u0a05\u4e00", "\u4e00\u0a05", "\u0d0a\u0a0d", "\U00010a0a", "two\nlines", "z"]
+    options = {"encoding": encoding, "multiLine": "true", **more}
+    form = f"format='csv', schema='n int, word string', options={options!r}"
+    world.write(f"pipeline = Pipeline(source=source({form}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
+    world.give("a")
+    (world.folder / "land/a").mkdir(parents=True)
+    text = "".join(f'{n},"{word}"\n' for n, word in enumerate(words))
+    (world.folder / "land/a/0.csv").write_bytes(text.encode(encoding))
+    world.run("a")
+    assert [(r["n"], r["word"]) for r in log(world.table / "main").rows()] == list(enumerate(words))
+
+
 @pytest.mark.parametrize(
     ("format", "options", "text", "rows"),
     [
         ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, '{"word": "a"}{"word": "b"}\n{"word": "c"}\n', ["a", "c"]),
         ("csv", {"encoding": "UTF-16LE"}, "a\nb\nc", ["a", "\u6200\ufffd", "\u6300\ufffd"]),
+        ("csv", {"encoding": "UTF-16LE", "lineSep": "\n"}, "a\n\u0a05\u4e00\nc", ["a", "\ufffd", "\ufffd", "c"]),
+        ("csv", {"encoding": "UTF-16BE", "lineSep": "\n"}, "a\n\u4e00\u0a05\nc", ["a", "\ufffd", "\ufffd", "c"]),
+        ("csv", {"encoding": "UTF-16", "lineSep": "\n"}, "a\nb\nc", ["a"]),
     ],
 )
 def test_without_the_refusal_they_are(
@@ -77,6 +97,6 @@ def test_without_the_refusal_they_are(
     world.write(f"pipeline = Pipeline(source=source({more}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
     world.give("a")
     (world.folder / "land/a").mkdir(parents=True)
-    (world.folder / f"land/a/0.{format}").write_bytes(text.encode("utf-16-le"))
+    (world.folder / f"land/a/0.{format}").write_bytes(text.encode(options["encoding"]))
     world.run("a")
     assert [r["word"] for r in log(world.table / "main").rows()] == rows
