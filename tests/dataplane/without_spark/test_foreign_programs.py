@@ -4,106 +4,17 @@ Law: no offset is committed twice, and none is consumed that was not. Where rows
 person is told what to do, and after it all rows are there once. What changes no row stops nobody for good.
 """
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane.files.files_source import FilesSource
-from rota.errors import EnvironmentFailed, RotaError
-from rota.face.health import read_table
-from rota.ledger.ledger import Ledger
+from rota.errors import EnvironmentFailed
 from rota.people.adopt import adopt
-from rota.run.replay import ReplayedRange, replay
-from tests.chaos.plain_job import PlainJob
-from tests.dataplane.conftest import log
-from tests.dataplane.striking import strike_at
+from rota.run.replay import replay
 from tests.dataplane.without_spark import foreign_programs as programs
 from tests.dataplane.without_spark.foreign_programs import KEEPS, TAKES
-from tests.dataplane.without_spark.trickle import Trickle
-
-MOMENTS: dict[str, tuple[type, str, bool]] = {  # what a run calls then, and whether the other program comes before it
-    "before the claim": (FilesSource, "assign_offsets", True),
-    "before the reading": (PlainJob, "run", True),
-    "between writing and commit": (Ledger, "check_same_copy", True),
-    "just before the commit": (Ledger, "check_on_disk", False),
-    "after the commit": (Ledger, "commit", False),
-}
-BETWEEN = "between two batches"
-
-
-@contextmanager
-def strike(moment: str, act: Callable[[], object]) -> Iterator[None]:
-    """The other program acts once, at that moment of the next run, or now."""
-    if moment == BETWEEN:
-        act()
-        yield
-        return
-    kind, name, before = MOMENTS[moment]
-    with strike_at(kind, name, act, before=before):
-        yield
-
-
-class Stage(Trickle):
-    """Two batches of both partitions are in the table, and a third one waits."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.main = self.world.table / "main"
-        self.said: list[str] = []
-        for _ in range(2):
-            self.land_both()
-            self.consume()
-        self.land_both()
-
-    def land_both(self) -> None:
-        for key in "ab":
-            self.land(key)
-
-    def go_on(self, runs: int = 3) -> None:
-        """So many runs, each after any park is over; what they say."""
-        for _ in range(runs):
-            try:
-                self.consume()
-            except (RotaError, AssertionError) as error:  # an event that says that it is dropped
-                self.said.append(str(error))
-            now = self.world.server.clock() + 3700.0
-            self.world.server.clock = lambda at=now: at
-        self.said += [one.record.reason for one in self.world.tree.parked().values()]
-
-    def look(self) -> str:
-        """What `rota status` says of the table."""
-        return read_table(self.ports.main, tuple(map(self.partition, "ab"))).refusal  # type: ignore[arg-type]
-
-    def mend(self) -> None:
-        """What a person is told to do."""
-        adopt(self.world.tree, [self.world.pipeline])
-        for key in "ab":
-            end = self.ports.main.read_positions((self.partition(key),))[self.partition(key)].offset or 0
-            (done,) = replay(self.world.tree, self.ports, {self.partition(key): (0, end)}, "again")
-            assert isinstance(done, ReplayedRange), done
-
-    def check_offsets(self) -> None:
-        """No offset was committed twice, and none was left out."""
-        ends: dict[str, int] = {}
-        for commit in log(self.main).said("commit"):
-            for partition, (start, end) in json.loads(str(commit["rota.ranges"])).items():
-                assert ends.get(partition, 0) == start
-                ends[partition] = end
-        assert ends == {"p:a": 4, "p:b": 4}
-
-    def finish(self) -> None:
-        """One more batch; then every row is there once, and nobody is needed."""
-        self.land_both()
-        self.said.clear()
-        self.go_on()
-        assert (self.said, self.look()) == ([], "")
-        lost, doubled = self.damage()
-        assert (lost.total(), doubled.total()) == (0, 0)
-        self.check_offsets()
+from tests.dataplane.without_spark.struck_stage import BETWEEN, MOMENTS, Stage, strike
 
 
 @pytest.mark.parametrize("moment", [BETWEEN, *MOMENTS])
