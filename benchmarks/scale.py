@@ -4,6 +4,7 @@
     python benchmarks/scale.py index --files 1000000 --partitions 16
     python benchmarks/scale.py versions --versions 100000
     python benchmarks/scale.py batches --batches 250 --rows 1000
+    python benchmarks/scale.py offsets --offsets 10000000 --commits 1000
 
 main      a table of `files` files in its checkpoint: what opening it costs, a look at all partitions, their claim and commit
 index     an index of `files` files: the first look of a process and each further one (both without listing the landing
@@ -12,6 +13,8 @@ versions  a log of `versions` commits, its newest checkpoint 50 before the end: 
           claim and a commit of one file
 batches   `batches` commits of one file of `rows` rows each: how many files there are at most, and at the end, and what
           putting them together costs a batch, in CPU time
+offsets   a stream of `offsets` consumed messages in `commits` commits: what `rota why`, `rota check` and the choice of a
+          replay cost, by time, by change and by file; no broker is asked
 
 Each part is measured in a process of its own; seconds, the least of three where nothing is written. Peak memory in MiB.
 """
@@ -26,6 +29,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,12 +40,16 @@ from deltalake.transaction import AddAction
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
+from rota.errors import ConfigError
 from rota.ledger import schema
 from rota.ledger.compaction import compact, is_due
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
-from rota.registry import open_source
+from rota.rabbitmq import streams
+from rota.registry import open_ports, open_source
+from rota.run.rewritten import explain_rewritten
+from rota.run.spans import Choice, choose_spans
 
 CHUNK = 20_000
 
@@ -175,19 +183,20 @@ def measure_index(folder: Path, files: int, partitions: int) -> None:
     print_peak_and_exit()
 
 
-def build_log(folder: Path, versions: int) -> None:
-    """One partition, moved on by each commit."""
+def build_log(folder: Path, versions: int, partition: str = "p", each: int = 1) -> None:
+    """One partition, moved on by `each` offsets by each commit."""
     table = open_measured(folder)
-    table.claim({"p": 1}, {"p": 0})
+    table.claim({partition: 1}, {partition: 0})
     log, last = Path(table.location) / "_delta_log", versions - 50
     for version in range(2, versions):
         if version == last:
             DeltaTable(Path(table.location)).create_checkpoint()
+        start, end = (version - 2) * each, (version - 1) * each
         said = {
             "timestamp": 1_795_000_000_000 + version, "operation": "WRITE", "operationParameters": {},
-            "rota.op": "commit", "rota.base": str(version - 1), "rota.ranges": json.dumps({"p": [version - 2, version - 1]}),
+            "rota.op": "commit", "rota.base": str(version - 1), "rota.ranges": json.dumps({partition: [start, end]}),
         }  # fmt: skip
-        moved = {"txn": {"appId": "rota/g/p/offset", "version": version - 1}}
+        moved = {"txn": {"appId": f"rota/g/{partition}/offset", "version": end}}
         (log / f"{version:020}.json").write_text(f"{json.dumps(moved)}\n{json.dumps({'commitInfo': said})}\n")
 
 
@@ -207,6 +216,31 @@ def measure_log(folder: Path) -> None:
         table.commit(claim, make_batch(table, claim))
 
     print_least_time("commit, with the claim before it", commit, 10)
+    print_peak_and_exit()
+
+
+def measure_offsets(folder: Path) -> None:
+    """Of a stream whose messages nobody lists one by one."""
+    declared = streams("amqp://localhost", prefix="s", count=1, schema="n int")
+    ports = open_ports(Pipeline(declared, delta(str(folder)), group="g", name="p"), "g", "0" * 32)
+    print_least_time("the log alone", ports.main.read_log)
+    started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    past = ports.main.read_log()
+    sys.stdout.write(
+        f"  {len(past):,} commits, {sum(end - start for one in past for start, end in one.ranges.values()):,} offsets\n"
+    )
+
+    def choose(choice: Choice) -> None:
+        with suppress(ConfigError):
+            choose_spans(ports, ("p:0",), choice)
+
+    print_least_time("rota why", lambda: explain_rewritten(ports.source, ports.main.read_log(), "p:0", most=None))
+    print_least_time("rota check", lambda: explain_rewritten(ports.source, ports.main.read_log(), most=None))
+    print_least_time("replay by time", lambda: choose(Choice(time=(0.0, 1e12))))
+    print_least_time("replay by change, also a backfill", lambda: choose(Choice(changed=True)))
+    print_least_time("replay by file", lambda: choose(Choice(files=("message 7 of s0",))))
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - started
+    sys.stdout.write(f"  peak beyond the log's: {more >> 10} MiB\n")
     print_peak_and_exit()
 
 
@@ -252,12 +286,14 @@ def _list_files(table: Path) -> list[str]:
 def main() -> None:
     """Builds in one process, measures in another."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("part", choices=["main", "index", "versions", "batches"])
+    parser.add_argument("part", choices=["main", "index", "versions", "batches", "offsets"])
     parser.add_argument("--files", type=int, default=300_000)
     parser.add_argument("--partitions", type=int, default=1_000)
     parser.add_argument("--versions", type=int, default=100_000)
     parser.add_argument("--batches", type=int, default=250)
     parser.add_argument("--rows", type=int, default=1_000)
+    parser.add_argument("--offsets", type=int, default=10_000_000)
+    parser.add_argument("--commits", type=int, default=1_000)
     given = parser.parse_args()
     sys.stdout.write(f"{given.part}: {json.dumps({k: v for k, v in vars(given).items() if k != 'part'})}\n")
     sys.stdout.flush()
@@ -273,6 +309,10 @@ def main() -> None:
                 (measure_index, (folder, given.files, given.partitions)),
             ),
             "batches": ((measure_batches, (folder, given.batches, given.rows)),),
+            "offsets": (
+                (build_log, (folder, given.commits + 2, "p:0", given.offsets // given.commits)),
+                (measure_offsets, (folder,)),
+            ),
             "versions": ((build_log, (folder, given.versions)), (measure_log, (folder,))),
         }
         for step, arguments in steps[given.part]:

@@ -43,6 +43,7 @@ def test_check_says_in_one_line_why_queues_cannot_be_read(tmp_path: Path, broker
     )
     assert "hunter2" not in done.stdout + done.stderr
     probes = {p["name"]: (p["works"], p["seen"]) for p in json.loads(done.stdout)["probes"]}
+    assert not [name for name in probes if name.startswith(("files of", "clock of"))], "no message changes in place"
     said = {name: probes[f"source of {name}"] for name in cases}
     place = f"RabbitMQ at 127.0.0.1:{broker.port}, vhost '/',"
     assert said["good"] == (True, f"{place} queues {prefix}0 to {prefix}1 has 2 partitions: 0 1")
