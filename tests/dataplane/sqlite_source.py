@@ -3,7 +3,6 @@
 Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY AUTOINCREMENT`). Deleted ones are holes.
 """
 
-import shutil
 import sqlite3
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -121,14 +120,10 @@ class SqliteSource:
     @contextmanager
     def read(self, spark: SparkSession, ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
-        folder, declared = self.stage / attempt, self.declared
-        try:
-            for p, (start, end) in ranges.items():
-                values.stage(folder, p, self._read(p, start, end))
-            frame = values.read_staged(spark, folder, declared.schema, declared.format, {})
-            yield Records(frame, self, lambda: sum(len(self._read(p, *span)) for p, span in ranges.items()))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        found = {p: self._read(p, *span) for p, span in ranges.items()}
+        schema, format = self.declared.schema, self.declared.format
+        with values.read_staged(spark, self.stage / attempt, found, schema, format, {}) as frame:
+            yield Records(frame, self, lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `RawRecords.read_records`."""

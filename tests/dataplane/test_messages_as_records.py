@@ -1,6 +1,8 @@
 """Messages of a queue as records, without a broker: the same as lines of a landed file."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,9 +39,8 @@ def test_a_nul_of_a_message_is_read(
     """Spark's parser dropped it where the quote is its own escape, or empty."""
     if not guarded:
         monkeypatch.setattr(declared_options, "keep_nuls", dict)
-    values.stage(tmp_path, "p:0", [(0, b'"a\0b"'), (1, b'"\0""x"')])
-    found = values.read_staged(spark, tmp_path, "word string", "csv", options)
-    assert [row["word"] for row in found.orderBy("_offset").select("word").collect()] == read
+    found = parse(spark, tmp_path, [b'"a\0b"', b'"\0""x"'], "csv", "word string", options)
+    assert [row["word"] for row in found] == read
 
 
 def test_deep_values_are_judged_as_in_a_file_and_stop_nobody(world: World, spark: SparkSession) -> None:
@@ -54,17 +55,21 @@ def test_deep_values_are_judged_as_in_a_file_and_stop_nobody(world: World, spark
     assert good == [100, 950]
     reasons = {row["_reason"] for row in log(world.table / "quarantine").rows()}
     assert reasons == {"no JSON: nested too deep"}
-    values.stage(world.folder / "staged", "p:0", enumerate(line.encode() for line in lines))
-    read = values.read_staged(spark, world.folder / "staged", "n int, word string", "json", {})
-    assert sorted(row["n"] for row in read.where("_corrupt is null").collect()) == good
-    assert [row["_offset"] for row in read.where("_corrupt is not null").orderBy("_offset").collect()] == [2, 3, 4]
+    read = parse(spark, world.folder / "staged", [line.encode() for line in lines], "json")
+    assert sorted(row["n"] for row in read if row["_corrupt"] is None) == good
+    assert [row["_offset"] for row in read if row["_corrupt"] is not None] == [2, 3, 4]
 
 
 def parse(
-    spark: SparkSession, folder: Path, bodies: list[bytes], format: str, schema: str = "n int, word string"
+    spark: SparkSession,
+    folder: Path,
+    bodies: list[bytes],
+    format: str,
+    schema: str = "n int, word string",
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
-    values.stage(folder, "p:0", enumerate(bodies))
-    return values.read_staged(spark, folder, schema, format, {}).orderBy("_offset").collect()
+    with values.read_staged(spark, folder / "stage", {"p:0": enumerate(bodies)}, schema, format, options) as frame:
+        return frame.orderBy("_offset").collect()
 
 
 def test_a_message_with_more_than_one_value_is_bad_and_a_single_one_is_as_in_a_file(

@@ -8,7 +8,9 @@ good, and is the one column of the schema.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +41,22 @@ def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> N
     pq.write_table(table, folder / f"{names.split(partition)}.parquet")
 
 
+@contextmanager
 def read_staged(
-    spark: "SparkSession", folder: Path, schema: str, format: str, options: Mapping[str, str]
-) -> "DataFrame":
-    """What was staged, as records."""
-    return parse(spark.read.schema(DDL).parquet(names.escape_path(folder)), schema, format, options)
+    spark: "SparkSession",
+    folder: Path,
+    found: Mapping[str, Iterable[tuple[int, bytes]]],
+    schema: str,
+    format: str,
+    options: Mapping[str, str],
+) -> "Iterator[DataFrame]":
+    """The records of what was found of each partition, which lies in `folder` while the context lasts."""
+    try:
+        for partition, values in found.items():
+            stage(folder, partition, values)
+        yield parse(spark.read.schema(DDL).parquet(names.escape_path(folder)), schema, format, options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse(frame: "DataFrame", schema: str, format: str, options: Mapping[str, str]) -> "DataFrame":

@@ -5,7 +5,6 @@ A run reads before it claims: what it is given is its own until it ends, and who
 """
 
 import logging
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,16 +143,12 @@ class NumberedSource(ABC):
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`: a message is a record."""
-        folder, declared = self.stage / attempt, self.declared
-        try:
-            for p, (start, end) in ranges.items():
-                messages = ((n, self.inboxes[p].bodies[n]) for n in range(start, end))
-                values.stage(folder, p, messages)
-            frame = values.read_staged(spark, folder, declared.schema, declared.format, declared.options)
-            raw = self if declared.format != "bytes" else None
-            yield Records(frame, raw, lambda: sum(end - start for start, end in ranges.values()))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        found = {p: [(n, self.inboxes[p].bodies[n]) for n in range(*span)] for p, span in ranges.items()}
+        declared, raw = self.declared, self if self.declared.format != "bytes" else None
+        with values.read_staged(
+            spark, self.stage / attempt, found, declared.schema, declared.format, declared.options
+        ) as frame:
+            yield Records(frame, raw, lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `RawRecords.read_records`."""
