@@ -21,6 +21,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
 
     Of PIPELINES, or of all. Use no other vacuum: it does not know which files running jobs need.
     """
+    from rota.ledger.delta_log import is_checkpoint
     from rota.registry import open_tables
 
     there = load_catalog().pipelines
@@ -34,7 +35,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
         view.print_document({"deleted": delete, "files": found})
         return
     for name, files in found.items():
-        old = tables[name].count_checkpoints(files)
+        old = sum(map(is_checkpoint, files))
         view.print_line(
             f"{name}: {counted(len(files), 'file')}{f', {old} of them old checkpoints of its log,' if old else ''} "
             f"{'deleted' if delete else 'can be deleted with --delete'}"

@@ -11,6 +11,7 @@ from itertools import groupby, zip_longest
 
 from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source
 from rota.errors import ConfigError
+from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.values import LogEntry, Ranges, Spans
 
 OFFSETS = "Say which offsets to replay, from and to; or when they were consumed, since and until"
@@ -61,17 +62,7 @@ def find_consumed(
         if one.op == "commit" and (time is None or time[0] <= one.at < time[1]):
             for p in wanted & one.ranges.keys():
                 found[p].append(one.ranges[p])
-    return {p: _join(spans) for p, spans in found.items()}
-
-
-def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those that do not overlap, in order, with those together that follow each other."""
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and joined[-1][1] == start:
-            start = joined.pop()[0]
-        joined.append((start, end))
-    return joined
+    return {p: join_ranges(spans) for p, spans in found.items()}
 
 
 def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:

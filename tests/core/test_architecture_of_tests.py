@@ -41,7 +41,6 @@ ALLOWED = {
         "kazoo has no public way to end its loop as an error in it does",
     ),
     "face/test_ending.py": ("_core", "a run's code location has a private origin only"),
-    "dataplane/test_environment_of_a_run.py": ("_set_all", "PySpark has no public way to set all settings at once"),
     "face/test_run_queue.py": ("_core", "a queued run needs a code location, which has a private origin only"),
     "face/test_private.py": ("_core", "it pins the private names of Dagster that rota uses"),
 }

@@ -4,9 +4,11 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from rota.dataplane.spark import failures, session
 from rota.dataplane.spark.failures import explain_cause
@@ -51,12 +53,19 @@ ValueError: no antidote
 def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
     endpoint: str, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark can be asked to only warn of what it does not take: the run would go on with other settings than one wrote."""
+    """Whoever only warns of what Spark does not take goes on with other settings than one wrote."""
     from pyspark.sql.connect.conf import RuntimeConf
 
-    tell = RuntimeConf._set_all
+    tell = RuntimeConf.set
+
+    def only_warn(conf: RuntimeConf, name: str, value: str) -> None:
+        try:
+            tell(conf, name, value)
+        except PySparkException as error:
+            warnings.warn(str(error), stacklevel=1)
+
     if not told:
-        monkeypatch.setattr(RuntimeConf, "_set_all", lambda conf, configs, silent: tell(conf, configs, silent=True))
+        monkeypatch.setattr(RuntimeConf, "set", only_warn)
     spark = session.fit_session(session.open_session(endpoint), None, {"spark.sql.shuffle.partitions": "7"})
     try:
         assert spark.conf.get("spark.sql.shuffle.partitions") == "7"

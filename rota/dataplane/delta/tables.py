@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import vacuum
 from rota.errors import EnvironmentFailed, ForeignTable, counted
-from rota.ledger.delta_log import DeltaLog, is_checkpoint
+from rota.ledger.delta_log import DeltaLog
 from rota.ledger.identity import explain_taken, find_owner_among
 from rota.ledger.ledger import Ledger
 from rota.pipeline import Pipeline
@@ -61,8 +61,3 @@ class PipelineTables:
         """The files below `folder` that no version needs and that are older than `retention`; deletes them unless it is a
         `dry_run`. Raises ConfigError below seven days."""
         return vacuum(self.folder, retention, dry_run=dry_run)
-
-    @staticmethod
-    def count_checkpoints(files: Iterable[str]) -> int:
-        """How many of the files that a vacuum names are checkpoints of a log."""
-        return sum(map(is_checkpoint, files))

@@ -97,21 +97,13 @@ def fit_session(
     if module is not None:
         send_by_value(module)
     try:
-        _send_settings(spark, {**SETTINGS, **(settings or {})})
+        for name, value in {**SETTINGS, **(settings or {})}.items():
+            spark.conf.set(name, value)
     except PySparkException as error:
         raise EnvironmentFailed(
             f"Spark does not answer ({take_first_line(error)}). Check the worker's Spark"
         ) from error
     return spark
-
-
-def _send_settings(spark: "SparkSession", settings: Mapping[str, str]) -> None:
-    """A server is told all settings in one message: in seven they cost it some 15 ms of each run."""
-    if is_remote(spark):
-        spark.conf._set_all(dict(settings), silent=False)
-        return
-    for name, value in settings.items():
-        spark.conf.set(name, value)
 
 
 def find_misread(endpoint: str, schemas: Mapping[str, str]) -> dict[str, str]:
