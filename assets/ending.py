@@ -1,8 +1,9 @@
 """Why a run that could go on makes an end, as far as Dagster and the disk know.
 
 Laws:
-1. A run makes room for a run that waits for a slot: those that have run longest end, as many as wait. Whoever waits for the
-   same worker is made room for by that worker's run. While a slot is free, a run waits for Dagster's daemon only.
+1. A run makes room for a run of any job that waits for a slot, where that helps: those that have run longest end, as many as
+   wait. Whoever waits for the same worker is made room for by that worker's run. While a slot is free, a run waits for
+   Dagster's daemon only.
 2. A run serves a third of `linger` seconds at least before it makes room: else runs would only start and end.
 3. A run whose pipeline file changed ends: the next one loads the file as it is then.
 4. A run that lost its session ends: it was taken for dead, and another one may serve its worker.
@@ -48,16 +49,16 @@ def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
     now = time.time()
     queued = _list_runs(instance, [dg.DagsterRunStatus.QUEUED])
     # the clock may have gone back
-    if not (waiting := [(run, one) for run, one in queued if CONSUME in run.tags and abs(now - one.since) > WAITS]):
+    if not (waiting := [(run, one) for run, one in queued if abs(now - one.since) > WAITS]):
         return ""
     going = _list_runs(instance, GOING)
-    is_full = _make_limits(instance, [run for run, _ in going])
+    is_kept = _make_limits(instance, [run for run, _ in going])
     lasting = [
         one
         for run, one in going
         if run.status == dg.DagsterRunStatus.STARTED and CONSUME in run.tags and one.incarnation
     ]
-    return makes_room(run_id, [one for run, one in waiting if is_full(run)], lasting)
+    return makes_room(run_id, [one for run, one in waiting if is_kept(run)], lasting)
 
 
 def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]) -> list[tuple[dg.DagsterRun, Seen]]:
@@ -70,11 +71,14 @@ def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]
 
 
 def _make_limits(instance: dg.DagsterInstance, going: list[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
-    """Whether a run in the queue finds no slot, by the limits that Dagster's daemon keeps. Also where nobody can tell."""
+    """Whether a run in the queue would find a slot if one that consumes ended, and finds none now, by the limits that
+    Dagster's daemon keeps. Also where nobody can tell."""
     queue = instance.get_concurrency_config().run_queue_config
-    if queue is None or 0 <= queue.max_concurrent_runs <= len(going):
+    if queue is None:
         return lambda _: True
-    return TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], going).is_blocked
+    full = 0 <= queue.max_concurrent_runs <= len(going)
+    is_blocked = TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], going).is_blocked
+    return lambda run: full or is_blocked(run) if CONSUME in run.tags else full and not is_blocked(run)
 
 
 def make_ending(

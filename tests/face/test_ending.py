@@ -28,17 +28,19 @@ def test_as_many_as_wait_make_room_those_that_ran_longest() -> None:
     assert makes_room("r7", same, lasting) == "run c waits for its worker"
 
 
-def play(seconds: float, *, makes: bool = True) -> dict[str, list[float]]:
-    """10 workers and 3 pipelines, always something to do, and 8 slots: worker/pipeline -> how long each of its runs waited
-    in the queue. `makes`: whether a run makes room."""
+def play(
+    seconds: float, *, makes: bool = True, workers: int = 10, pipelines: int = 3, slots: int = SLOTS
+) -> dict[str, list[float]]:
+    """Always something to do, and few slots: worker/pipeline -> how long each of its runs waited in the queue. `makes`:
+    whether a run makes room."""
     waited: dict[str, list[float]] = defaultdict(list)
-    queue: list[tuple[float, str, str]] = [(0.0, f"w{w}", f"p{p}") for p in range(3) for w in range(10)]
+    queue: list[tuple[float, str, str]] = [(0.0, f"w{w}", f"p{p}") for p in range(pipelines) for w in range(workers)]
     going: dict[str, tuple[float, str]] = {}  # run -> since, worker/pipeline
     events: list[tuple[float, int, str]] = []
     number = 0
     now = 0.0
     while now < seconds:
-        while queue and len(going) < SLOTS:
+        while queue and len(going) < slots:
             since, worker, pipeline = queue.pop(0)
             number += 1
             waited[f"{worker}/{pipeline}"].append(now - since)
@@ -68,6 +70,19 @@ def test_with_fewer_slots_than_workers_nobody_waits_longer_than_one_max_run_and_
     assert min(map(len, waited.values())) >= 0.8 * max(map(len, waited.values()))
     alone = play(3600, makes=False)
     assert max(seconds for each in alone.values() for seconds in each) > MAX_RUN, "else making room is idle"
+
+
+@pytest.mark.parametrize(
+    ("workers", "pipelines", "slots", "longest"),
+    [(3, 1, 1, 30), (1, 5, 1, 60), (3, 5, 1, 200), (1, 5, 2, 30), (3, 5, 3, 60)],
+)
+def test_one_slot_or_few_serve_all_workers_and_pipelines_in_turn(
+    workers: int, pipelines: int, slots: int, longest: float
+) -> None:
+    waited = play(3600, workers=workers, pipelines=pipelines, slots=slots)
+    assert len(waited) == workers * pipelines
+    assert max(seconds for each in waited.values() for seconds in each) <= longest
+    assert min(map(len, waited.values())) >= 0.8 * max(map(len, waited.values()))
 
 
 LIMITS = [{"max_concurrent_runs": 3}, {"tag_concurrency_limits": [{"key": CONSUME, "limit": 2}]}]
@@ -100,6 +115,30 @@ def test_a_run_that_waits_for_a_slot_is_found_in_the_run_storage(
         assert sorted(bool(find_waiting(instance, one)) for one in (mine, other)) == [False, True]
         monkeypatch.setattr(ending, "WAITS", 1e9)
         assert not find_waiting(instance, mine), "it is about to start"
+
+
+@pytest.mark.parametrize("limit", ["slots", "another tag's", "both"])
+def test_room_is_made_for_a_run_of_any_job_where_that_helps(
+    limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A rebalance without a slot waited until a run was over, five minutes, and a new worker had nothing meanwhile."""
+    here = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "r")
+    job = dg.define_asset_job("j").resolve(asset_graph=dg.Definitions(assets=[dg.AssetSpec("a")]).resolve_asset_graph())
+    limits = {
+        "max_concurrent_runs": 9 if limit == "another tag's" else 1,
+        "tag_concurrency_limits": [] if limit == "slots" else [{"key": "rota/rebalance", "limit": 0}],
+    }
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"concurrency": {"runs": limits}}) as instance:
+
+        def run(status: dg.DagsterRunStatus, **tags: str) -> str:
+            given = {name.replace("_", "/"): text for name, text in tags.items()}
+            origin = here.get_job_origin("j")
+            return instance.create_run_for_job(job, status=status, tags=given, remote_job_origin=origin).run_id
+
+        mine = run(dg.DagsterRunStatus.STARTED, rota_consume="p", rota_incarnation="w1@1")
+        waits = run(dg.DagsterRunStatus.QUEUED, rota_rebalance="g")
+        monkeypatch.setattr(ending, "WAITS", -1.0)
+        assert find_waiting(instance, mine) == (f"run {waits} waits for a slot" if limit == "slots" else "")
 
 
 def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queue_seldom(
