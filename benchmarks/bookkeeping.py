@@ -36,7 +36,7 @@ from rota import Pipeline, delta, files
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
-from rota.coordination.ownership import claim
+from rota.coordination.ownership import claim_all
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.spark import session
 from rota.record import CORRUPT
@@ -87,7 +87,7 @@ def build_group(pipeline: Pipeline) -> tuple[MemoryServer, str]:
     tree.grow(pipeline.name, keys)
     for p in partitions:
         tree.store.create(tree.paths.own(p), encode(Own()))
-        claim(tree, worker, p, 0)
+        claim_all(tree, worker, {p: 0})
     return server, worker
 
 

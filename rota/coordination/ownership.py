@@ -5,7 +5,7 @@ Laws:
    number of claimants one wins, and a worker whose session ended cannot claim at all.
 2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands of its
    partition. Partitions that were claimed in one multi share theirs.
-3. A lost reply is resolved here by reading back; the caller gets the ownership, or NotOwner, never a guess.
+3. A lost reply is resolved here by reading back; the caller gets the ownership, or why not, never a guess.
 4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
    again. Where the writer itself is no longer who it was (live node, target), none is written.
 5. A record that cannot be read is nobody's to claim or release (`repair.py`). A partition that is set free for a rename
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, decode, encode
 from rota.coordination.store import CAUSES, Check, Node, Op, Set, settle, written
-from rota.errors import Conflict, NotOwner, Undecodable, Unknown
+from rota.errors import Conflict, Undecodable, Unknown
 from rota.ids import worker_of
 
 AT_ONCE = 400  # partitions in one multi: with the longest ids they take less than 200 KB of a request's 900
@@ -74,41 +74,12 @@ def release_all(
     return _set(tree, _checks(tree, incarnation, assign_version), Own(), versions)[1]
 
 
-def claim(
-    tree: GroupState,
-    incarnation: str,
-    partition: str,
-    own_version: int,
-    assign_version: int | None = None,
-) -> Ownership:
-    """`claim_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
-    claimed = claim_all(tree, incarnation, {partition: own_version}, assign_version)
-    _one(partition, claimed.refused)
-    return claimed.taken[partition]
-
-
-def release(
-    tree: GroupState,
-    incarnation: str,
-    partition: str,
-    own_version: int,
-    assign_version: int | None = None,
-) -> None:
-    """`release_all` of one partition. Raises NotOwner, Unavailable, Unknown."""
-    _one(partition, release_all(tree, incarnation, {partition: own_version}, assign_version))
-
-
 def free(tree: GroupState, partition: str) -> None:
     """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
     is left alone. Raises Unavailable, Unknown."""
     path = tree.paths.own(partition)
     while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.incarnation:
         _set(tree, (), Own(), {partition: node.version})  # refused where it changed hands: once more
-
-
-def _one(partition: str, refused: Mapping[str, str]) -> None:
-    if (why := refused.get(partition)) is not None:
-        raise NotOwner(f"{partition} was not taken or set free: {why}", partition=partition)
 
 
 def _checks(tree: GroupState, incarnation: str, assign_version: int | None) -> list[Op]:

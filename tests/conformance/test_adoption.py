@@ -2,15 +2,16 @@
 
 import pytest
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.records import Checkpoint
 from rota.coordination.token_base import adopt
 from rota.errors import ConfigError
+from tests.claiming import claim_one
 from tests.conformance.balanced_group import Group
 
 
 def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) -> None:
-    held = ownership.claim(balanced.agents["w1"], balanced.names["w1"], "flights:AA", 0)
+    held = claim_one(balanced.agents["w1"], balanced.names["w1"], "flights:AA", 0)
     run = membership.register_run(balanced.agents["w1"], "run", balanced.names["w1"], ["flights:AA"])
     with pytest.raises(ConfigError, match="still alive: 1 run of group 'default', the first is run"):
         adopt(balanced.tree, 5_000)

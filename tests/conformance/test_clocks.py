@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.catalog import Catalog
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import is_waiting, park
@@ -16,6 +16,7 @@ from rota.core.assignors.rounds import ROUND, start_round
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
 from rota.pipeline import Group
+from tests.claiming import claim_one
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 
 pytestmark = pytest.mark.fast
@@ -62,7 +63,7 @@ def test_grace_is_no_longer_than_grace() -> None:
     tree.grow("p", ["a"])
     incarnation = membership.join(GroupState(agent, "g"), "w1", Live())
     rebalance(tree, "r1")
-    ownership.claim(GroupState(agent, "g"), incarnation, "p:a", 0)
+    claim_one(GroupState(agent, "g"), incarnation, "p:a", 0)
     agent.close()
     rebalance(tree, "r2")
     assert tree.head().record.due == 2 * BACK + 30

@@ -2,13 +2,14 @@
 
 import threading
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import KEEP_EPOCHS, Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.errors import CoordinationError, NotOwner
+from tests.claiming import claim_one
 from tests.waiting import LONG, wait_until
 
 PARTITIONS = frozenset(f"flights:{i}" for i in range(12))
@@ -39,7 +40,7 @@ def test_a_killed_leader_loses_nothing(ensemble: list[EmbeddedZooKeeper]) -> Non
                     for worker in ("a", "b"):
                         incarnation = membership.join(tree, worker, Live())
                         seen = tree.owned(["flights:0"])["flights:0"]
-                        tokens.append(ownership.claim(tree, incarnation, "flights:0", seen.version).token)
+                        tokens.append(claim_one(tree, incarnation, "flights:0", seen.version).token)
                 except (CoordinationError, NotOwner):
                     continue
         except BaseException as error:

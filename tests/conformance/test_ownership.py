@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.ownership import Ownership
@@ -25,6 +25,7 @@ from tests.ablations import (
     drop_resolving,
     lock_instead,
 )
+from tests.claiming import claim_one, release_one
 from tests.conformance.worlds import World, again
 from tests.waiting import LONG
 
@@ -41,7 +42,7 @@ class Member:
         self.run = membership.register_run(self.tree, f"run-of-{worker}", self.incarnation, [P])
 
     def claim(self, at: int) -> Ownership:
-        return ownership.claim(self.tree, self.incarnation, P, at)
+        return claim_one(self.tree, self.incarnation, P, at)
 
     def commit(self, owned: Ownership, offset: int, make: type[Entry] = Entry) -> bool:
         """Writes a checkpoint as a run does; whether it was written. A plain run: it read the checkpoint just now."""
@@ -73,13 +74,13 @@ def test_claim_release_claim_and_the_token_grows(free: GroupState, two: tuple[Me
     assert free.owned()[P].token == first.token
     with pytest.raises(NotOwner, match="changed since it was read"):
         other.claim(0)
-    ownership.release(one.tree, one.incarnation, P, first.version)
+    release_one(one.tree, one.incarnation, P, first.version)
     assert owner(free) is None
     with pytest.raises(NotOwner):
-        ownership.release(one.tree, one.incarnation, P, first.version)
+        release_one(one.tree, one.incarnation, P, first.version)
     second = other.claim(2)
     assert second.token > first.token
-    forced = ownership.claim(one.tree, one.incarnation, P, second.version)
+    forced = claim_one(one.tree, one.incarnation, P, second.version)
     assert forced.token > second.token
     assert not other.commit(second, 5), "the old owner is fenced by the version"
     assert one.commit(forced, 5)
@@ -110,10 +111,10 @@ def test_a_claim_checks_the_target_that_it_was_decided_on(free: GroupState, two:
     assert target is not None
     publish(free, done.term, Publication({"w2": frozenset({P})}))
     with pytest.raises(NotOwner):
-        ownership.claim(one.tree, one.incarnation, P, 0, target.version)
+        claim_one(one.tree, one.incarnation, P, 0, target.version)
     assert owner(free) is None
     change_store(one.store, NO_TARGET)
-    taken = ownership.claim(one.tree, one.incarnation, P, 0, target.version)
+    taken = claim_one(one.tree, one.incarnation, P, 0, target.version)
     assert taken.incarnation == owner(free) == one.incarnation, "without the guard a revoked partition is taken"
 
 
@@ -148,8 +149,8 @@ def test_a_zombie_with_an_expired_session_writes_nothing(
     assert not zombie.commit(held, 667, Blind), "a new run's node does not help: the own record's version moved"
     for call in (
         lambda: zombie.claim(taken.version),
-        lambda: ownership.release(zombie.tree, zombie.incarnation, P, held.version),
-        lambda: ownership.release(zombie.tree, zombie.incarnation, P, taken.version),
+        lambda: release_one(zombie.tree, zombie.incarnation, P, held.version),
+        lambda: release_one(zombie.tree, zombie.incarnation, P, taken.version),
     ):
         with pytest.raises(NotOwner):
             call()
@@ -222,10 +223,10 @@ def test_one_stale_partition_does_not_hold_up_the_others(free: GroupState, two: 
     names = [f"flights:{i}" for i in range(250)]
     for name in names:
         free.store.create(free.paths.own(name), encode(Own()))
-    held = {n: ownership.claim(one.tree, one.incarnation, n, 0) for n in names}
+    held = {n: claim_one(one.tree, one.incarnation, n, 0) for n in names}
     stale = {names[3], names[120], names[121], names[249]}
     for name in stale:
-        ownership.claim(other.tree, other.incarnation, name, 1)
+        claim_one(other.tree, other.incarnation, name, 1)
     entries = [Entry(o, Checkpoint(offset=7, token=o.token, run_id="r")) for o in held.values()]
     done = write_checkpoints(one.tree, one.run, entries)
     assert {n for n, conflict in done.items() if conflict} == stale
@@ -246,7 +247,7 @@ def test_the_lost_reply_of_a_claim_and_of_a_release_is_resolved(
         assert (held.version, owner(free)) == (2 * turn + 1, one.incarnation)
         assert held.token == free.owned()[P].token
         world.lose(one.store, what)
-        ownership.release(one.tree, one.incarnation, P, held.version)
+        release_one(one.tree, one.incarnation, P, held.version)
         assert free.owned()[P].version == 2 * turn + 2
         assert owner(free) is None
 

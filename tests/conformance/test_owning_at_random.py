@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -14,6 +14,7 @@ from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
 from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, change_store
+from tests.claiming import claim_one, release_one
 
 pytestmark = pytest.mark.fast
 
@@ -81,7 +82,7 @@ class History:
         if seen.incarnation in alive and self.chance.random() < 0.9:
             return  # not forced
         self.lose(actor)
-        right = ownership.claim(actor.tree, actor.incarnation, partition, seen.version)
+        right = claim_one(actor.tree, actor.incarnation, partition, seen.version)
         checkpoint = self.tree.checkpoints([partition]).get(partition)
         actor.held[partition] = right, checkpoint.record.offset if checkpoint else 0
         self.happened["claim"] += 1
@@ -116,7 +117,7 @@ class History:
         if actor.held:
             partition, (right, _) = actor.held.popitem()
             self.lose(actor)
-            ownership.release(actor.tree, actor.incarnation, partition, right.version)
+            release_one(actor.tree, actor.incarnation, partition, right.version)
 
     def expire(self, actor: Actor) -> None:
         if self.chance.random() < 0.3:

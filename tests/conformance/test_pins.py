@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.coordination import membership, overrides, ownership
+from rota.coordination import membership, overrides
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
 from rota.coordination.snapshot import explain_pin
 from rota.group.rebalance import rebalance
+from tests.claiming import claim_one
 
 P = "p:0"
 CAUSES: dict[str, Callable[[GroupState], object]] = {
@@ -34,7 +35,7 @@ def test_who_may_not_have_a_partition_is_told_with_the_cause(tree: GroupState, w
     assert explain_pin(tree, P, "w1") == ""
     overrides.cordon(tree, "w1")
     assert explain_pin(tree, P, "w1") == "is cordoned"
-    ownership.claim(tree, owner, P, tree.owned()[P].version)
+    claim_one(tree, owner, P, tree.owned()[P].version)
     assert explain_pin(tree, P, "w1") == "", "who is cordoned keeps what it has"
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rota.coordination import alone, membership, overrides, ownership, repair
+from rota.coordination import alone, membership, overrides, repair
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import explain_unreadable as kept_back
@@ -17,6 +17,7 @@ from rota.coordination.token_base import adopt
 from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
 from rota.group.agent import PROOF, Agent
 from rota.ids import worker_of
+from tests.claiming import claim_one, release_one
 from tests.conformance.worlds import World
 
 P = "flights:AA"
@@ -33,7 +34,7 @@ class Life:
         publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
         target = tree.target("w1")
         assert target is not None
-        self.right = ownership.claim(tree, self.w1, P, 0, target.version)
+        self.right = claim_one(tree, self.w1, P, 0, target.version)
         self.run = membership.register_run(tree, "run-1", self.w1, [P])
         self.done = Checkpoint(offset=1, token=self.right.token, run_id="run-1")
         assert self.commits() == {P: None}
@@ -82,11 +83,11 @@ def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(l
     assert tree.owned()[P].incarnation is None
     assert tree.owned()[P].version > life.right.version
     with pytest.raises(NotOwner):
-        ownership.release(tree, life.w1, P, life.right.version)
+        release_one(tree, life.w1, P, life.right.version)
     assert life.commits()[P] is not None, "the run under the former claim writes nothing any more"
     other = GroupState(world.connect(), tree.group)
     w2 = membership.join(other, "w2", Live())
-    assert ownership.claim(other, w2, P, tree.owned()[P].version).token > life.right.token
+    assert claim_one(other, w2, P, tree.owned()[P].version).token > life.right.token
     with pytest.raises(ConfigError, match="No unreadable record"):
         repair.repair(tree, [path])
     assert tree.owned()[P].incarnation == w2, "what can be read stays"

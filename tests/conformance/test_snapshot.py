@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.coordination import membership, overrides, ownership
+from rota.coordination import membership, overrides
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
@@ -14,6 +14,7 @@ from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.token_base import adopt
 from rota.errors import Undecodable
 from rota.group.rebalance import rebalance
+from tests.claiming import claim_one
 from tests.conformance.balanced_group import KEYS, Group
 from tests.measured import make_measured
 
@@ -55,7 +56,7 @@ def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -
 NOTHING: dict[str, Callable[[Group], object]] = {
     "usage": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(usage={"cpu": 0.9})),
     "checkpoint": lambda g: g.tree.put(g.tree.paths.checkpoint("flights:AA"), make_measured(5.0, 1000.0)),
-    "claim": lambda g: ownership.claim(g.agents["w1"], g.names["w1"], "flights:AA", 0),
+    "claim": lambda g: claim_one(g.agents["w1"], g.names["w1"], "flights:AA", 0),
     "parked": lambda g: park(g.tree, "flights:AA", "bad"),
     "the same override": lambda g: overrides.uncordon(g.tree, "w1"),
     "the same settings": lambda g: g.tree.found(assignor="sticky", budget=None),
@@ -95,8 +96,8 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
 def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: Group) -> None:
     """w2 was to take over from w1, and died before it could: w1, which still owns, is who holds it."""
     mine = sorted(balanced.tree.target("w2").partitions)  # type: ignore[union-attr]
-    ownership.claim(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
-    ownership.claim(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
+    claim_one(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
+    claim_one(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
     balanced.agents["w2"].store.close()
     look = read_snapshot(balanced.tree)
     owners = {p: look.snapshot.name(int(look.snapshot.owner[i])) for i, p in enumerate(look.snapshot.partition_ids)}
@@ -160,7 +161,7 @@ def test_an_unreadable_pipeline_is_not_one_without_partitions(balanced: Group) -
 def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
     mine = balanced.tree.target("w2").partitions  # type: ignore[union-attr]
     for partition in mine:
-        ownership.claim(balanced.agents["w2"], balanced.names["w2"], partition, 0)
+        claim_one(balanced.agents["w2"], balanced.names["w2"], partition, 0)
     balanced.tree.store.set(balanced.tree.paths.assign("w2"), b"?", -1)
     with pytest.raises(Undecodable):
         balanced.agents["w2"].target("w2")
@@ -197,7 +198,7 @@ def test_under_grace_a_worker_that_returns_finds_its_partitions_waiting() -> Non
         group.rebalance()
         mine = group.tree.target("w2").partitions  # type: ignore[union-attr]
         for partition in mine:
-            ownership.claim(group.agents["w2"], group.names["w2"], partition, 0)
+            claim_one(group.agents["w2"], group.names["w2"], partition, 0)
         group.agents["w2"].store.close()
         group.rebalance()
         assert group.held() == {"w1": 2, "w2": 0}

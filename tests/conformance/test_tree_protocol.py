@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.coordination import alone, membership, overrides, ownership
+from rota.coordination import alone, membership, overrides
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
@@ -32,6 +32,7 @@ from rota.coordination.records import (
     decode,
 )
 from rota.coordination.store import Check, Node, Op
+from tests.claiming import claim_one
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 SECTION = PAGE.partition("## ZooKeeper")[2].partition("\n## ")[0]
@@ -98,7 +99,7 @@ def life(store: MemoryStore) -> GroupState:
     publish(tree, take_control(tree), Publication({"w1": frozenset({"flights:AA"})}))
     target = tree.target("w1")
     assert target is not None
-    right = ownership.claim(tree, incarnation, "flights:AA", 0, target.version)
+    right = claim_one(tree, incarnation, "flights:AA", 0, target.version)
     run = membership.register_run(tree, "run-1", incarnation, ["flights:AA"])
     membership.show_going(tree, "run-1")
     write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])

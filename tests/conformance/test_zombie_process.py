@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint, Live, Own, encode
+from tests.claiming import claim_one
 from tests.conformance.processes import start_script
 from tests.waiting import wait_until
 
@@ -33,7 +34,7 @@ if not guarded:
 tree = GroupState(store, group)
 incarnation = membership.join(tree, "zombie", Live())
 run = membership.register_run(tree, "run", incarnation, ["flights:UA"])
-held = ownership.claim(tree, incarnation, "flights:UA", 0)
+held = ownership.claim_all(tree, incarnation, {"flights:UA": 0}).taken["flights:UA"]
 
 def commit(offset):
     seen = tree.checkpoints().get("flights:UA")
@@ -67,7 +68,7 @@ def test_a_woken_zombie(zookeeper: EmbeddedZooKeeper, group: str, guarded: bool)
             incarnation = membership.join(tree, "w2", Live())
             seen = tree.owned()[P]
             assert seen.incarnation not in {v.incarnation for v in tree.live()}, "its owner is gone: claimed at once"
-            mine = ownership.claim(tree, incarnation, P, seen.version)
+            mine = claim_one(tree, incarnation, P, seen.version)
             run = membership.register_run(tree, "run", incarnation, [P])
             entry = Entry(mine, Checkpoint(offset=150, token=mine.token, run_id="w2"), tree.checkpoints()[P])
             assert write_checkpoints(tree, run, [entry]) == {P: None}

@@ -14,7 +14,6 @@ from rota.catalog import load
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
-from rota.coordination.ownership import claim
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
@@ -23,6 +22,7 @@ from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
+from tests.claiming import claim_one
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until
 
@@ -108,7 +108,7 @@ class World:
             if store.get(paths.own(p)) is None:
                 store.create(paths.own(p), encode(Own()))
             if (own := self.tree.owned((p,))[p]).incarnation != incarnation:
-                claim(self.tree, incarnation, p, own.version)
+                claim_one(self.tree, incarnation, p, own.version)
         return incarnation
 
     def connect(self, endpoint: str | None) -> "SparkSession":

@@ -9,13 +9,14 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from rota.cli import cli
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import Audit, Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
 from rota.core import Move
+from tests.claiming import claim_one
 from tests.demo.json_keys import documented, held
 
 KEYS = ("AA", "B6", "UA")
@@ -54,7 +55,7 @@ def open_small_group(folder: Path) -> Iterator[Group]:
             publish(tree, term, Publication(second, audit=audit))
             for incarnation, partition in ((w1, "flights:AA"), (w1, "flights:B6"), (w2, "flights:UA")):
                 holder = tree if incarnation == w1 else GroupState(two, "default")
-                ownership.claim(holder, incarnation, partition, tree.owned([partition])[partition].version)
+                claim_one(holder, incarnation, partition, tree.owned([partition])[partition].version)
             token = tree.owned()["flights:UA"].token
             done = Checkpoint(offset=3, token=token, run_id="run-7", rows=2500, seconds=1.5, epoch=2)
             one.create(tree.paths.checkpoint("flights:UA"), encode(done))

@@ -9,13 +9,13 @@ import pytest
 from deltalake import write_deltalake
 
 from rota.catalog import load
-from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
 from rota.coordination.records import Checkpoint, Parked
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import RotaError
 from rota.ledger.values import Batch
+from tests.claiming import claim_one
 from tests.demo.small_group import KEYS, Group, Run
 
 
@@ -150,7 +150,7 @@ def test_repair_lists_a_torn_own_record_and_removes_it(group: Group, run: Run) -
         run("repair", "--remove", "/rota/default/head")
     assert run.json("repair", "--remove", path)["removed"] == [path]
     assert tree.owned()["flights:UA"].incarnation is None
-    again = ownership.claim(tree, group.w2, "flights:UA", tree.owned()["flights:UA"].version)
+    again = claim_one(tree, group.w2, "flights:UA", tree.owned()["flights:UA"].version)
     assert again.token > before.token
     assert not [p for p in run.json("check")["probes"] if p["name"].startswith("record ")]
 

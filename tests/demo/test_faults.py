@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.coordination import membership, ownership
+from rota.coordination import membership
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
@@ -20,6 +20,7 @@ from rota.demo.scenario import Scenario
 from rota.errors import EnvironmentFailed
 from rota.local.flights import NewFiles
 from rota.local.page import DagsterPage
+from tests.claiming import claim_one
 from tests.conformance.targets import found_with
 
 # a partition, and the attempts of w1's run, of w2's, and of who joins
@@ -56,7 +57,7 @@ class Place:
         """A worker joins, claims the partition, and its run writes a batch."""
         tree = self.observer.tree
         incarnation = membership.join(tree, name, Live())
-        ownership.claim(tree, incarnation, PARTITION, tree.owned()[PARTITION].version)
+        claim_one(tree, incarnation, PARTITION, tree.owned()[PARTITION].version)
         membership.register_run(tree, attempt.partition("-")[0], incarnation, [PARTITION])
         (self.folder / "data" / attempt).mkdir(parents=True)
 

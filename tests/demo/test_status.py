@@ -15,12 +15,12 @@ import pytest
 import rota
 from rota.catalog import load
 from rota.coordination import overrides
-from rota.coordination.ownership import claim, release
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import ConfigError, RotaError
 from rota.face.seen import DagsterSeen
 from rota.ledger.values import Batch
+from tests.claiming import claim_one, release_one
 from tests.dataplane.landing_folders import open_files
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
@@ -158,12 +158,12 @@ def test_status_check_exits_1_when_a_person_is_needed_and_names_the_step(group: 
     overrides.pin(group.tree, "flights:AA", "w9")
     assert run("status", "--check").exit_code == 0, "its owner still has it, and no rebalance was"
     (own,) = group.tree.owned(["flights:AA"]).values()
-    release(group.tree, group.w1, "flights:AA", own.version)
+    release_one(group.tree, group.w1, "flights:AA", own.version)
     said = run("status", "--check", "--pipeline", "flights")
     assert said.exit_code == 1
     assert "pinned to w9, which is not among the workers" in " ".join(said.output.split())
     overrides.pin(group.tree, "flights:AA", None)
-    claim(group.tree, group.w1, "flights:AA", own.version + 1)
+    claim_one(group.tree, group.w1, "flights:AA", own.version + 1)
     park(group.tree, "flights:B6", "the disk is full", retry_after=3600.0)
     assert run("status", "--check").exit_code == 0, "it is tried again by itself"
     for _ in range(2):

@@ -16,12 +16,12 @@ from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.ownership import claim
 from rota.coordination.records import Live
 from rota.dagster.assets.look import Memory, look
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.group.found import follow
+from tests.claiming import claim_one
 from tests.face.desk import SESSION
 
 names = Names()
@@ -70,7 +70,7 @@ class Bench:
             for partition in sorted(target.partitions if target else ()):
                 own = self.tree.owned((partition,))[partition]
                 if own.incarnation != incarnation:
-                    claim(self.tree, incarnation, partition, own.version)
+                    claim_one(self.tree, incarnation, partition, own.version)
                 held.setdefault(incarnation, []).append(partition)
         return held
 

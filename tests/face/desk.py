@@ -14,7 +14,6 @@ from rota.catalog import load
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.ownership import claim
 from rota.coordination.records import Live
 from rota.dagster.assets import checks
 from rota.dagster.assets.names import Names
@@ -23,6 +22,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance
 from rota.ids import dagster_name
+from tests.claiming import claim_one
 from tests.sim.alone_group import rounds
 
 names = Names()
@@ -77,7 +77,7 @@ class Desk:
         """What the agent would claim by its target."""
         target = self.tree.target(incarnation.partition("@")[0])
         for partition in target.partitions if target else ():
-            claim(self.tree, incarnation, partition, self.tree.owned((partition,))[partition].version)
+            claim_one(self.tree, incarnation, partition, self.tree.owned((partition,))[partition].version)
 
     def tick(self, sensor: str, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
         with dg.build_sensor_context(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
@@ -17,6 +16,7 @@ from rota.run.serve import Rest, RunEnd, Terms, serve
 from rota.sim.job import TimedJob
 from rota.sim.source import MemorySource
 from rota.sim.table import MemoryTable
+from tests.claiming import claim_one
 
 PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="s")
 PARTITIONS = ("s:0", "s:1", "s:2")
@@ -60,7 +60,7 @@ class ServedRun:
                 own = tree.owned((partition,))[partition]
                 if own.incarnation != incarnation:
                     at = self.tree if worker == "w1" else self.other
-                    ownership.claim(at, incarnation, partition, own.version)
+                    claim_one(at, incarnation, partition, own.version)
 
     def pass_time(self, seconds: float) -> None:
         """What the script says happens on the way."""

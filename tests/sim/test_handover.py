@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rota.coordination import ownership
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.memory import MemoryServer
@@ -20,6 +19,7 @@ from rota.run.serve import Terms
 from rota.sim.parts import Parts
 from rota.sim.table import MemoryTable
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, make_changer, no_wait
+from tests.claiming import claim_one
 from tests.sim.ablations import (
     NO_RIGHT,
     Offsetless,
@@ -123,7 +123,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
     incarnation = join(tree, "w1", Live())
     slots = Slots(slots=(Slot(epoch=1, partitions=frozenset({one})),))
     tree.store.multi([Create(tree.paths.assign("w1"), encode(slots)), Set(tree.paths.head, encode(Head(epoch=1)), -1)])
-    ownership.claim(tree, incarnation, one, 0)
+    claim_one(tree, incarnation, one, 0)
     world.timeline.run(10)
     faults = chain((None, None, "before"), repeat(None))  # the claim, its batch, the next batch
     monkeypatch.setattr(world.log, "fault", lambda: next(faults))
@@ -173,7 +173,7 @@ def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
         pass
     steps = agent.cycle()
     next(steps)  # the target is read, and by LiveFirst who is live
-    ownership.claim(other, join(other, "w2", Live()), "s:1", 0)
+    claim_one(other, join(other, "w2", Live()), "s:1", 0)
     for _ in steps:
         pass
     assert ("claimed gone" in said) == robbed

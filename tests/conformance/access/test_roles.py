@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rota.coordination import membership, overrides, ownership, parking, repair
+from rota.coordination import membership, overrides, parking, repair
 from rota.coordination.access import RIGHTS, Access, rights
 from rota.coordination.client import ZooKeeperStore
 from rota.coordination.group_state import GroupState
@@ -15,6 +15,7 @@ from rota.coordination.store import Create, Delete, Set
 from rota.errors import Forbidden
 from rota.group.rebalance import rebalance
 from rota.settings import Settings
+from tests.claiming import claim_one, release_one
 from tests.conformance.access.connections import ROOT, open_store
 from tests.guarded import ROLES, Guarded, acl
 
@@ -31,7 +32,7 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     assert target is not None
     assert target.partitions == {"p:a", "p:b"}
     for partition, seen in worker.owned().items():
-        ownership.claim(worker, incarnation, partition, seen.version, target.version)
+        claim_one(worker, incarnation, partition, seen.version, target.version)
     run = membership.register_run(controller, "r2", incarnation, ["p:a"])
     parking.park(controller, "p:a", "bad")
     membership.end_run(controller, run)
@@ -43,7 +44,7 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     assert set(reader.ids()) == {"p:a", "p:b"}
     assert reader.store.now() > 0
     for partition, seen in worker.owned().items():
-        ownership.release(worker, incarnation, partition, seen.version, assign_version=target.version)
+        release_one(worker, incarnation, partition, seen.version, assign_version=target.version)
     membership.leave(worker, incarnation)
     overrides.resume(person)
     rebalance(controller, "r3")
