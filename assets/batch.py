@@ -18,13 +18,12 @@ from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.dagster.assets.report import Report
     from rota.dataplane.ports import Ports
     from rota.run.consume import CommittedBatch, Event
     from rota.run.replay import RefusedReplay, ReplayedRange
     from rota.run.samples import BatchSample
     from rota.run.serve import Rest, RunEnd
-    from rota.run.untold import Shown
+    from rota.run.untold import Report, Shown
 
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
 Output = dg.AssetMaterialization | dg.AssetObservation
@@ -76,8 +75,8 @@ class RunOutput:
     ) -> Iterator[Output]:
         """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
         always the last one, also where the run is cancelled or fails."""
-        from rota.dagster.assets.report import Report
         from rota.run.serve import Rest, RunEnd
+        from rota.run.untold import Report
 
         report = Report(self.read_shown, ports.main, seconds, time.monotonic)
         try:

@@ -26,8 +26,8 @@ from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFa
 from rota.ledger.compaction import compact, is_due
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
+from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.restored import find_lost_offsets
-from rota.run.rights import Rights, holds, read_rights
 from rota.run.shift import Shift, sort_by_turn
 
 log = logging.getLogger(__name__)

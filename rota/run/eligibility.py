@@ -5,12 +5,15 @@ earlier run works on it, and it is not parked. A record that cannot be read leav
 
 Law: `read_facts` reads own records before live nodes. So an owner that is not among the live nodes is gone; read the other
 way round, one that joined between the two reads would be taken for gone.
+
+Law: `read_rights` is step 1 of a batch. The run's own node is there before anything is read.
 """
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
+from rota.coordination.ownership import Ownership
 from rota.coordination.parking import explain_unreadable, is_waiting
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.views import OwnView, Read, RunView
@@ -128,3 +131,33 @@ def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapp
 def _find_unreadable(tree: GroupReader, partitions: Iterable[str]) -> dict[str, str]:
     """Partition -> which of the records read so far cannot be read."""
     return {p: why for p in partitions if (why := explain_unreadable(tree, p))} if tree.unreadable else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The partitions that a run holds, those it does not with the reason, and what goes with both."""
+
+    held: Mapping[str, Ownership]
+    dropped: Mapping[str, str]
+    parked: Mapping[str, Parked]  # those held although they were parked: their time has come
+    checkpoints: Mapping[str, Read[Checkpoint]]  # read before the table is opened
+    epoch: int
+    endpoint: str | None
+
+
+def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iterable[str]) -> Rights:
+    """What `incarnation` holds of `partitions` for the run whose node is at `node`."""
+    tree.store.sync()
+    facts = read_facts(tree, partitions, incarnation)
+    judged = judge(facts, incarnation, node.rpartition("/")[2])
+    held = {p: Ownership(p, incarnation, facts.owns[p].version, facts.owns[p].token) for p in judged.owners}
+    record = facts.lives[incarnation] if held else None
+    known = {p: read for p, read in facts.checkpoints.items() if p in held}
+    return Rights(held, judged.obstacles, facts.parked, known, facts.epoch, record.endpoint if record else None)
+
+
+def holds(tree: GroupReader, ownership: Ownership) -> bool:
+    """Whether the own record is this moment what it was when the right was read."""
+    tree.store.sync()
+    now = tree.owned((ownership.partition,)).get(ownership.partition)
+    return now is not None and (now.incarnation, now.version) == (ownership.incarnation, ownership.version)

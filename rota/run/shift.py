@@ -15,7 +15,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import narrow_run
 from rota.errors import CoordinationError
 from rota.ledger.values import Ranges
-from rota.run.rights import Rights, read_rights
+from rota.run.eligibility import Rights, read_rights
 
 SHIFT = 600.0  # seconds in which a run begins jobs
 

@@ -213,7 +213,6 @@ def test_tests_are_no_package() -> None:
     "module",
     [
         "run/eligibility",
-        "run/rights",
         "run/work",
         "face/history",
         "coordination/snapshot",

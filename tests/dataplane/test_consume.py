@@ -209,7 +209,7 @@ def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
     world.give("a", incarnation=world.join("w2"))
     world.run("a")
     from rota.dataplane.delta.tables import PipelineTables
-    from rota.run.rights import read_rights
+    from rota.run.eligibility import read_rights
 
     held = read_rights(world.tree, world.incarnation, "/none@0", ["p:a"]).held["p:a"]
     tables = PipelineTables.of(world.pipeline, "g", world.tree.meta().id)

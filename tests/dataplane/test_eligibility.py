@@ -14,8 +14,7 @@ from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, RunView
-from rota.run.eligibility import Facts, judge, read_facts
-from rota.run.rights import read_rights
+from rota.run.eligibility import Facts, judge, read_facts, read_rights
 from rota.run.work import find_work, read_owners
 from tests.dataplane.world import World
 

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from rota.dagster.assets import report
 from rota.dagster.assets.batch import RunOutput
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.report import Report
 from rota.ledger import samples as ledger_samples
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
 from rota.run import samples
 from rota.run.consume import CommittedBatch, IdlePartition, make_event
 from rota.run.replay import ReplayedRange
-from rota.run.untold import Shown, find_untold_before
+from rota.run.untold import Report, Shown, find_untold_before
 
 SCHEMA = "dagster/column_schema"
 PIPELINE = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")

@@ -15,7 +15,7 @@ from rota.coordination.store import Check
 from rota.errors import ConfigError, Conflict, EnvironmentFailed, Unavailable
 from rota.people.adopt import adopt
 from rota.run.consume import ConsumingRun, DroppedPartition, ParkedPartition, consume
-from rota.run.rights import read_rights
+from rota.run.eligibility import read_rights
 from tests.ablations import NO_RUN, change_store
 from tests.dataplane.stand_ins import consume_without_spark, no_spark, pause_run, take_over
 from tests.dataplane.world import World
