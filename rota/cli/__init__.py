@@ -7,6 +7,7 @@ from io import TextIOWrapper
 
 import click
 
+from rota.cli.group import NO_PANDAS
 from rota.errors import RotaError
 
 # What for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called;
@@ -20,6 +21,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Try out": ("demo", "plan", "simulate"),
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
+SPARING = frozenset({"status", "why", "history"})  # do without pandas, unless a pipeline file imports it
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
 LONGEST = max(map(len, VERBS))
 
@@ -68,6 +70,8 @@ def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
+    if sys.argv[1:] and sys.argv[1] in SPARING:
+        sys.meta_path.insert(0, NO_PANDAS)
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

@@ -1,6 +1,7 @@
 """`rota status`, `rota why` and `rota history`: what people read first at night."""
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -110,6 +111,19 @@ def test_a_reader_imports_nothing_heavy_though_it_reads_sources_and_tables(
     assert shown in " ".join("\n".join(lines).split())
     assert "pyarrow" in modules.split(), "the table was read"
     assert sorted({name.split(".")[0] for name in modules.split()} & HEAVY) == []
+
+
+def test_a_pipeline_file_that_wants_pandas_has_it(group: Group, tmp_path: Path) -> None:
+    commit_and_change(group, tmp_path)
+    file = tmp_path / "flights.py"
+    file.write_text(f"import pandas\n\n\n{file.read_text()}")
+    environ = {"PYTHONPATH": str(ROOT), "ROTA_ZOOKEEPER": group.hosts, "ROTA_PIPELINES": str(tmp_path)}
+    command = [sys.executable, "-c", SPARE, "status", "--json"]
+    said = subprocess.run(command, env={**os.environ, **environ}, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said.rpartition("\n\n")[0])["needs"] == [
+        need for need in json.loads(said.rpartition("\n\n")[0])["needs"] if need["cause"] != "refused"
+    ]
+    assert "pandas.core" in said.splitlines()[-1].split()
 
 
 def test_status_filters_by_pipeline_worker_and_trouble(group: Group, run: Run) -> None:

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.dagster.assets import report
 from rota.dagster.assets.batch import RunOutput
 from rota.dagster.assets.names import Names
 from rota.ledger import samples as ledger_samples
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
-from rota.run import samples
+from rota.run import samples, untold
 from rota.run.consume import CommittedBatch, IdlePartition, make_event
 from rota.run.replay import ReplayedRange
 from rota.run.untold import Report, Shown, find_untold_before
@@ -143,7 +142,7 @@ def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None
 
 
 def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "find_untold", lambda batch, *_: batch)
+    monkeypatch.setattr(untold, "find_untold", lambda batch, *_: batch)
     assert tell_after_a_kill().read_page() == [(0, 1, 1, 1), (4, 5, 5, 1)]
 
 
