@@ -16,6 +16,8 @@ from rota.errors import DataError
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, Ranges
 
+ONCE = "its source gives each record once: nothing of it can be read again. Publish again what should come again"
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRange:
@@ -77,7 +79,7 @@ def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iter
 def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
     """The partitions whose range cannot be replayed, whatever the source has now, with the reason."""
     if not isinstance(ports.source, Replays):
-        return dict.fromkeys(ranges, "its source gives each record once: nothing of it can be read again")
+        return dict.fromkeys(ranges, ONCE)
     positions = ports.main.read_positions(tuple(ranges))
     refused: dict[str, str] = {}
     for p, (start, end) in ranges.items():

@@ -108,6 +108,19 @@ def test_rows_are_in_the_table_once_and_bad_ones_aside_and_are_read_again(world:
     assert isinstance(refused[0], RefusedReplay)
 
 
+def test_bytes_are_in_the_table_as_they_are_whatever_they_are(world: World) -> None:
+    database = world.folder / "rows.db"
+    insert(database, "a", ["", '{"n": 1}{"n": 2}', "no JSON \0"])
+    source = f"Rows({str(database)!r}, 'body binary', format='bytes')"
+    world.write(TEXT.format(source=source).replace(", transform=transform", ""))
+    world.give("a")
+    (event,) = world.run("a")
+    assert isinstance(event, CommittedBatch), event
+    assert (event.end, event.rows, event.bad_rows) == (3, 3, 0)
+    found = {r["_offset"]: bytes(r["body"]) for r in log(world.table / "main").rows()}
+    assert found == {0: b"", 1: b'{"n": 1}{"n": 2}', 2: b"no JSON \0"}
+
+
 def test_the_page_shows_the_file_and_it_fits_in_150_lines() -> None:
     text = (ROOT / "tests/dataplane/sqlite_source.py").read_text()
     page = (ROOT / "docs/sources.md").read_text()
