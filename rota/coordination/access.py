@@ -47,6 +47,9 @@ RIGHTS: Mapping[str, Mapping[str, str]] = {
     "epochs/": {"controller": "cdw"},
     "refused": {"controller": "cw"},
 }
+ALERT = b"\x15"  # the first byte of what a server that waits for TLS says to a plain word, if it says anything
+NO_TLS = "it ends the connection: if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE"
+CLOSED = "it ends the connection: it has too many of this address, or it speaks TLS"
 CLOCK = {"worker": "w", "controller": "cw", "reader": "w"}  # whoever asks for the server's time writes it, empty
 DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 _INT = struct.Struct("!i")
@@ -185,6 +188,8 @@ class Access:
     def why_not(self, hosts: str, unwelcome: bool) -> tuple[str, str]:
         """Why the first of the hosts gives no session, and the next step. `unwelcome`: one ended it over who we are."""
         if why := self.unmet(split_hosts(hosts)[0][0]):
+            if why == CLOSED:
+                return why, "Raise maxClientCnxns in its settings; or, if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE"
             over_tls = "TLS" in why
             return (
                 why,
@@ -203,13 +208,14 @@ class Access:
             with socket.create_connection((host.strip("[]"), int(port)), patience) as link:
                 if not self.tls:
                     link.sendall(b"ruok\n")  # every server says something to that, but one that waits for TLS
-                    alert = link.recv(1) in (b"", b"\x15")
-                    return "it ends the connection: if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE" if alert else ""
+                    return {b"": CLOSED, ALERT: NO_TLS}.get(link.recv(1), "")
                 with self.context().wrap_socket(link, server_hostname=host.strip("[]")) as inside:
                     inside.sendall(b"ruok")  # what a server says of our certificate comes after its handshake
                     inside.recv(1)
         except ssl.SSLError as error:
             return f"TLS: {_said(error)}"
+        except (ConnectionResetError, BrokenPipeError):
+            return CLOSED
         except TimeoutError:
             return "it says nothing" if self.tls else ""
         except OSError as error:
