@@ -28,3 +28,16 @@ def test_what_was_ten_things_is_called_what_it_is() -> None:
         for path in (ROOT / "rota" / room).rglob("*.py"):
             names = re.findall(r"^(PATIENCE|TRIES) =", path.read_text(), re.M)
             assert not names or path.name == "change.py", f"{path}: say what {names} is"
+
+
+def test_every_module_that_asks_the_wall_clock_is_on_the_page() -> None:
+    """The demo's are its stage: who watches it has one clock."""
+    asks = re.compile(r"\btime\.time\b|\bdatetime\.now\b")
+    told = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "time.md").read_text().split("## Wall clocks")[1]))
+    found = {
+        str(file.relative_to(ROOT))
+        for room in ("rota", "assets", "sensors", "resources")
+        for file in (ROOT / room).rglob("*.py")
+        if not any(part.is_symlink() for part in file.parents) and asks.search(file.read_text())
+    }
+    assert {one for one in found if not one.startswith("rota/demo/")} == told
