@@ -18,12 +18,14 @@ from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
 RUNS = 10  # of a pipeline, among them clicks
-LOCATIONS = """query Health($ticks: Int) { workspaceOrError { __typename ... on PythonError { message }
+LOCATIONS = """query Health { workspaceOrError { __typename ... on PythonError { message }
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
     ... on PythonError { className message causes { message } }
-    ... on RepositoryLocation { repositories { name sensors { name sensorState { status
-      ticks(limit: $ticks) { status timestamp endTimestamp error { className message causes { message } } }
-} } } } } } } } }"""
+    ... on RepositoryLocation { repositories { name sensors { name sensorState { status } } } } } } } } }"""
+# One by one: for all sensors of a code location at once Dagster finds no tick that a restarted code server evaluated.
+OF_SENSOR = """{alias}: sensorOrError(sensorSelector: {{repositoryLocationName: "{location}", repositoryName: "{repository}",
+  sensorName: "{name}"}}) {{ ... on Sensor {{ sensorState {{
+  ticks(limit: {ticks}) {{ status timestamp endTimestamp error {{ className message causes {{ message }} }} }} }} }} }}"""
 LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".dagster/repository", value: "{place}"}}],
   statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{
   runId status endTime tags {{ key value }} }} }} }}"""
@@ -35,13 +37,14 @@ KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[str]) -> DagsterSeen:
     """What the page says of the sensors and runs of these pipelines and groups."""
     try:
-        workspace = page.ask(LOCATIONS, ticks=TICKS)["workspaceOrError"]
+        workspace = page.ask(LOCATIONS)["workspaceOrError"]
         if workspace["__typename"] != "Workspace":
             return DagsterSeen(printable(str(workspace.get("message"))))
         names = {dagster_name(of, kind) for of in (*pipelines, *groups) for kind in KINDS}
         entries = workspace["locationEntries"]
         found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
         mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
+        ticks = _read_ticks(page, mine)
         failed = _read_failures(page, "backlog", pipelines, mine)
         rebalances = _read_failures(page, "membership", groups, mine)
     except EnvironmentFailed as error:
@@ -55,7 +58,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
     now = time.time()
     served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
-    sensors = tuple(_describe(one, now, pipelines) for one in mine)
+    sensors = tuple(_describe(one, of, now, pipelines) for one, of in zip(mine, ticks, strict=True))
     lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})}
     for one, sensor in zip(mine, sensors, strict=True):
         if sensor.lost:
@@ -106,12 +109,18 @@ def _find_doubles(sensors: Iterable[Mapping[str, Any]], where: str) -> dict[str,
     return {", ".join(at): why.format(name) for name, at in mixed.items()}
 
 
-def _describe(sensor: Mapping[str, Any], now: float, pipelines: Sequence[str]) -> SensorSeen:
-    state = sensor["sensorState"]
-    ticks = [_describe_tick(tick) for tick in state["ticks"]]
+def _read_ticks(page: DagsterPage, sensors: Sequence[Mapping[str, Any]]) -> list[list[Tick]]:
+    """The last ticks of each of the sensors."""
+    query = " ".join(OF_SENSOR.format(alias=f"s{n}", ticks=TICKS, **one) for n, one in enumerate(sensors))
+    found = page.ask(f"query Ticks {{ {query} }}") if query else {}
+    told = [(found[f"s{n}"].get("sensorState") or {}).get("ticks", []) for n in range(len(sensors))]
+    return [[_describe_tick(tick) for tick in ticks] for ticks in told]
+
+
+def _describe(sensor: Mapping[str, Any], ticks: Sequence[Tick], now: float, pipelines: Sequence[str]) -> SensorSeen:
     name = sensor["name"]
     of = (p for p in pipelines if _is_named(name, {dagster_name(p, kind) for kind in ("backlog", "checks")}))
-    return SensorSeen.of_ticks(name, state["status"] == "RUNNING", ticks, now, next(of, ""))
+    return SensorSeen.of_ticks(name, sensor["sensorState"]["status"] == "RUNNING", ticks, now, next(of, ""))
 
 
 def _describe_tick(tick: Mapping[str, Any]) -> Tick:
