@@ -22,7 +22,7 @@ from tests.conservation.case import Case, File
 from tests.conservation.play import Play
 from tests.conservation.shape import Column, Type
 from tests.conservation.shrink import shrink
-from tests.conservation.transforms import make_transform
+from tests.conservation.transforms import Transform, make_transform
 from tests.dataplane.conftest import log
 
 LINES = [*(f"{n},w{n}" for n in range(40)), "x,bad", "41,good", "many,bad too"]
@@ -80,7 +80,7 @@ def first_column_only(frame: DataFrame) -> SparkColumn:
 def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
     guarded: bool, tmp_path: Path, endpoint: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The differential finds the fault for which it was made."""
+    """The differential finds the fault for which it was made, behind a transform that reads the first column alone."""
     if not guarded:
         monkeypatch.setattr(parsing, "mark_whole", first_column_only)
         monkeypatch.setattr(parsing, "require_same", lambda *_: None)
@@ -89,8 +89,9 @@ def test_a_value_of_the_wrong_type_in_the_second_column_is_found(
     ]
     schema = (Column("n", Type("long")), Column("word", Type("string")), Column("amount", Type("int")))
     files = (File("a", "0.json", "\n".join(lines).encode()),)
-    found = play.judge_case(Case("by hand", "json", schema, {}, 1.0, files), tmp_path, endpoint, spark)
-    assert found.counts() == ({} if guarded else {"lost": 1})
+    first = Transform("drop", "df.drop('word', 'amount')", ("n",), lambda row: [row[:1]])
+    found = play.judge_case(Case("by hand", "json", schema, {}, 1.0, files, first), tmp_path, endpoint, spark)
+    assert found.counts() == ({} if guarded else {"misplaced": 1})
 
 
 # --- planted damage -------------------------------------------------------------------------------------------------
