@@ -95,7 +95,7 @@ def read_table(
             newest = max((one.version for one in past), default=-1)
         return TableSeen(past, main.read_positions(ids), main.explain_harm(LOOKED)), newest
     except ForeignTable as error:
-        return TableSeen(refusal=str(error)), memory.upto
+        return TableSeen(refusal=str(error), foreign=True), memory.upto
     except (RotaError, OSError) as error:
         return TableSeen(refusal=f"its table cannot be read: {error}"), memory.upto
 

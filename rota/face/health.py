@@ -36,11 +36,12 @@ PROBES = 16  # at a time
 
 @dataclass(frozen=True, slots=True)
 class TableSeen:
-    """What a table says; `refusal`: why it cannot be read, or is not this group's. `past` is newest first."""
+    """What a table says; `refusal`: why it cannot be read, or is not this group's (`foreign`). `past` is newest first."""
 
     past: tuple[LogEntry, ...] = ()
     positions: Mapping[str, Position] | None = None
     refusal: str = ""
+    foreign: bool = False
 
 
 class HealthReader:
@@ -81,7 +82,7 @@ def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(LOOKED))
     except ForeignTable as error:
-        return TableSeen(refusal=str(error))
+        return TableSeen(refusal=str(error), foreign=True)
     except (RotaError, OSError) as error:
         return TableSeen(refusal=f"its table cannot be read: {error}")
 
@@ -159,6 +160,7 @@ def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: Ta
         stale=find_stale(table.past),
         gaps=find_gaps(table.past),
         refusal=table.refusal,
+        foreign=table.foreign,
     )
     try:
         source = open_source(pipeline)

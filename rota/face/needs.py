@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from rota.coordination.parking import is_waiting
-from rota.coordination.records import Parked, repair_command
+from rota.coordination.records import Parked
+from rota.core.constraints import matches
 from rota.core.reasons import explain_unplaceable
+from rota.core.values import Kind
 from rota.errors import ForeignTable, counted
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
@@ -158,9 +160,8 @@ def find_of_group(seen: Seen) -> Iterator[Finding]:
         why = "a second process has its id and waits"
         yield Finding("worker", worker, "twice", why, "give it another --id", SETTLE)
     for path, why in seen.records.items():
-        step = f"see what removing it does with `{repair_command(path)}`"
         own = f"/assign/{path.rpartition('/')[2]}" in path  # its worker, or the next rebalance, writes it anew
-        yield Finding("record", path, "record", why, "" if "rota repair" in why else step, SETTLE if own else 0.0)
+        yield Finding("record", path, "record", why, "", SETTLE if own else 0.0)
     for file, why in seen.refused.items():
         yield Finding("file", file, "refused", why)
 
@@ -266,7 +267,7 @@ def _explain_unowned(
         known[kind, taker] = explain_unplaceable(seen.workers, kind, without)
     gone = f"its owner {worker_of(owner)} is gone" if owner else "nobody owns it"
     if why := known[kind, taker]:
-        return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, why, seen), SETTLE)
+        return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, kind, seen), SETTLE)
     patience = SETTLE + seen.grace
     if taker:
         why, step = f"{gone}, and {taker} does not take it", f"see the log of {taker}"
@@ -280,14 +281,15 @@ def _explain_unowned(
     return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, patience)
 
 
-def _choose_step(p: str, why: str, seen: Seen) -> str:
+def _choose_step(p: str, kind: Kind, seen: Seen) -> str:
     """What makes a worker able to hold the partition again."""
     if p in seen.pins:
         return f"start {seen.pins[p]} or make it able, or `rota pin {quote(p)} --clear`"
-    if "at its cap" in why:
-        return "start another worker, or raise a cap"
-    if "has" in why.split()[:3]:
+    able = [worker for worker in seen.workers if matches(worker, kind)]
+    if seen.workers and not able:
         return "start a worker with that label, or change `requires`"
+    if any(worker.state == "active" for worker in able):
+        return "start another worker, or raise a cap"
     return "start another worker, or `rota uncordon` one"
 
 
@@ -296,7 +298,7 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
     if one.fault:
         yield Finding("pipeline", one.name, "source", one.fault, "", SETTLE)
     if one.refusal:
-        yield Finding("pipeline", one.name, "table", one.refusal, "", 0.0 if "rota adopt" in one.refusal else SETTLE)
+        yield Finding("pipeline", one.name, "table", one.refusal, "", 0.0 if one.foreign else SETTLE)
     if one.room:
         yield Finding("pipeline", one.name, "room", one.room)
     elif one.waiting:

@@ -15,8 +15,8 @@ HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is s
 @dataclass(frozen=True, slots=True)
 class PipelineSeen:
     """What a pipeline's source and tables say. Mappings are by partition; `ends` are (offset, end offset), `left_out` is by
-    path. `fault`: why the source cannot be read. `refusal`: why the table is not this group's, or cannot be read. `waiting`
-    are keys of the source that the group does not know, and `room` says why it takes none."""
+    path. `fault`: why the source cannot be read. `refusal`: why the table is not this group's (`foreign`), or cannot be
+    read. `waiting` are keys of the source that the group does not know, and `room` says why it takes none."""
 
     name: str
     ends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -27,6 +27,7 @@ class PipelineSeen:
     gaps: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
     refusal: str = ""
+    foreign: bool = False
     waiting: Sequence[str] = ()
     room: str = ""
 

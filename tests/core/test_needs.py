@@ -146,7 +146,7 @@ NEEDS = {
     "failed three times": (facts(parked={"p:a": FAILED.model_copy(update={"failures": 3})}), 0.0, "parked", "failed 3x"),
     "a typo": (facts(parked={"p:a": FAILED.model_copy(update={"person": True})}), 0.0, "parked", "disk is full"),
     "unreadable own": (facts(unreadable={"p:a": "its record cannot be read. rota repair"}), 0.0, "record", "rota repair"),
-    "unreadable target": (replace(WELL, records={"/rota/g/assign/w1": "bad"}), SETTLE, "record", "rota repair"),
+    "unreadable target": (replace(WELL, records={"/rota/g/assign/w1": "bad. rota repair"}), SETTLE, "record", "rota repair"),
     "another protocol": (
         replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
     ),
@@ -154,7 +154,7 @@ NEEDS = {
     "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
     "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
     "no source": (pipeline(fault="no folder. Check it"), SETTLE, "source", "no folder"),
-    "a foreign table": (pipeline(refusal="another group's. rota adopt"), 0.0, "table", "rota adopt"),
+    "a foreign table": (pipeline(refusal="another group's. rota adopt", foreign=True), 0.0, "table", "rota adopt"),
     "a table that cannot be read": (pipeline(refusal="disk"), SETTLE, "table", "disk"),
     "no room": (pipeline(room="too many"), 0.0, "room", "too many"),
     "partitions that nobody finds": (pipeline(waiting=("p:c",)), SETTLE, "new", "sensor"),
