@@ -207,7 +207,7 @@ STACK = (
         "location",
         "code server",
         signal_parts(CODE, signal.SIGSTOP),
-        signal_parts(CODE, signal.SIGCONT),
+        signal_parts(CODE, signal.SIGKILL),  # what the line says: Dagster does not always go on with one that thaws
         **UNHEARD,
     ),
     on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),
