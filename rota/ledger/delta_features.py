@@ -11,7 +11,11 @@ from deltalake import DeltaTable
 from rota.errors import EnvironmentFailed, ForeignTable
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
-UNKNOWN = "Unsupported table features"  # how delta-rs begins, where it does not write a feature
+# Words of delta-rs 1.6.6. Not known, each error is still one of the environment: without what to do, and of `CHANGED` the
+# run fails and the next one goes on.
+UNKNOWN = "Unsupported table features"  # how it begins, where it does not write a feature
+UNREAD = "Unsupported"  # where it does not read one
+CHANGED = "Metadata changed"  # somebody else added columns meanwhile
 
 
 def check_writable(location: str, handle: DeltaTable, removes: Collection[str]) -> None:

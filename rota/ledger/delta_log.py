@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.ledger.delta_features import check_known, check_writable, explain_mapping
+from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, explain_mapping
 from rota.ledger.port import Draft, Moved
 
 LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
@@ -87,7 +87,7 @@ class DeltaVersion:
             self._add_columns(draft.columns) if draft.columns else self._write(draft)
         except (DeltaError, OSError) as error:
             check_known(self.log.location, error)
-            if isinstance(error, CommitFailedError) or "Metadata changed" in str(error):
+            if isinstance(error, CommitFailedError) or CHANGED in str(error):
                 raise Moved from error
             raise EnvironmentFailed(
                 f"{self.log.location} cannot be written ({describe_error(error)}). Check the disk; the next run goes on"
@@ -136,7 +136,7 @@ class DeltaLog:
             ) from error
         except DeltaError as error:
             way = f"Bring its {LOG} back from a copy, then: rota adopt"
-            if "Unsupported" in str(error):
+            if UNREAD in str(error):
                 way = "Another program gave it a feature that delta-rs does not read: take it away there"
             raise EnvironmentFailed(
                 f"{self.location} is no table that can be read ({describe_error(error)}). {way}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from rota.dataplane.spark import failures, session
+from rota.dataplane.spark import session, words
 from rota.dataplane.spark.failures import explain_cause
 from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
 from rota.errors import EnvironmentFailed
@@ -117,4 +117,4 @@ def test_the_innermost_cause_is_told(text: str, said: str) -> None:
     ],
 )
 def test_what_is_of_the_environment(text: str) -> None:
-    assert failures.ENVIRONMENT.search(text)
+    assert words.ENVIRONMENT.search(text)

@@ -12,29 +12,19 @@ from typing import TYPE_CHECKING
 
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.session import take_first_line
+from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, WRAPPED
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
 from rota.ids import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENVIRONMENT = re.compile(
-    r"No space left on device|File too large|Disk quota exceeded|Read-only file system|Input/output error|Permission denied"
-    r"|Stale (?:NFS )?file handle|Transport endpoint is not connected|Remote I/O error|Host is down|Connection timed out"
-    r"|OutOfMemoryError|Cannot allocate memory|ExecutorLostFailure|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
-    r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled"
-    r"|StatusCode\.(?:CANCELLED|UNAVAILABLE|UNAUTHENTICATED)|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"
-    r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
-    r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
-)
 QUOTED = re.compile(r"(?<!\w)(['\"]).*?\1(?!\w)")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
 SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
 RETRY = "rota retry"  # of a failure of several partitions
-ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: no other data mends it
-WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 
 
 def judge_failure(

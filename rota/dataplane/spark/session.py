@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.token import NAME, add_token
+from rota.dataplane.spark.words import TOKEN
 from rota.errors import EnvironmentFailed
 from rota.record import OFFSET, PARTITION
 
@@ -74,7 +75,7 @@ def join_session(
     try:
         return fit_session(connect(endpoint), module, settings)
     except (PySparkException, EnvironmentFailed) as error:
-        if "authentication token" not in str(error.__cause__ or error):
+        if TOKEN not in str(error.__cause__ or error):
             raise
         raise EnvironmentFailed(
             f"Spark at {endpoint} does not take our token. Set {NAME} to the same for its worker and here, or, without it, "

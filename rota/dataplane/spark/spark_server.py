@@ -30,6 +30,7 @@ from typing import IO
 
 from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
+from rota.dataplane.spark.words import STUCK
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import locate_archive, use_archive
 from rota.machine import explain_exit, free_port, lock_file
@@ -55,7 +56,6 @@ ENDED = {
     "spark.task.reaper.threadDump": "false",
     "spark.task.reaper.killTimeout": "120s",
 }
-STUCK = re.compile(r"Killed task \S+ could not be stopped within .*")
 
 # Becomes the program given after the parent's pid, and asks the kernel (Linux) to be killed when the parent dies.
 # Ctrl-C reaches the whole group, but a worker that leaves ends its Spark last: the interrupt is its own business.
