@@ -24,6 +24,13 @@ def test_no_world_that_heals_calls_a_person(name: str) -> None:
     assert watched.silent == []
 
 
+@pytest.mark.parametrize("name", ["crash", "controller-dies", "drain"])
+def test_after_no_event_a_world_that_heals_calls_a_person(name: str) -> None:
+    watched = Watched(smaller(name), "sticky", 1, every=0.0)
+    watched.run()
+    assert (watched.told, watched.silent) == ({}, [])
+
+
 @pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
 @pytest.mark.parametrize("name", ["crash-handover", "drain", "join-storm"])
 def test_where_workers_decide_alone_no_world_that_heals_calls_a_person(name: str, protocol: str) -> None:
