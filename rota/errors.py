@@ -11,7 +11,6 @@
     │   ├── Unknown             the reply was lost: read back before deciding
     │   └── Undecodable         a record cannot be read; it is reported, never taken for empty
     ├── OwnershipError
-    │   ├── NotOwner            the own record does not name this incarnation
     │   └── Fenced              a newer token was seen: nothing was written
     ├── ForeignTable            the table or the ZooKeeper belongs to another group or another past
     └── DataError
@@ -137,10 +136,6 @@ class Undecodable(CoordinationError):
 
 class OwnershipError(RotaError):
     """The right to work on a partition is not there."""
-
-
-class NotOwner(OwnershipError):
-    """The own record does not name this incarnation."""
 
 
 class Fenced(OwnershipError):

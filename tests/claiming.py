@@ -2,7 +2,11 @@
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.ownership import Ownership, claim_all, release_all
-from rota.errors import NotOwner
+from rota.errors import OwnershipError
+
+
+class NotOwner(OwnershipError):
+    """The own record was not taken or set free."""
 
 
 def claim_one(

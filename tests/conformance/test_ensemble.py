@@ -8,8 +8,8 @@ from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import KEEP_EPOCHS, Publication, publish, take_control
 from rota.coordination.records import Live
-from rota.errors import CoordinationError, NotOwner
-from tests.claiming import claim_one
+from rota.errors import CoordinationError
+from tests.claiming import NotOwner, claim_one
 from tests.waiting import LONG, wait_until
 
 PARTITIONS = frozenset(f"flights:{i}" for i in range(12))

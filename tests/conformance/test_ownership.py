@@ -12,7 +12,7 @@ from rota.coordination.ownership import Ownership
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.coordination.store import Node, Op, Store
-from rota.errors import Conflict, NotOwner, Unknown
+from rota.errors import Conflict, Unknown
 from tests.ablations import (
     NO_LIVE,
     NO_OWNER,
@@ -25,7 +25,7 @@ from tests.ablations import (
     drop_resolving,
     lock_instead,
 )
-from tests.claiming import claim_one, release_one
+from tests.claiming import NotOwner, claim_one, release_one
 from tests.conformance.worlds import World, again
 from tests.waiting import LONG
 

@@ -12,9 +12,9 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
-from rota.errors import Conflict, CoordinationError, NotOwner, Unknown
+from rota.errors import Conflict, CoordinationError, Unknown
 from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, change_store
-from tests.claiming import claim_one, release_one
+from tests.claiming import NotOwner, claim_one, release_one
 
 pytestmark = pytest.mark.fast
 

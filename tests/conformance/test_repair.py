@@ -14,10 +14,10 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
 from rota.coordination.token_base import adopt
-from rota.errors import ConfigError, Conflict, NotOwner, Undecodable
+from rota.errors import ConfigError, Conflict, Undecodable
 from rota.group.agent import PROOF, Agent
 from rota.ids import worker_of
-from tests.claiming import claim_one, release_one
+from tests.claiming import NotOwner, claim_one, release_one
 from tests.conformance.worlds import World
 
 P = "flights:AA"
