@@ -81,8 +81,8 @@ def read_table(
 ) -> "tuple[TableSeen, int]":
     """What the table says, and the newest version that was read: of its log what is new since the look before, and the
     overlap; all of it where another table stands there."""
-    from rota.errors import ForeignTable, RotaError
-    from rota.face.health import TableSeen
+    from rota.errors import RotaError
+    from rota.face.health import TableSeen, describe_refusal
     from rota.registry import open_tables
     from rota.run.rewritten import LOOKED
 
@@ -94,10 +94,8 @@ def read_table(
             past = main.read_log()
             newest = max((one.version for one in past), default=-1)
         return TableSeen(past, main.read_positions(ids), main.explain_harm(LOOKED)), newest
-    except ForeignTable as error:
-        return TableSeen(refusal=str(error), foreign=True), memory.upto
     except (RotaError, OSError) as error:
-        return TableSeen(refusal=f"its table cannot be read: {error}"), memory.upto
+        return describe_refusal(error), memory.upto
 
 
 def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:

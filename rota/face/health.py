@@ -81,10 +81,15 @@ def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
     """The newest commits of a table, where it stands, and what others made of it."""
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(LOOKED))
-    except ForeignTable as error:
-        return TableSeen(refusal=str(error), foreign=True)
     except (RotaError, OSError) as error:
-        return TableSeen(refusal=f"its table cannot be read: {error}")
+        return describe_refusal(error)
+
+
+def describe_refusal(error: Exception) -> TableSeen:
+    """What is seen of a table that was not read for this."""
+    if isinstance(error, ForeignTable):
+        return TableSeen(refusal=str(error), foreign=True)
+    return TableSeen(refusal=f"its table cannot be read: {error}")
 
 
 def read_records(tree: GroupReader, pipelines: Container[str] | None = None) -> tuple[Facts, Basis]:

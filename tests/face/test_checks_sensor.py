@@ -16,6 +16,8 @@ from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
+from rota.errors import EnvironmentFailed, ForeignTable
+from rota.face.health import describe_refusal
 from rota.face.needs import SETTLE
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
@@ -250,3 +252,9 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     monkeypatch.setattr(dg.DagsterInstance, "schedule_storage", True)  # an instance in memory has none
     monkeypatch.setattr(dg.DagsterInstance, "all_instigator_state", lambda _: [off])
     assert report(desk, cursor)[0] == {"keeps_up": (False, "ERROR")}
+
+
+def test_a_table_of_another_group_is_told_from_one_that_cannot_be_read() -> None:
+    """Of the first a person is told at once: it does not heal."""
+    assert describe_refusal(ForeignTable("it is another group's. rota adopt")).foreign
+    assert not describe_refusal(EnvironmentFailed("the disk is gone. Mount it")).foreign
