@@ -256,9 +256,8 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
 def _explain_unowned(
     seen: Seen, p: str, owner: str | None, taker: str | None, held: Mapping[str, int], known: dict[object, str]
 ) -> Finding:
-    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away. Each of these
-    has its own time: a rebalance, then a claim. `known` are the answers
-    of before, by kind and taker."""
+    """Why nobody owns a partition: nobody may, its taker has not taken it, or nobody gave it away. Each of these has its own
+    time: a rebalance, then a claim. `known` are the answers of before, by kind and taker."""
     kind = tuple(sorted(seen.labels.get(pipeline_of(p), {}).items())), seen.pins.get(p)
     if (kind, taker) not in known:
         without = Counter(held)

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from rota.errors import EnvironmentFailed, ForeignTable
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
-# Words of delta-rs 1.6.6. Not known, each error is still one of the environment: without what to do, and of `CHANGED` the
-# run fails and the next one goes on.
+# Words of delta-rs 1.6.6. Where a release says one otherwise, the error is still the environment's, without what to do. For
+# `CHANGED` the run then fails, and the next one goes on.
 UNKNOWN = "Unsupported table features"  # how it begins, where it does not write a feature
 UNREAD = "Unsupported"  # where it does not read one
 CHANGED = "Metadata changed"  # somebody else added columns meanwhile

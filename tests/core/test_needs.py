@@ -229,6 +229,19 @@ def test_what_does_not_heal_needs_a_person_and_names_the_step(case: str) -> None
     assert not [need for need in look(WELL, seconds) if need.cause == cause], "and is over when it is over"
 
 
+@pytest.mark.parametrize(
+    ("case", "step"),
+    [
+        ("the owner and its target are gone, the rest is full", "raise a cap"),
+        ("all drained", "`rota uncordon` one"),
+        ("no label", "start a worker with that label"),
+    ],
+)
+def test_the_step_is_the_one_that_makes_a_worker_able(case: str, step: str) -> None:
+    (need,) = [need for need in look(NEEDS[case][0], SETTLE) if need.person]
+    assert step in need.line
+
+
 def test_every_cause_is_documented_and_played_here() -> None:
     said = PROTOCOL.read_text().split("The `cause` of a need is one of ")[1].split("\n\n")[0]
     documented = set(re.findall(r"`([a-z ]+)`", said))

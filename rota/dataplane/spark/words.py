@@ -1,6 +1,6 @@
 """What rota reads in the words of Spark 4.3.0, of gRPC and of the system; Spark's plans are read in `plans`.
 
-Law: a word that is not said any more makes nothing wrong that is stored. What each would cost stands beside it.
+Law: where a release of theirs says one of these otherwise, no row is lost or doubled. Above each stands what happens then.
 """
 
 import re
